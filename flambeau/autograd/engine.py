@@ -244,13 +244,14 @@ class _Task:
         before, first = version_of(leaf._grad), self.delivered[id(leaf)]
         differentiable = self.keep and MODE.grad
         _add(leaf, g, differentiable)
-        counter = leaf._grad._counter
-        if counter is not None and first == _EXISTING:
-            counter.value = before
-        elif counter is not None and first == _COPY:
-            counter.value, self.delivered[id(leaf)] = 0, _OWN
+        grad = leaf._grad
+        assert grad is not None
+        if grad._counter is not None and first == _EXISTING:
+            grad._counter.value = before
+        elif grad._counter is not None and first == _COPY:
+            grad._counter.value, self.delivered[id(leaf)] = 0, _OWN
         elif differentiable and first != _EXISTING:
-            leaf._grad._bump()
+            grad._bump()
 
     def reach_leaf(self, leaf: Tensor, g: Tensor) -> None:
         """Accumulate a cotangent in a leaf's grad, or capture it for the caller."""
