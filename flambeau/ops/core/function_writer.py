@@ -46,13 +46,13 @@ _NAMES: dict[str, Any] = {
 
 def write_function(operator: Operator) -> tuple[str, Callable]:
     """Return the source of an operator's function, and the function."""
-    result_type = operator.result_type
     source = SourceBuilder({
         **_NAMES, "operator": operator, "body": operator.body, "several": wrap_several,
+        "are_row_major": are_row_major,
         "call_with_numbers": call_with_numbers,
         "LAYOUT": operator.layout, "policy": operator.autocast,
         "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
-        "named": None if result_type is None else lambda result: result_type(*result),
+        "new_tuple": tuple.__new__, "NAMED": operator.result_type,
     })
     signature = _Signature(operator, source)
     head = f"{operator.name}({signature.write_parameters()})"
@@ -66,6 +66,15 @@ def wrap_several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor |
     if operator.kind is Kind.VIEW:
         return tuple([view_of(source, y) for y in arrays])
     return tuple([None if y is None else wrap(y) for y in arrays])  # faster than a generator
+
+
+def are_row_major(arrays: Any) -> bool:
+    """Return whether arrays have the strides of row-major order, told by their flags alone: False
+    if an axis has length 1, whose stride the flags leave open."""
+    for y in arrays:
+        if y.__class__ is not np.ndarray or not y.flags.c_contiguous or 1 in y.shape:
+            return False
+    return True
 
 
 def call_with_numbers(operator: Operator, error: Exception, values: tuple, out: Any = None) -> Any:
@@ -269,7 +278,7 @@ class _Computation:
         if operator.differentiable and self.operands:
             tracked = " or ".join(operand.is_tracked() for operand in self.operands.values())
             add(f"if {tracked}:", f"    record(operator, made, {self.every})")
-        result = "made" if operator.result_type is None else "named(made)"
+        result = "made" if operator.result_type is None else "new_tuple(NAMED, made)"
         if self.takes_out:
             add("if out is not None:",
                 f"    return write_out(operator, {result}, out, {self.every})")
@@ -346,7 +355,13 @@ class _Computation:
     def _lay_out_results(self) -> list[str]:
         if self.operator.layout is Layout.FREE:
             return []
-        return [f"    y = [laid_out(LAYOUT, v, ({self._write_windows()},)) for v in y]"]
+        step = f"y = [laid_out(LAYOUT, v, ({self._write_windows()},)) for v in y]"
+        if self.operator.layout not in (Layout.CONTIGUOUS, Layout.ITERATOR, Layout.PRESERVE):
+            return [f"    {step}"]
+        tests = ["are_row_major(y)"]
+        if self.operator.layout is not Layout.CONTIGUOUS:
+            tests = [operand.is_row_major() for operand in self.operands.values()] + tests
+        return [f"    if not ({' and '.join(tests)}):", f"        {step}"]
 
     def _write_windows(self) -> str:
         """The arrays of all tensor parameters, or the numbers passed in their place."""
