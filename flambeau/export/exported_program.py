@@ -15,9 +15,11 @@ from ..fx.node import Node
 from ..nn.module import Module
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
+from ..utils._sympy.numbers import int_oo
+from ..utils._sympy.value_ranges import ValueRanges
 from .decompositions import Decomposer
 from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec
-from .symbolic_expressions import ValueRange
+from .symbolic_expressions import INFINITE
 
 __all__ = ["ExportedProgram"]
 
@@ -72,9 +74,10 @@ class ExportedProgram:
     tensor_constants = constants
 
     @property
-    def range_constraints(self) -> dict[str, ValueRange]:
+    def range_constraints(self) -> dict[str, ValueRanges]:
         """The length range of each dynamic dimension, by symbol."""
-        return {text[0] if text else f"{label}.size()[{d}]": ValueRange(low, high)
+        return {text[0] if text else f"{label}.size()[{d}]":
+                ValueRanges(low, int_oo if high is None or high >= INFINITE else high)
                 for label, dims in self._bounds.items()
                 for d, (length, low, high, *text) in enumerate(dims) if length is None}
 

@@ -43,9 +43,10 @@ class _Storages:
         key = _as_text(key)
         kind = storage_type.dtype if isinstance(storage_type, StorageType) else uint8
         ok = type(key) is str and type(count) is int and type(location) in (str, bytes)
-        if not ok or not 0 <= count * kind.itemsize <= self._limit:
+        is_new = key not in self.by_key
+        if not ok or (is_new and not 0 <= count * kind.itemsize <= self._limit):
             raise pickle.UnpicklingError("a reference to a storage is malformed")
-        if key not in self.by_key:
+        if is_new:
             memory = UntypedStorage(np.zeros(count * kind.itemsize, np.uint8))
             place = location.decode("ascii") if isinstance(location, bytes) else location
             self.by_key[key] = (TypedStorage(wrap_storage=memory, dtype=kind), place)

@@ -14,6 +14,7 @@ from flambeau.export import Dim, export, load, save
 from flambeau.export.archive import ArchiveError
 from flambeau.export.errors import UserError
 from flambeau.utils import _pytree as pytree
+from flambeau.utils._sympy.value_ranges import ValueRanges
 
 
 class Convolutions(nn.Module):
@@ -89,7 +90,7 @@ def test_the_graph_is_of_aten_operators_and_the_signature_says_what_is_what():
     assert signature.parameters[:2] == ("conv.weight", "conv.bias")
     assert signature.inputs_to_buffers["b_norm_running_mean"] == "norm.running_mean"
     assert signature.user_inputs == ("x",)
-    assert program.range_constraints == {"s0": (0, 9)}
+    assert program.range_constraints == {"s0": ValueRanges(0, 9)}
     assert program.module().state_dict().keys() == module.state_dict().keys()
     conv = next(n for n in program.graph.nodes if n.name == "conv2d")
     assert list(conv.meta["nn_module_stack"].values())[-1][0] == "conv"

@@ -335,6 +335,14 @@ def test_registered_location():
         torch.load(saved(torch.ones(1)), map_location="elsewhere")
 
 
+def test_the_format_before_zip_may_name_a_large_storage_more_than_once(tmp_path):
+    path = tmp_path / "tied.pt"
+    weight, small = torch.ones(50, 50), torch.zeros(10)
+    torch.save([weight, small, weight.t()], path, _use_new_zipfile_serialization=False)
+    first, _, second = torch.load(path, weights_only=True)
+    assert first.data_ptr() == second.data_ptr() and first.sum() == 2500
+
+
 def test_mmap_reads_from_the_file_and_writes_to_memory(tmp_path):
     path = tmp_path / "x.pt"
     torch.save({"x": torch.arange(1000.0), "y": torch.arange(3)}, path)

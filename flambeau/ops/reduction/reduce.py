@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -278,12 +278,17 @@ any, all = _declare_test("any", np.logical_or), _declare_test("all", np.logical_
 @opaque(differentiable=False, ref=lambda x, dim=None: np.count_nonzero(x, dim),
         samples=lambda rng: iter([((rng.integers(0, 2, (3, 4)),), {}),
                                   ((rng.integers(0, 2, (3, 4)),), {"dim": 1})]))
-def count_nonzero(input: Array, dim: Dims = None) -> Array:
+def count_nonzero(input: Array, dim: Dims = None, *more: int) -> Array:
     """Count the nonzero elements, in total or along axes.
+
+    Args:
+        dim: The axes; a method also takes them as several numbers. None: all.
 
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
     tensor([1, 2])
     """
+    if more:
+        dim = (cast("int", dim), *more)
     if dim is None:
         refuse_eight_bit(input, "nonzero_count_cpu")
     if input.size > MAX_COUNTED_ROW_ELEMENTS \

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -38,21 +38,26 @@ def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     return reshape(g, input_shape)
 
 
-def _find_overload(input: Tensor, dim: int | Sequence[int] | None = None, **_: Any) -> int:
-    return 0 if dim is None else 1 if isinstance(dim, int) else 2
+def _find_overload(
+    input: Tensor, dim: int | Sequence[int] | None = None, *more: int, **_: Any
+) -> int:
+    return 0 if dim is None else 1 if isinstance(dim, int) and not more else 2
 
 
 @composite(numpy_names=True, overload=_find_overload,
            node=("SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2"))
-def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -> Tensor:
     """Return a view without axes of length 1: all of them, or only those listed in `dim`.
 
     Args:
-        dim: The axes to leave out, where their length is 1. None: all such axes.
+        dim: The axes to leave out, where their length is 1. None: all such axes. A method also
+            takes them as several numbers.
 
     >>> torch.squeeze(torch.zeros(1, 2, 1)).shape, torch.squeeze(torch.zeros(1, 2, 1), 0).shape
     (torch.Size([2]), torch.Size([2, 1]))
     """
+    if more:
+        dim = (cast("int", dim), *more)
     shape = input._array.shape
     wanted = canonical_dims(dim, len(shape)) if dim != () else ()
     return _squeeze(input, tuple(d for d in wanted if shape and shape[d] == 1))
@@ -167,11 +172,14 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 @composite()
-def broadcast_to(input: Tensor, size: int | Sequence[int]) -> Tensor:
+def broadcast_to(input: Tensor, *lengths: Any, size: int | Sequence[int] | None = None) -> Tensor:
     """Broadcast the tensor to a shape, without copying.
+
+    Args:
+        size: The shape; a method also takes it as several numbers.
 
     >>> torch.broadcast_to(torch.tensor([1, 2]), (2, 2))
     tensor([[1, 2],
             [1, 2]])
     """
-    return expand(input, *(size if isinstance(size, (list, tuple)) else (size,)))
+    return expand(input, *lengths) if size is None else expand(input, size)
