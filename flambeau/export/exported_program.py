@@ -76,8 +76,7 @@ class ExportedProgram:
     @property
     def range_constraints(self) -> dict[str, ValueRanges]:
         """The length range of each dynamic dimension, by symbol."""
-        return {text[0] if text else f"{label}.size()[{d}]":
-                ValueRanges(low, int_oo if high is None or high >= INFINITE else high)
+        return {text[0] if text else f"{label}.size()[{d}]": _range(low, high)
                 for label, dims in self._bounds.items()
                 for d, (length, low, high, *text) in enumerate(dims) if length is None}
 
@@ -275,6 +274,10 @@ class ExportedProgram:
         bounds = self.range_constraints
         return (f"ExportedProgram:\n    {text}\nGraph signature: {self.graph_signature}\n"
                 f"Range constraints: {bounds}\n")
+
+
+def _range(low: int, high: int) -> ValueRanges:
+    return ValueRanges(low, int_oo if high >= INFINITE else high)
 
 
 def _replace_graph_module(program: ExportedProgram, module: GraphModule) -> ExportedProgram:
