@@ -1,6 +1,6 @@
 """torch.distributed: communication between processes over Gloo or MPI.
 
-Remote calls, DTensor and pipelining are not implemented.
+Remote calls and pipelining are not implemented.
 """
 
 import os
@@ -70,6 +70,6 @@ _lacking = lacking(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "fsdp":  # Opacus asks for it by attribute
-        return import_module(f"{__name__}.fsdp")
+    if name in ("fsdp", "tensor", "_tensor"):  # programs ask for them by attribute
+        return import_module(f"{__name__}.{name}")
     return _lacking(name)

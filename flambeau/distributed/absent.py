@@ -11,18 +11,16 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from ..tensor.absent import Lacking
-from .placements import PLACEMENTS
 
 _MODULES = (
-    "_composable _composable.fsdp _functional_collectives _shard _shard.sharded_tensor _tensor "
-    "_tensor.experimental algorithms._checkpoint algorithms._checkpoint.checkpoint_wrapper "
+    "_composable _composable.fsdp _functional_collectives _shard _shard.sharded_tensor "
+    "algorithms._checkpoint algorithms._checkpoint.checkpoint_wrapper "
     "algorithms.ddp_comm_hooks.post_localSGD_hook algorithms.model_averaging "
     "algorithms.model_averaging.averagers "
     "checkpoint._consolidate_hf_safetensors checkpoint.hf_storage checkpoint.optimizer "
     "checkpoint.planner checkpoint.storage fsdp._common_utils fsdp._fully_shard "
     "fsdp._runtime_utils fsdp.sharded_grad_scaler "
-    "pipelining rpc tensor tensor._utils tensor.device_mesh tensor.experimental "
-    "tensor.parallel tensor.placement_types utils"
+    "pipelining rpc utils"
 ).split()
 
 
@@ -51,8 +49,4 @@ def settle(package: str) -> dict[str, ModuleType]:
         else:
             top[path] = module
     vars(top["rpc"])["is_available"] = lambda: False  # callers then never import `api`
-    for name in ("tensor", "tensor.placement_types"):
-        vars(sys.modules[f"{package}.{name}"]).update(
-            {placement.__name__: placement for placement in PLACEMENTS}
-        )
     return top

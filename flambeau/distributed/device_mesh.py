@@ -15,6 +15,9 @@ from .process_group import ProcessGroup, member
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
+_UNKNOWN: Any = object()  # a coordinate that nobody has asked for yet
+_ACTIVE: list[DeviceMesh] = []  # the meshes of `with mesh:`, innermost last
+
 
 class DeviceMesh:
     """A grid of processes; `get_group(dim)` is the group of this process's line along an axis.
@@ -40,6 +43,7 @@ class DeviceMesh:
         self._ranks = np.array(mesh.tolist() if isinstance(mesh, Tensor) else mesh, np.int64)
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
         self._rank = member().rank()
+        self._coordinate = _UNKNOWN
         self._groups = [self._find_line(axis) for axis in range(self._ranks.ndim)]
 
     def _find_line(self, axis: int) -> Any:
@@ -94,10 +98,26 @@ class DeviceMesh:
         """Return the groups along all axes."""
         return list(self._groups)
 
+    @staticmethod
+    def current() -> DeviceMesh:
+        """Return the mesh of the innermost `with mesh:`. RuntimeError outside of any."""
+        if not _ACTIVE:
+            raise RuntimeError("No device mesh is currently active!")
+        return _ACTIVE[-1]
+
+    def __enter__(self) -> DeviceMesh:
+        _ACTIVE.append(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _ACTIVE.pop()
+
     def get_coordinate(self) -> list[int] | None:
         """Return this process's coordinates in the grid, or None if it is outside."""
-        result = np.argwhere(self._ranks == self._rank)
-        return None if not len(result) else result[0].tolist()
+        if self._coordinate is _UNKNOWN:
+            result = np.argwhere(self._ranks == self._rank)
+            self._coordinate = None if not len(result) else result[0].tolist()
+        return self._coordinate
 
     def get_rank(self) -> int:
         """Return this process's global rank."""
@@ -118,7 +138,7 @@ class DeviceMesh:
             raise RuntimeError(f"rank {self._rank} is not in the mesh")
         window = tuple(slice(None) if a in chosen else at for a, at in enumerate(coordinate))
         part = object.__new__(DeviceMesh)
-        part.device_type, part._rank = self.device_type, self._rank
+        part.device_type, part._rank, part._coordinate = self.device_type, self._rank, _UNKNOWN
         retained = sorted(chosen)
         part._ranks = self._ranks[window].transpose([retained.index(axis) for axis in chosen])
         part.mesh_dim_names = tuple((self.mesh_dim_names or ())[axis] for axis in chosen)
@@ -126,8 +146,9 @@ class DeviceMesh:
         return part
 
     def __eq__(self, other: object) -> bool:
-        return (isinstance(other, DeviceMesh) and self.mesh_dim_names == other.mesh_dim_names
-                and np.array_equal(self._ranks, other._ranks))
+        return self is other or (
+            isinstance(other, DeviceMesh) and self.mesh_dim_names == other.mesh_dim_names
+            and np.array_equal(self._ranks, other._ranks))
 
     def __hash__(self) -> int:
         return hash((self._ranks.tobytes(), self._ranks.shape, self.mesh_dim_names))

@@ -16,6 +16,7 @@ from ...native.foundation.user_frames import noted
 from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...tensor.capture_marks import shape_only
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.meta import MetaArray
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.overlap import check_operands
 from ...tensor.promotion import legacy_name
@@ -72,6 +73,8 @@ def _check_flat_range(index: Array, size: int) -> None:
 
 def find_outside(index: Array, size: int, negative: bool = False) -> Any:
     """Return the first index out of [0, size), or if `negative` out of [-size, size); or None."""
+    if index.__class__ is MetaArray:
+        return None
     low = -size if negative else 0
     if all_below(index, size) or not index.size or (index.max() < size and index.min() >= low):
         return None

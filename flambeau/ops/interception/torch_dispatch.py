@@ -175,6 +175,8 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
     result[Tensor.item] = (_dispatch_by_name, aten._local_scalar_dense.default)
     for name in ("equal", "nonzero", "masked_select", "histc", "multinomial", "bernoulli"):
         result[PUBLIC["torch"][name]] = (_dispatch_by_name, getattr(aten, name).default)
+    one_hot = PUBLIC["nn.functional"]["one_hot"]
+    result[one_hot] = (_dispatch_by_name, aten.one_hot.default)
     for name in ("bucketize", "searchsorted"):
         result[PUBLIC["torch"][name]] = (_dispatch_by_name, getattr(aten, name).Tensor)
     for name in ("ones", "zeros", "full", "empty", "rand", "randn", "arange", "randint", "eye"):

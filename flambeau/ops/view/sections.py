@@ -72,6 +72,9 @@ def _join(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> 
     from ..creation.creation import zeros
     from .join import cat, stack
 
+    wrapper = next((g for g in gs if g is not None and type(g) is not Tensor), None)
+    if wrapper is not None:  # its class makes the zeros, too
+        zeros = wrapper.new_zeros
     at = dim % len(shape)
     if sizes is None:
         rest = (*shape[:at], *shape[at + 1 :])

@@ -1,0 +1,1 @@
+"""The sharding rules of operators, a file per family; `table` has them all."""
