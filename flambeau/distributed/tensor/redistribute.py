@@ -211,8 +211,8 @@ def _split_value(local: Tensor, mesh: DeviceMesh, axis: int, placement: Partial)
 
 def estimate_cost(spec: DTensorSpec, axis: int, wanted: Placement) -> float:
     """Return the bytes that a change of placement along one mesh axis sends, inf if impossible."""
-    here, parts = spec.placements[axis], spec.mesh.size(axis)
-    if here == wanted or parts == 1:
+    here, parts = spec.placements[axis], max(spec.mesh.size(axis), 2)  # one decides as two do
+    if here == wanted:
         return 0.0
     if isinstance(here, Replicate):
         return 1.0 if isinstance(wanted, Partial) else 0.0
