@@ -208,7 +208,7 @@ class _Task:
             elif self.captures is None:
                 if target._requires_grad:  # else frozen after the graph was built
                     key = id(target)
-                    if key in self.delivered:
+                    if key in self.delivered and target._grad is not None:
                         self.add_again(target, g)
                         return
                     self.delivered[key] = (

@@ -53,6 +53,28 @@ def test_compiled_passes_leave_the_same_versions(name, follow, keeps):
     assert run(lambda f: torch.compile(f, options=options)) == run(lambda f: f)
 
 
+@pytest.mark.parametrize("calls", [17, 18, 19])
+def test_programs_that_add_to_grads_of_another_count_anew(calls):
+    def run(transform):
+        torch.manual_seed(0)
+        net, count = torch.nn.Linear(4, 2), [0]
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+        def step(x):
+            net(x).square().mean().backward()
+            count[0] += 1
+            if count[0] % 3 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+
+        step = transform(step)
+        for _ in range(calls):
+            step(torch.randn(6, 4))
+        return [None if p.grad is None else p.grad._version for p in net.parameters()]
+
+    assert run(lambda f: torch.compile(f, mode="now")) == run(lambda f: f)
+
+
 @pytest.mark.filterwarnings("ignore:.*reference cycle")
 def test_a_recorded_sum_is_copied_once():
     w = torch.ones(3, requires_grad=True)

@@ -142,6 +142,7 @@ class _Description:
         for item in saved:
             item.is_owner = item.tensor in objects
             owner = objects.get(item.tensor) or owners.get(id(item.counter))
+            item.counter = None  # a second derivative counts who else refers to it
             if owner is not None:
                 result.append((item, owner))
         return result

@@ -27,7 +27,7 @@ from ...tensor.tensor import Tensor
 class SavedVersion:
     """A tensor that a node saved.
 
-    counter: its version counter in the recorded call.
+    counter: its version counter in the recorded call, until the tensor is found.
     node, producer: names of the node and of the tensor's own node (None: it is the node's output).
     tensor: the tensor's id in the recorded call. is_owner: whether it is the object that its
         owner names, and not another on the same memory.
@@ -36,7 +36,7 @@ class SavedVersion:
         inputs with gradients to which it leads.
     """
 
-    counter: VersionCounter
+    counter: VersionCounter | None
     node: str
     producer: str | None
     tensor: int

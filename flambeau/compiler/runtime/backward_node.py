@@ -25,6 +25,7 @@ from ...tensor.random.generator import Generator
 from ...tensor.storage import version_of
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.tree import leaves
 from ...tensor.windows.batched_window import is_example
 from ..capture.saved_versions import SavedVersion
 from ..functionalization.partial_backward import select_cotangents
@@ -133,7 +134,8 @@ class EagerCall(NamedTuple):
     """The arguments of a compiled call, kept to repeat it eagerly for a second derivative.
 
     drawn: bookmarks of the generators before the call.
-    written: the arguments that it wrote, on which its results do not depend.
+    written: the arguments that it wrote.
+    before: what it wrote to as it was before, if its results depend on that.
     """
 
     args: tuple
@@ -142,6 +144,7 @@ class EagerCall(NamedTuple):
     versions: list[tuple[Tensor, int]]  # of tensors read but not in `checked_versions`
     drawn: Sequence[tuple[Any, ...]]
     written: list[Tensor]
+    before: list[np.ndarray] | None
 
 
 class _PartialProgram(NamedTuple):
@@ -181,6 +184,7 @@ class BackwardRunner:
         self.written: list[Tensor] = []  # outside tensors that the step writes
         self.read: list[Tensor] = []  # outside tensors that it reads
         self.written_leaves: list[int] = []  # arguments that it writes
+        self.copies_written = False  # whether a second derivative needs what was there before
         self.generators: list[Generator] = []  # from which it draws
         self.externals = list(externals)
         self.leaves = sorted({s.leaf for s in bindings.slots if isinstance(s, Argument)})
@@ -202,17 +206,27 @@ class BackwardRunner:
         self.written = [t for t in self.externals if memory.holds(t._array)]
         self.read = [t for t in self.externals
                      if not memory.holds(t._array) and not any(t is s for s in self.states)]
-        if len(self.written) == len(written):  # one tensor per memory
+        takes = {x if isinstance(x, int) else id(x) for x in self.bindings.inputs}
+        self.copies_written = self.bindings.reads_what_it_writes
+        if len(self.written) == len(written) and not (  # one tensor per memory
+            self.copies_written and takes & {*leaves, *map(id, self.written)}
+        ):
             self.eager = function
+
+    def copy_written(self, tensors: dict[int, Tensor]) -> list[np.ndarray]:
+        """Return copies of what the call is about to write to."""
+        written = [*self.written, *[tensors[i] for i in self.written_leaves]]
+        return [tensor._array.copy("K") for tensor in written]
 
     def make_node(
         self, outputs: list[np.ndarray], tensors: dict[int, Tensor], args: tuple = (),
         kwargs: dict[str, Any] | None = None, drawn: Sequence[tuple[Any, ...]] = (),
+        before: list[np.ndarray] | None = None,
     ) -> Node:
         """Create the node of a call from the forward program's outputs and the call's tensors.
 
         `args` and `kwargs` are the whole call, kept for second derivatives with `drawn`, the
-        generators' bookmarks before it.
+        generators' bookmarks before it, and `before`, what it wrote to.
         """
         result: Any = object.__new__(self.node_class)
         result.plan, result.saved, result.versions, result.restore = None, (), (), None
@@ -227,7 +241,7 @@ class BackwardRunner:
             also = [*self.read, *[t for i, t in tensors.items() if isinstance(t, Tensor)
                                   and i not in self.leaves and i not in self.written_leaves]]
             versions = [(t, version_of(t)) for t in also]
-            result.call = args, kwargs or {}, inputs, versions, drawn, written
+            result.call = args, kwargs or {}, inputs, versions, drawn, written, before
         saved = [(outside if leaf is None else tensors[leaf], item)
                  for item, leaf, outside in self.saved]
         result.checked_versions = [(t, version_of(t), item) for t, item in saved]
@@ -275,8 +289,8 @@ class BackwardRunner:
     def differentiate(self, node: CompiledFunctionBackward, gs: tuple) -> list[Tensor | None]:
         """Return the inputs' cotangents as differentiable tensors, by repeating the call eagerly.
 
-        Raises RuntimeError if the call wrote something that it reads, or if it would compute
-        something else now.
+        Raises RuntimeError if the call wrote to an input that its results depend on, or if it would
+        compute something else now.
         """
         saved_values = node.saved_values
         if node.call is None or saved_values is None:
@@ -286,9 +300,11 @@ class BackwardRunner:
         for tensor, version in call.versions:
             if version_of(tensor) != version:
                 raise_stale(node.name(), tensor._array, tensor._counter, version, tensor)
-        written = [*self.written, *call.written]
-        with _swap_memory(written), _return_to(self.generators, call.drawn):
+        written, start = [*self.written, *call.written], _next_sequence()
+        with _swap_memory(written, call.before) as stand_ins, \
+                _return_to(self.generators, call.drawn):
             returned = self.eager(*call.args, **call.kwargs)
+        _replace_saved(list(leaves(returned)), start, stand_ins)
         live = {form.live: tensor for tensor, form in iterate_outputs(returned, self.result)}
         result = _gradients(live, call.inputs, gs)
         if any(g is not None and is_example(g._array) for g in gs):
@@ -334,12 +350,17 @@ def _gradients(
 
 
 @contextmanager
-def _swap_memory(tensors: list[Tensor]) -> Iterator[None]:
-    """Give tensors other memory inside the block, so that writes to them leave no trace.
+def _swap_memory(
+    tensors: list[Tensor], before: list[np.ndarray] | None
+) -> Iterator[dict[int, Tensor]]:
+    """Give tensors other memory inside the block, so that writes to them leave no trace: copies of
+    theirs, or of what was there before the call. After the block, the yielded dict has tensors on
+    that memory, by the id of those without gradients.
 
     Their temporary version never equals a real one, so graphs that saved them are refused. Raises
     RuntimeError if other tensors share their memory.
     """
+    stand_ins: dict[int, Tensor] = {}
     counters = [tensor._counter for tensor in tensors if tensor._counter is not None]
     if not all(isinstance(t, Tensor) and t._base is None for t in tensors) or any(
         sys.getrefcount(counter) > _UNSHARED_COUNTER_REFS for counter in counters
@@ -347,13 +368,36 @@ def _swap_memory(tensors: list[Tensor]) -> Iterator[None]:
         raise_no_double_backward()
     previous = [(t, t._array, t._counter) for t in tensors]
     try:
-        for tensor in tensors:
-            tensor._array, tensor._counter = tensor._array.copy("K"), VersionCounter()
+        arrays = [tensor._array for tensor in tensors] if before is None else before
+        for tensor, array in zip(tensors, arrays, strict=True):
+            tensor._array, tensor._counter = array.copy("K"), VersionCounter()
             tensor._counter.value = _UNREACHABLE_VERSION
-        yield
+        yield stand_ins
     finally:
         for tensor, array, counter in previous:
+            if not tensor._requires_grad:
+                stand_ins[id(tensor)] = stand_in = wrap(tensor._array)
+                stand_in._counter = tensor._counter
             tensor._array, tensor._counter = array, counter
+
+
+def _replace_saved(results: list[Any], start: int, stand_ins: dict[int, Tensor]) -> None:
+    """Replace what the nodes of results, from number `start` on, saved of swapped tensors."""
+
+    def replace(value: Any) -> Any:
+        if value.__class__ is tuple:
+            return tuple(map(replace, value))
+        return stand_ins.get(id(value), value) if isinstance(value, Tensor) else value
+
+    seen: set[int] = set()
+    targets = [y._history() for y in results if isinstance(y, Tensor)] if stand_ins else []
+    while targets:
+        target = targets.pop()
+        node = target.node if target.__class__ is Output else target
+        if isinstance(node, Node) and node.sequence >= start and id(node) not in seen:
+            seen.add(id(node))
+            targets.extend(node.edges)
+            node.saved = node.saved and replace(node.saved)
 
 
 @contextmanager

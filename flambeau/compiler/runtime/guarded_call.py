@@ -206,12 +206,21 @@ class _CallWriter:
             if len(self.program.tickers) == 1:
                 self.names["advance"] = self.program.tickers[0].advance
         self._write_draws()
+        backward, before = self.program.backward, "None"
+        tensors = "{" + ", ".join(f"{i}: t{i}" for i in self.tensors) + "}"
+        if backward is not None and backward.eager is not None and backward.copies_written:
+            self.names["copy_written"], before = backward.copy_written, "before"
+            lines.append(f"            before = copy_written({tensors})")
         values = ", ".join(self.list_inputs())
         lines.append(f"            o = run([{values}])")
         lines.append("        except BaseException:")
         lines.append("            program.roll_back(n, drawn)")
         lines.append("            raise")
         lines.append("        counted[0] += 1")
+        if self._adds_to_grads():
+            # The program that creates these grads counts their writes anew.
+            self.names["LOOKS"] = GradReads
+            lines.append("        LOOKS.count += 1")
         for target, writes in self.bindings.version_bumps:
             if isinstance(target, int):
                 self.names["bump"] = _bump
@@ -220,10 +229,9 @@ class _CallWriter:
             grad_name = "None" if grad is None else self.name(grad)
             self.program.grad_names.append(grad_name)
             lines.append(f"        {self.name(leaf)}._grad = {grad_name}")
-        if self.program.backward is not None:
-            self.names["join"] = self.program.backward.make_node
-            tensors = ", ".join(f"{i}: t{i}" for i in self.tensors)
-            lines.append(f"    node = join(o, {{{tensors}}}, args, kwargs, drawn)")
+        if backward is not None:
+            self.names["join"] = backward.make_node
+            lines.append(f"    node = join(o, {tensors}, args, kwargs, drawn, {before})")
         for call in self.bindings.callbacks:
             lines.append(f"    {self.name(call)}()")
         if not self.bindings.effects:
@@ -231,6 +239,11 @@ class _CallWriter:
             return
         self.names["perform"] = performer(self.bindings.effects)
         lines += [f"    r, values = {self.write_result()}", "    perform(values)", "    return r"]
+
+    def _adds_to_grads(self) -> bool:
+        """Whether the program writes to grads that were there before."""
+        grads = {id(before) for _, before in self.bindings.incoming_grads}
+        return any(id(target) in grads for target, _ in self.bindings.version_bumps)
 
     def _write_draws(self) -> None:
         """Write statements that draw random numbers, after a bookmark to go back to."""

@@ -270,15 +270,15 @@ class Bindings:
 def is_repeatable(bindings: Bindings) -> bool:
     """Whether calling the function again, with the generators as they were, gives the same results.
 
-    It must store nothing, and its results must not depend on memory that it writes. Only recorded
-    calls and programs draw by counter, so eager ones would give others.
+    It must store nothing but tensors. Only recorded calls and programs draw by counter, so eager
+    ones would give others.
     """
     draws_by_counter = any(isinstance(slot, RandomInput) and slot.function is draw_key
                            for slot in bindings.slots)
     backward = bindings.backward
     return backward is not None and not (
-        draws_by_counter or backward.reads_what_it_writes or bindings.updates
-        or bindings.effects or bindings.callbacks or bindings.grads
+        draws_by_counter or bindings.updates or bindings.effects or bindings.callbacks
+        or bindings.grads
     )
 
 

@@ -292,17 +292,34 @@ def test_a_second_derivative_of_a_call_that_writes_to_an_argument_writes_once():
     assert runs(fast) >= 3
 
 
-def test_a_second_derivative_of_a_call_that_reads_what_it_writes_is_refused():
-    def step(x, total):
-        total.add_(x.detach())
-        return (x ** 3 * total).sum()
+def _add_and_weigh(x, total, w):
+    total.add_(x.detach())
+    return (x ** 3 * total * w).sum()
 
-    fast, total = compiled(step), torch.zeros(2)
-    for _ in range(5):
-        x = torch.randn(2, requires_grad=True)
-        y = fast(x, total)
-    with pytest.raises(RuntimeError, match="double backward: compile the whole step"):
-        torch.autograd.grad(y, x, create_graph=True)
+
+def _weigh_by_both(x, total, w):
+    before = total.clone()
+    total.add_(x.detach())
+    return (x ** 3 * before * total.detach() * w).sum()
+
+
+@pytest.mark.parametrize("lies_outside", [False, True])
+@pytest.mark.parametrize("function", [_add_and_weigh, _weigh_by_both])
+def test_a_second_derivative_of_a_call_that_reads_what_it_writes(function, lies_outside):
+    w, results = torch.randn(2, requires_grad=True), []
+    for transform in (compiled, lambda f: f):
+        torch.manual_seed(0)
+        total, seen = torch.zeros(2), []
+        step = transform(lambda x, t=total: function(x, t, w)) if lies_outside else \
+            transform(lambda x, total: function(x, total, w))
+        for _ in range(6):
+            x = torch.randn(2, requires_grad=True)
+            y = step(x) if lies_outside else step(x, total)
+            (g,) = torch.autograd.grad(y, x, create_graph=True)
+            (h,) = torch.autograd.grad(g.square().sum(), w)
+            seen += [y.detach(), g.detach(), h, total.clone(), torch.tensor(total._version)]
+        results.append(seen)
+    same(*results)
 
 
 def test_a_second_derivative_of_a_call_that_draws_by_counter_is_refused():
