@@ -206,11 +206,7 @@ class _CallWriter:
             if len(self.program.tickers) == 1:
                 self.names["advance"] = self.program.tickers[0].advance
         self._write_draws()
-        backward, before = self.program.backward, "None"
-        tensors = "{" + ", ".join(f"{i}: t{i}" for i in self.tensors) + "}"
-        if backward is not None and backward.eager is not None and backward.copies_written:
-            self.names["copy_written"], before = backward.copy_written, "before"
-            lines.append(f"            before = copy_written({tensors})")
+        node = self._write_node()
         values = ", ".join(self.list_inputs())
         lines.append(f"            o = run([{values}])")
         lines.append("        except BaseException:")
@@ -229,9 +225,7 @@ class _CallWriter:
             grad_name = "None" if grad is None else self.name(grad)
             self.program.grad_names.append(grad_name)
             lines.append(f"        {self.name(leaf)}._grad = {grad_name}")
-        if backward is not None:
-            self.names["join"] = backward.make_node
-            lines.append(f"    node = join(o, {tensors}, args, kwargs, drawn, {before})")
+        lines += node
         for call in self.bindings.callbacks:
             lines.append(f"    {self.name(call)}()")
         if not self.bindings.effects:
@@ -239,6 +233,19 @@ class _CallWriter:
             return
         self.names["perform"] = performer(self.bindings.effects)
         lines += [f"    r, values = {self.write_result()}", "    perform(values)", "    return r"]
+
+    def _write_node(self) -> list[str]:
+        """Write what the call's node keeps of the time before the run; return the statement that
+        creates the node after it."""
+        backward, before = self.program.backward, "None"
+        if backward is None:
+            return []
+        tensors = "{" + ", ".join(f"{i}: t{i}" for i in self.tensors) + "}"
+        if backward.eager is not None and backward.copies_written:
+            self.names["copy_written"], before = backward.copy_written, "before"
+            self.lines.append(f"            before = copy_written({tensors})")
+        self.names["join"] = backward.make_node
+        return [f"    node = join(o, {tensors}, args, kwargs, drawn, {before})"]
 
     def _adds_to_grads(self) -> bool:
         """Whether the program writes to grads that were there before."""
