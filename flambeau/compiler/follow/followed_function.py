@@ -24,6 +24,7 @@ from .growing_segment import GrowingSegment, find_growth
 from .holder_census import take_census
 from .hooks import ACTIVE, TABLE
 from .interception import hooks
+from .orphans import find_orphans
 from .replay import Replay
 from .segment import Exit, Program, Segment
 from .segment_program import SegmentProgram
@@ -94,6 +95,8 @@ class FollowedFunction:
             raise
         if self.built >= WATCHED_FROM_PROGRAMS:
             self._watch(session)
+        if session.took_new_path:
+            self._drop_orphans()
         self._drop_idle_memory()
         return result
 
@@ -146,6 +149,17 @@ class FollowedFunction:
             for segment in exit.segments:
                 if segment.last_call <= self.calls - idle_calls:
                     segment.recycled.drop()
+
+    def _drop_orphans(self) -> None:
+        """Drop the segments of tensors and optimizers that the program has replaced."""
+        every = [s for exit in self._iterate_exits() for s in exit.segments]
+        orphans = {*map(id, find_orphans(self, every))} if len(every) > 1 else set()
+        if not orphans:
+            return
+        for exit in self._iterate_exits():
+            exit.segments = [s for s in exit.segments if id(s) not in orphans]
+        below = {id(s) for exit in self._iterate_exits() for s in exit.segments}
+        self.programs = [p for p in self.programs if id(p.segment) in below]
 
     def _iterate_exits(self) -> Iterator[Exit]:
         exits = [self.root]

@@ -48,6 +48,7 @@ class Session:
         self.fork: Exit | None = None  # the exit from which the call got here by leaving segments
         self.calls: list[Any] = []  # composite functions that may have started at the exit
         self.retired = False
+        self.took_new_path = False  # whether it recorded
         self.strays = False  # whether it took a path without a program
         self.is_guarded = is_anything_swapped()  # whether arguments may be foreign tensors
 
@@ -189,6 +190,7 @@ class Session:
         self.driver.is_steady = False
         if len(exit.segments) >= MAX_SEGMENTS_PER_EXIT:
             exit.segments.pop()
+        self.took_new_path = True
         with self.silence():
             self.recorder = SegmentRecorder(self)
             if self.calls:
