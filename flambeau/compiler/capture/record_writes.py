@@ -161,7 +161,13 @@ def _record_setitem(r: Recorder, original: Callable, self: Any, item: Any, value
         return
     if not value_shapes.is_broadcastable(source, target):
         original(self, item, value)  # raises eager mode's error
-    target.copy_(value_shapes.without_leading_axes(source, target))
+    if source._array.shape == target._array.shape:
+        target.copy_(source)
+        return
+    values = value_shapes.without_leading_axes(source, target)
+    # A broadcast value may lie in the target.
+    overlaps = np.may_share_memory(values._array, target._array)
+    target.copy_(values.clone() if overlaps else values)
 
 
 def _as_value(r: Recorder, original: Callable, self: Any, value: Any) -> Any:

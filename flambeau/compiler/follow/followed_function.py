@@ -24,7 +24,7 @@ from .growing_segment import GrowingSegment, find_growth
 from .holder_census import take_census
 from .hooks import ACTIVE, TABLE
 from .interception import hooks
-from .orphans import find_orphans
+from .orphans import drop_orphans
 from .replay import Replay
 from .segment import Exit, Program, Segment
 from .segment_program import SegmentProgram
@@ -96,7 +96,7 @@ class FollowedFunction:
         if self.built >= WATCHED_FROM_PROGRAMS:
             self._watch(session)
         if session.took_new_path:
-            self._drop_orphans()
+            drop_orphans(self)
         self._drop_idle_memory()
         return result
 
@@ -139,29 +139,19 @@ class FollowedFunction:
     @property
     def is_building(self) -> bool:
         """Whether a program is being compiled."""
-        return any(exit.pending for exit in self._iterate_exits())
+        return any(exit.pending for exit in self.iterate_exits())
 
     def _drop_idle_memory(self, idle_calls: int = 32) -> None:
         """Every `idle_calls` calls, free the memory of paths that none of those calls took."""
         if self.calls % idle_calls:
             return
-        for exit in self._iterate_exits():
+        for exit in self.iterate_exits():
             for segment in exit.segments:
                 if segment.last_call <= self.calls - idle_calls:
                     segment.recycled.drop()
 
-    def _drop_orphans(self) -> None:
-        """Drop the segments of tensors and optimizers that the program has replaced."""
-        every = [s for exit in self._iterate_exits() for s in exit.segments]
-        orphans = {*map(id, find_orphans(self, every))} if len(every) > 1 else set()
-        if not orphans:
-            return
-        for exit in self._iterate_exits():
-            exit.segments = [s for s in exit.segments if id(s) not in orphans]
-        below = {id(s) for exit in self._iterate_exits() for s in exit.segments}
-        self.programs = [p for p in self.programs if id(p.segment) in below]
-
-    def _iterate_exits(self) -> Iterator[Exit]:
+    def iterate_exits(self) -> Iterator[Exit]:
+        """Yield the exits of the whole tree."""
         exits = [self.root]
         for exit in exits:
             yield exit

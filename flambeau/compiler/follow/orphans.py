@@ -20,7 +20,19 @@ _CONTAINERS = (list, tuple, dict, set, frozenset, CellType, MethodType)
 _LISTS = __name__.rpartition(".follow")[0]  # the package whose objects make up the lists
 
 
-def find_orphans(driver: Any, segments: Iterable[Any]) -> list[Any]:
+def drop_orphans(driver: Any) -> None:
+    """Drop a followed function's segments of tensors and optimizers that the program replaced."""
+    every = [s for exit in driver.iterate_exits() for s in exit.segments]
+    orphans = {*map(id, _find_orphans(driver, every))} if len(every) > 1 else set()
+    if not orphans:
+        return
+    for exit in driver.iterate_exits():
+        exit.segments = [s for s in exit.segments if id(s) not in orphans]
+    below = {id(s) for exit in driver.iterate_exits() for s in exit.segments}
+    driver.programs = [p for p in driver.programs if id(p.segment) in below]
+
+
+def _find_orphans(driver: Any, segments: Iterable[Any]) -> list[Any]:
     """Return those of the segments that refer to a tensor or an optimizer that only the driver's
     lists keep alive."""
     owned = {id(part) for x in _walk([driver], set(), driver.function)[1]

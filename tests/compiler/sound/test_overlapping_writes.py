@@ -13,7 +13,7 @@ WRITES = (
     "x.copy_(y)", "x.copy_(y.select(-1, 0))", "x[:] = y", "x[:, 0] = y[0]", "x.t().copy_(y)",
     "x.add_(y)", "x.add_(y.select(-1, 0))", "torch.add(y, y, out=x)", "torch.mm(y, y, out=x)",
     "torch.cat([y[:1], y[1:]], out=x)", "x[torch.tensor([0, 1])] = y[:2]", "x[y > 4] = 0",
-    "x.put_(torch.tensor([0, 1]), y[0, :2])",
+    "x.put_(torch.tensor([0, 1]), y[0, :2])", "x[0] = y[0, 0]", "x[:] = y[0]", "x[1:] = y[:1]",
 )
 LAYOUTS = {
     "same": lambda whole: (whole[:9].view(3, 3),) * 2,
