@@ -51,6 +51,8 @@ TensorBase = _TensorBase = Tensor
 _TensorMeta = type(Tensor)
 _TRACE = object()
 has_cuda = has_mps = has_mkl = has_lapack = has_openmp = False
+_has_cuda = _has_cudnn = _has_cusparselt = _has_eigen_sparse = _has_kleidiai = _has_magma = False
+_has_mkldnn = _has_mkldnn_acl = _has_mps = _has_xpu = False
 
 
 def _set_grad_enabled(mode: bool) -> None:

@@ -15,6 +15,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar
 
 from .._namespace.assertions import _assert
+from ..jit.torchscript.objects import ScriptObject
 from ..native.foundation.user_frames import warn
 from ..nn.module import Module
 from ..nn.parameter import Parameter
@@ -37,9 +38,12 @@ __all__ = ["PH", "ProxyableClassMeta", "Tracer", "is_fx_tracing", "symbolic_trac
 
 _PACKAGE = __name__.partition(".")[0] + "."
 HAS_VARSTUFF = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
-# Aliases that libraries import.
+# Aliases that libraries import, those with tracers of their own.
 _wrapped_fns_to_patch, _wrapped_methods_to_patch = WRAPPED_FUNCTIONS, WRAPPED_METHODS
-_CONSTANTS = (Tensor, pytree.TreeSpec)
+_Patcher, _autowrap_check, _patch_wrapped_functions = (
+    Patcher, patch_seen_functions, patch_wrapped_functions)
+_orig_module_call, _orig_module_getattr = Module.__call__, Module.__getattr__
+_CONSTANTS = (Tensor, ScriptObject, pytree.TreeSpec)
 _proxyable_classes: dict[type, None] = {}
 _depth = 0  # number of running traces
 

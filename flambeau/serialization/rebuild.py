@@ -14,7 +14,7 @@ from typing import Any
 
 from flambeau import ops
 from flambeau.ops.quantized.conversion import per_channel, per_tensor, quantized_tensor_on
-from flambeau.ops.interception.subclass import DisableTorchFunction
+from flambeau.ops.interception.subclass import DisableTorchFunction, make_wrapper_subclass
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import QuantizedDtype, by_name, dtype, from_numpy_dtype, uint8
 from flambeau.tensor.layout import strided
@@ -258,7 +258,15 @@ def _convert_parameters(values: Any) -> Tensor:
 
 _COMPRESSED = ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 _rebuild_nested_tensor = _create_refusal("_rebuild_nested_tensor", "nested tensors")
-_rebuild_wrapper_subclass = _create_refusal("_rebuild_wrapper_subclass", "wrapper subclasses")
+
+
+def _rebuild_wrapper_subclass(
+    new_type: type, kind: dtype, size: Sequence[int], stride: Sequence[int], storage_offset: int,
+    layout: Any, device: Any, requires_grad: bool,
+) -> Tensor:
+    return make_wrapper_subclass(
+        new_type, size, strides=stride, storage_offset=storage_offset, dtype=kind, layout=layout,
+        device=device, requires_grad=requires_grad)
 
 
 def set_state(target: Any, state: Any) -> Any:
@@ -323,7 +331,8 @@ def _read_state(tensor: Tensor) -> Any:
     get_state = getattr(type(tensor), "__getstate__", None)
     if get_state is not None and get_state is not getattr(Tensor, "__getstate__", None):
         return tensor.__getstate__()
-    state = {k: v for k, v in tensor.__dict__.items() if k not in _OF_THE_TAPE}
+    state = {k: v for k, v in tensor.__dict__.items()
+             if k not in _OF_THE_TAPE and not k.startswith("_flambeau_")}
     return state or None
 
 
@@ -372,6 +381,12 @@ def _reduce_quantized(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any,
         parts, False, OrderedDict())
 
 
+def _reduce_wrapper(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+    return _rebuild_wrapper_subclass, (
+        type(tensor), tensor.dtype, tuple(tensor.size()), tensor.stride(), tensor.storage_offset(),
+        tensor.layout, tensor.device, tensor.requires_grad)
+
+
 def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
     """Return how to pickle a tensor: a rebuild function and its arguments, storage first."""
     state = _read_state(tensor)
@@ -386,5 +401,7 @@ def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...
         return _reduce_quantized(tensor)
     if type(tensor) is Tensor and not state:
         return _reduce_values(tensor)
-    func, args = _reduce_values(tensor)
+    # A wrapper has no memory: its class keeps tensors among its attributes, which are the state.
+    is_wrapper = "_flambeau_device" in tensor.__dict__
+    func, args = _reduce_wrapper(tensor) if is_wrapper else _reduce_values(tensor)
     return _rebuild_from_type_v2, (func, type(tensor), args, state)

@@ -186,6 +186,11 @@ class UntypedStorage(StorageCasts):
         return self
 
     @classmethod
+    def _new_shared(cls, size: int, *, device: Any = "cpu") -> UntypedStorage:
+        """Return a storage of `size` bytes in shared memory, where there is only the CPU."""
+        return cls(move_to_shared_memory(np.zeros(size, np.uint8)))
+
+    @classmethod
     def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
         """Map the first `nbytes` of a file into memory.
 

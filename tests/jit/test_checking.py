@@ -129,6 +129,10 @@ REFUSED = {
 }
 
 ACCEPTED = {
+    "an annotation after a branch of its own": (
+        "def f(x: Tensor, n: int) -> Tensor:\n  if n > 1:\n    y = x * 2\n    x = y\n"
+        "  if n > 2:\n    y: Optional[Tensor] = None\n    if n > 3:\n      y = x\n"
+        "    assert y is not None\n    x = y\n  return x"),
     "a refined argument": "def f(x: Optional[int]) -> int:\n  if x is None:\n    x = 1\n"
                           "  return x + 1",
     "an assertion": "def f(x: Optional[int]) -> int:\n  assert x is not None\n  return x + 1",

@@ -117,3 +117,11 @@ def test_storages_of_a_dtype_come_from_buffers_under_both_names(torch):
     for read in (torch.ByteStorage.from_buffer, torch.ByteStorage._from_buffer):
         assert torch.ByteTensor(read(b"\x01\x02\xff")).tolist() == [1, 2, 255]
     assert torch.ShortStorage._from_buffer(b"\x01\x00\x02\x00", "little").tolist() == [1, 2]
+
+
+def test_new_shared_memory_has_the_size_asked_for(torch):
+    storage = torch.ones(2).untyped_storage()._new_shared(12, device=torch.device("cpu"))
+    assert storage.is_shared() and storage.nbytes() == 12
+    x = torch.ones(1).new(storage).resize_(3)
+    torch.add(torch.arange(3.0), 1, out=x)
+    assert x.is_shared() and x.tolist() == [1.0, 2.0, 3.0]

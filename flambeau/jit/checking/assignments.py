@@ -44,8 +44,9 @@ class Assignments(Calls):
         if not isinstance(target, ast.Name):
             self.assign(target, Value(kind))
             return
-        if self.frame.find_outside(target.id) is not None and target.id not in \
-                self.frame.variables:
+        outside = self.frame.find_outside(target.id)
+        is_defined = outside is not None and outside.error is None
+        if is_defined and target.id not in self.frame.variables:
             self.errors.report("reannotated", target, name=target.id)
         if not fits(value.kind, kind) and not converts_to_list(value.kind, kind):
             self.errors.report("variable-annotation", target, name=target.id, annotated=kind,
