@@ -18,7 +18,7 @@ _MODULES = (
     "algorithms.ddp_comm_hooks.post_localSGD_hook algorithms.model_averaging "
     "algorithms.model_averaging.averagers "
     "checkpoint._consolidate_hf_safetensors checkpoint.hf_storage checkpoint.optimizer "
-    "checkpoint.planner checkpoint.storage fsdp._common_utils fsdp._fully_shard "
+    "checkpoint.planner checkpoint.storage fsdp._common_utils "
     "fsdp._runtime_utils fsdp.sharded_grad_scaler "
     "pipelining rpc utils"
 ).split()

@@ -44,6 +44,7 @@ class DeviceMesh:
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
         self._rank = member().rank()
         self._coordinate = _UNKNOWN
+        self._root: DeviceMesh | None = None
         self._groups = [self._find_line(axis) for axis in range(self._ranks.ndim)]
 
     def _find_line(self, axis: int) -> Any:
@@ -143,7 +144,22 @@ class DeviceMesh:
         part._ranks = self._ranks[window].transpose([retained.index(axis) for axis in chosen])
         part.mesh_dim_names = tuple((self.mesh_dim_names or ())[axis] for axis in chosen)
         part._groups = [self._groups[axis] for axis in chosen]
+        part._root = self._root or self
         return part
+
+    def _get_root_mesh(self) -> DeviceMesh:
+        """Return the mesh that this one was sliced from."""
+        return self._root or self
+
+    def joined(self, inner: DeviceMesh) -> DeviceMesh:
+        """Return the mesh of this one's axes followed by another's, sliced from the same mesh.
+
+        Raises ValueError for meshes of different origin.
+        """
+        root = self._get_root_mesh()
+        if root != inner._get_root_mesh() or not (self.mesh_dim_names and inner.mesh_dim_names):
+            raise ValueError(f"{self} and {inner} are not parts of one mesh with named axes")
+        return root[(*self.mesh_dim_names, *inner.mesh_dim_names)]
 
     def __eq__(self, other: object) -> bool:
         return self is other or (

@@ -39,6 +39,21 @@ def test_placements_are_those_of_pytorch() -> None:
     assert not differing
 
 
+@needs_gloo
+def test_parallel_styles_train_as_one_process() -> None:
+    losses = json.loads(run("tensor_parallel.py")[0])
+    assert len(losses) == 6
+
+
+@pytest.mark.parity
+def test_parallel_styles_train_as_pytorchs() -> None:
+    pytest.importorskip("torch")
+    ours = json.loads(run("tensor_parallel.py")[0])
+    theirs = json.loads(run("tensor_parallel.py", arguments=["torch"])[0])
+    for name, losses in theirs.items():
+        assert ours[name] == pytest.approx(losses, abs=1e-5), name
+
+
 @pytest.fixture
 def mesh() -> object:
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0,

@@ -7,19 +7,20 @@ from .api import (
     OptimStateKeyType, ShardedOptimStateDictConfig, ShardedStateDictConfig, ShardingStrategy,
     StateDictConfig, StateDictSettings, StateDictType,
 )
+from ._fully_shard import (
+    CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, UnshardHandle, fully_shard,
+    register_fsdp_forward_method,
+)
 from .flat_layout import FlatParameter
 from .fully_sharded_data_parallel import FullyShardedDataParallel
 
 __all__ = [
-    "BackwardPrefetch", "CPUOffload", "FlatParameter", "FullOptimStateDictConfig",
-    "FullStateDictConfig", "FullyShardedDataParallel", "LocalOptimStateDictConfig",
-    "LocalStateDictConfig", "MixedPrecision", "OptimStateDictConfig", "OptimStateKeyType",
-    "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig",
-    "StateDictSettings", "StateDictType",
+    "BackwardPrefetch", "CPUOffload", "CPUOffloadPolicy", "FSDPModule", "FlatParameter",
+    "FullOptimStateDictConfig", "FullStateDictConfig", "FullyShardedDataParallel",
+    "LocalOptimStateDictConfig", "LocalStateDictConfig", "MixedPrecision", "MixedPrecisionPolicy",
+    "OffloadPolicy", "OptimStateDictConfig", "OptimStateKeyType", "ShardedOptimStateDictConfig",
+    "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig", "StateDictSettings",
+    "StateDictType", "UnshardHandle", "fully_shard", "register_fsdp_forward_method",
 ]
 
-__getattr__ = lacking(__name__, (
-    "CPUOffloadPolicy", "DataParallelMeshDims", "FSDPModule", "MixedPrecisionPolicy",
-    "OffloadPolicy", "UnshardHandle", "fully_shard", "register_fsdp_forward_method",
-    "share_comm_ctx",
-))
+__getattr__ = lacking(__name__, ("DataParallelMeshDims", "share_comm_ctx"))

@@ -5,6 +5,7 @@ What propagation decides depends on the arguments' specs only, and is kept for t
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from ...ops.interception.torch_dispatch import without_dispatch
 from ...tensor import Tensor
 from .local_calls import LOCAL_CALLS, LocalCall
 from .placement_types import Placement, Replicate
-from .propagation import Operation, choose_placements
+from .propagation import Operation, Rule, choose_placements
 from .redistribute import redistribute_local
 from .rules.table import find_rule
 from .spec import DTensorSpec, TensorMeta, dense_strides
@@ -31,6 +32,8 @@ _RESHAPES_IN_PLACE = frozenset(("squeeze_", "unsqueeze_", "t_", "transpose_"))
 
 class _State(threading.local):
     replicates_implicitly = False
+    # Rules and local calls in addition to the tables', as `loss_parallel` has them.
+    extra: tuple[dict[str, Rule], dict[str, Callable[[LocalCall], Any]]] = ({}, {})
 
 
 STATE = _State()
@@ -83,12 +86,32 @@ def run_operator(
     local = LocalCall(func, operation, _place(described[0], parts), _place(described[1], parts),
                       decision.wanted, decision.outputs,
                       [meta.shape for meta in decision.metas or ()])
-    call = LOCAL_CALLS.get(name)
-    result = func(*local.args, **local.kwargs) if call is None or (
-        decision.metas is None and not writes) else call(local)
+    result = _call(local, is_plain=decision.metas is None and not writes)
     if writes and isinstance(args[0], Tensor):
         return _finish_write(name, args[0], result, decision, first)
     return _wrap_all(result, decision, first, wrap)
+
+
+def _call(local: LocalCall, is_plain: bool) -> Any:
+    """Run the operator on the parts. `is_plain`: they are whole tensors."""
+    name = local.operation.name
+    if not is_plain:
+        if name in STATE.extra[1]:
+            result = STATE.extra[1][name](local)
+            if result is not NotImplemented:
+                return result
+        if name in LOCAL_CALLS:
+            return LOCAL_CALLS[name](local)
+    return local.func(*local.args, **local.kwargs)
+
+
+def _choose_rule(name: str) -> Rule | None:
+    """Return the operator's rule, with the strategies of `STATE.extra` in front."""
+    rule, extra = find_rule(name), STATE.extra[0].get(name)
+    if extra is None or rule is None:
+        return extra or rule
+    return Rule(lambda operation: itertools.chain(extra.strategies(operation),
+                                                  rule.strategies(operation)), rule.follows)
 
 
 # ------------------------------------------------------------------------------ arguments
@@ -134,7 +157,8 @@ def _find_spec(func: Any, tensor: Tensor, like: DTensorSpec) -> DTensorSpec:
                 f"{func}: all operands in the DTensor operations must be on the same device mesh, "
                 f"but got {like.mesh} and {spec.mesh}")
         return spec
-    if tensor.dim() and tensor.numel() != 1 and not STATE.replicates_implicitly:
+    is_replicated = STATE.replicates_implicitly or func.overloadpacket.__name__ in STATE.extra[0]
+    if tensor.dim() and tensor.numel() != 1 and not is_replicated:
         raise RuntimeError(
             f"{func}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to "
             "DTensor before calling distributed operators! Please see "
@@ -160,9 +184,8 @@ def _decide(func: Any, operation: Operation, writes: bool) -> _Decision:
     key = _find_key(func, operation)
     decision = None if key is None else _DECISIONS.get(key)
     if decision is None:
-        wanted, outputs = choose_placements(operation, find_rule(operation.name), writes)
-        cuts = any(not isinstance(p, Replicate) for o in outputs
-                   for p in (o if isinstance(o, tuple) else (o,)))
+        wanted, outputs = choose_placements(operation, _choose_rule(operation.name), writes)
+        cuts = any(not isinstance(p, Replicate) for placements in wanted for p in placements)
         metas = _infer_outputs(func, operation) if cuts and not writes else None
         decision = _Decision(wanted, outputs, metas)
         if key is not None:
@@ -171,7 +194,8 @@ def _decide(func: Any, operation: Operation, writes: bool) -> _Decision:
 
 
 def _find_key(func: Any, operation: Operation) -> Any:
-    key = (str(func), _freeze(operation.args), _freeze(operation.kwargs))
+    key = (str(func), operation.name in STATE.extra[0], _freeze(operation.args),
+           _freeze(operation.kwargs))
     try:
         hash(key)
     except TypeError:

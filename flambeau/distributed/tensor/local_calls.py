@@ -17,7 +17,7 @@ from .placement_types import Partial, Placement, Replicate, sharded_dim
 from .propagation import Operation
 from .spec import find_local_part
 
-__all__ = ["LOCAL_CALLS", "LocalCall"]
+__all__ = ["LOCAL_CALLS", "LocalCall", "count_targets"]
 
 
 @dataclass
@@ -104,7 +104,7 @@ def _embedding(local: LocalCall) -> Any:
     return rows.masked_fill(is_outside.unsqueeze(-1), 0.0)
 
 
-def _count(target: Tensor, weight: Tensor | None, ignore_index: int, dtype: Any) -> Tensor:
+def count_targets(target: Tensor, weight: Tensor | None, ignore_index: int, dtype: Any) -> Tensor:
     """Return the sum of the weights of the targets that count."""
     counts = target != ignore_index
     if weight is None:
@@ -127,7 +127,7 @@ def _nll_loss(local: LocalCall) -> Any:
     if reduction != 1 or not axes:
         return local.run(*local.args)
     loss, total = local.run(x, target, weight, 2, ignore_index)
-    total = _sum_over(_count(target, weight, ignore_index, x.dtype), local, axes)
+    total = _sum_over(count_targets(target, weight, ignore_index, x.dtype), local, axes)
     processes = 1
     for axis in axes:
         processes *= local.mesh.size(axis)
@@ -142,7 +142,7 @@ def _scale_gradient(target_at: int, weight_at: int) -> Callable[[LocalCall], Any
         axes = local.find_axes(_is_cut, target_at)
         if reduction == 1 and axes:
             g, target, weight = args[0], args[target_at], args[weight_at]
-            total = _sum_over(_count(target, weight, ignore_index, g.dtype), local, axes)
+            total = _sum_over(count_targets(target, weight, ignore_index, g.dtype), local, axes)
             args[0], args[-2] = g / total, 2  # the gradient of a sum
         if local.operation.name == "_nll_loss_backward":
             args[3] = find_local_part(local.shapes[0], local.mesh, local.output_placements())[0]
