@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import sys
 import weakref
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -282,6 +283,10 @@ class _Functions(_Builtins):
         mode, _, axes = name.partition("_pad")
         if mode in _PADDINGS and axes in ("1d", "2d", "3d"):
             return partial(self._padded, _PADDINGS[mode], int(axes[0]))
+        if name.lstrip("_").startswith("upsample_"):
+            resize = import_module(f"{__package__}.export.aten_functions").FUNCTIONS.get(name)
+            if resize is not None:
+                return partial(self._resized, resize)
         return super().__getattr__(name)
 
     def _padded(
@@ -291,6 +296,13 @@ class _Functions(_Builtins):
         sides = [padding] * (2 * axes) if isinstance(padding, int) else list(padding)
         padded: Tensor = self.pad(input, sides, mode=mode)
         return padded if out is None else out.copy_(padded)
+
+    def _resized(
+        self, resize: Callable[..., Tensor], *args: Any, out: Tensor | None = None, **options: Any
+    ) -> Tensor:
+        """Return a resampled image, or write it into `out`, which takes its shape."""
+        result = resize(*args, **options)
+        return result if out is None else out.resize_(result.shape).copy_(result)
 
     def gelu_(self, input: Tensor, *, approximate: str = "none") -> Tensor:
         """gelu in place."""

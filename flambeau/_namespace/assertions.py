@@ -33,6 +33,8 @@ def _assert_async(condition: Tensor, message: str | None = None) -> None:
     """RuntimeError unless a tensor's only element is true."""
     if not condition._array.size:
         raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+    if condition._array.size > 1:
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
     if not condition.item():
         raise RuntimeError(message or "Expected Tensor with single nonzero value, but got zero")
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..native.foundation.user_frames import warn
 from ..tensor import dtypes as types
 from ..tensor.dtypes import dtype, set_default_dtype
-from ..tensor.storage import STORAGE_TYPES, TypedStorage, UntypedStorage
+from ..tensor.storage import STORAGE_TYPES, TypedStorage, UntypedStorage, find_stored_dtype
 from ..tensor.tensor import Tensor
 
 _DTYPES = {
@@ -18,12 +18,21 @@ _DTYPES = {
     "Bool": "bool",
 }
 _COMPLEX = {"ComplexFloat": "complex64", "ComplexDouble": "complex128"}
+_QUANTIZED = {
+    "QInt8": "qint8", "QUInt8": "quint8", "QInt32": "qint32", "QUInt4x2": "quint4x2",
+    "QUInt2x4": "quint2x4",
+}
 
 
 class _LegacyTensor(type):
     """The type of FloatTensor and the others: calling makes a tensor of its dtype."""
 
     legacy_dtype: dtype
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+        if bases:
+            raise TypeError(f"type 'torch.{bases[0].__name__}' is not an acceptable base type")
+        return super().__new__(cls, name, bases, namespace)
 
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
         from ..ops.creation.interchange import _construct
@@ -42,7 +51,7 @@ class _LegacyStorage(type):
     def __call__(cls, *args: Any, wrap_storage: UntypedStorage | None = None) -> TypedStorage:
         if wrap_storage is None:
             supplied = args[0] if args else 0
-            kind = cls.dtype.numpy
+            kind = find_stored_dtype(cls.dtype)
             array = (
                 np.zeros(supplied, kind)
                 if isinstance(supplied, (int, np.integer))
@@ -78,7 +87,7 @@ def legacy_types() -> dict[str, type]:
         kind = types.by_name(short)
         result[f"{name}Tensor"] = _create_type(_LegacyTensor, f"{name}Tensor",
                                                {"legacy_dtype": kind, "dtype": kind})
-    for name, short in (_DTYPES | _COMPLEX).items():
+    for name, short in (_DTYPES | _COMPLEX | _QUANTIZED).items():
         kind = types.by_name(short)
         new = _create_type(_LegacyStorage, f"{name}Storage", {"dtype": kind})
         result[f"{name}Storage"] = STORAGE_TYPES[kind] = new

@@ -7,6 +7,7 @@ from typing import Any
 from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import OneTime
 from ..tensor.ambient import note_change
+from ..tensor.determinism import Determinism
 from ..tensor.devices import device
 from ..tensor.uninitialized import Filling
 
@@ -34,7 +35,6 @@ __all__ = [
 
 
 class _Chosen:
-    deterministic = "default"  # or "warn", "error"
     warn_only = False  # as requested, with determinism or without
 
 
@@ -83,6 +83,8 @@ def set_num_interop_threads(int: int) -> None:
 
     >>> torch.set_num_interop_threads(4)
     """
+    if not -(1 << 63) <= int < 1 << 63:
+        raise ValueError("Overflow when unpacking long long")
     if int <= 0:
         raise RuntimeError(f"set_num_interop_threads expects a positive integer, got {int}")
 
@@ -109,7 +111,7 @@ def _choose(mode: str) -> None:
     with; new memory is filled."""
     from ..native.runtime.background_jit import KernelPolicy
 
-    _Chosen.deterministic, _Chosen.warn_only = mode, mode == "warn"
+    Determinism.mode, _Chosen.warn_only = mode, mode == "warn"
     KernelPolicy.allowed = mode == "default"
     Filling.deterministic = mode != "default"
     note_change()
@@ -121,7 +123,7 @@ def are_deterministic_algorithms_enabled() -> bool:
     >>> torch.are_deterministic_algorithms_enabled()
     False
     """
-    return _Chosen.deterministic != "default"
+    return Determinism.mode != "default"
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
@@ -157,7 +159,7 @@ def get_deterministic_debug_mode() -> int:
     >>> torch.get_deterministic_debug_mode()
     0
     """
-    return _DEBUG_MODES.index(_Chosen.deterministic)
+    return _DEBUG_MODES.index(Determinism.mode)
 
 
 def set_float32_matmul_precision(precision: str) -> None:

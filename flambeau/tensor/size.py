@@ -47,6 +47,8 @@ class Size(tuple):
 
     def __add__(self, other: tuple) -> Size:
         if not isinstance(other, tuple):
+            if hasattr(type(other), "__radd__"):
+                return NotImplemented
             raise TypeError(
                 f"can only concatenate tuple (not {type(other).__name__}) to torch.Size"
             )

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from types import CodeType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -100,6 +101,10 @@ def version_of(tensor: Any) -> int:
     return 0 if counter is None else int(counter.value)
 
 
+# The storages in use by id of the memory's owner, so that a tensor's storage is one object.
+_STORAGES: WeakValueDictionary[int, UntypedStorage] = WeakValueDictionary()
+
+
 class UntypedStorage(StorageCasts):
     """Bytes of memory that tensors are windows of.
 
@@ -121,6 +126,8 @@ class UntypedStorage(StorageCasts):
             self._bytes = np.array(_check_integers(size, "torch.UntypedStorage()"), np.uint8)
         if is_meta(device):
             self._bytes = meta_array(self._bytes.shape, self._bytes.dtype)
+        elif self._bytes is not size:
+            _STORAGES[id(self._bytes)] = self
 
     def _cast(self, kind: Dtype) -> TypedStorage:
         return _as_typed(self._array(), kind)
@@ -272,6 +279,15 @@ class UntypedStorage(StorageCasts):
             self._bytes[...] = source.cpu()._bytes
         return self
 
+    def __copy__(self) -> UntypedStorage:
+        return self.clone()
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
+    def _fix_weakref(self) -> None:
+        """Do nothing: references to a storage are ordinary ones."""
+
     def clone(self) -> UntypedStorage:
         """Return a copy."""
         is_meta = self._bytes.__class__ is MetaArray
@@ -323,7 +339,7 @@ def _check_integers(values: Any, name: str) -> list[int]:
     return list(values)
 
 
-def _find_stored_dtype(kind: Dtype) -> np.dtype:
+def find_stored_dtype(kind: Dtype) -> np.dtype:
     """Return the NumPy dtype of elements in memory; for a quantized dtype, of its integers."""
     return kind.codes if isinstance(kind, QuantizedDtype) else kind.numpy
 
@@ -357,7 +373,7 @@ class TypedStorage(StorageCasts):
                 )
             self._untyped_storage = wrap_storage
             return
-        content, kind = (args[0] if args else 0), _find_stored_dtype(self.dtype)
+        content, kind = (args[0] if args else 0), find_stored_dtype(self.dtype)
         array = np.empty(content, kind) if isinstance(content, int) else np.array(content, kind)
         self._untyped_storage = UntypedStorage(array.view(np.uint8), device=device)
 
@@ -366,11 +382,14 @@ class TypedStorage(StorageCasts):
         return self._untyped_storage
 
     def _array(self) -> np.ndarray:
-        return self._untyped_storage._array().view(_find_stored_dtype(self.dtype))
+        return self._untyped_storage._array().view(find_stored_dtype(self.dtype))
 
     def data_ptr(self) -> int:
         """Return the address of the first byte."""
         return self._untyped_storage.data_ptr()
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
 
     @property
     def device(self) -> Any:
@@ -515,14 +534,18 @@ def _find_named_dtype(name: str) -> Dtype:
 
 
 def storage_of(array: np.ndarray) -> UntypedStorage:
-    """Return the storage that contains the window `array`."""
+    """Return the storage that contains the window `array`: the same object while it is in use."""
     array = memory_of(array)
     if array.__class__ is MetaArray:
         size_bytes = array.size * array.itemsize
         result = UntypedStorage(meta_array((size_bytes,), np.dtype(np.uint8)))
         result._meta_owner = owner_of(array)
         return result
-    return UntypedStorage(_as_bytes(owner_of(array)))
+    owner = owner_of(array)
+    storage = _STORAGES.get(id(owner))
+    if storage is None or owner_of(storage._bytes) is not owner:
+        storage = _STORAGES[id(owner)] = UntypedStorage(_as_bytes(owner))
+    return storage
 
 
 def offset_of(array: np.ndarray) -> int:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..native.foundation.method_patches import PatchableType
-from ..native.foundation.user_frames import noted, warn
+from ..native.foundation.user_frames import noted, warn, warn_once
 from .devices import CPU, META, device
 from .dtypes import FROM_NUMPY, dtype
 from .layout import (
-    contiguous_format, contiguous_strides, is_contiguous, layout, strided, strides_of,
+    contiguous_format, contiguous_strides, is_contiguous, layout, owner_of, strided, strides_of,
 )
 from .meta import MetaArray, unreadable
 from .narrow_dtypes import COMPLEX32, NARROW, plain_number, widened
@@ -319,7 +319,10 @@ class Tensor(Methods, metaclass=_TensorType):
         """
         a, b = self._array, tensor._array
         same = a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
-        return same and self.data_ptr() == tensor.data_ptr() and a.__class__ is b.__class__
+        if not same or a.__class__ is not b.__class__:
+            return False
+        return self.data_ptr() == tensor.data_ptr() and (
+            a.size > 0 or owner_of(a) is owner_of(b))
 
     def get_device(self) -> int:
         """Return the index of its GPU: -1 on the CPU.
@@ -611,13 +614,25 @@ class Tensor(Methods, metaclass=_TensorType):
         return array.tolist()
 
     def __float__(self) -> float:
+        if self._tracked:
+            self._warn_of_lost_gradient()
         return float(self._only_element())
 
     def __int__(self) -> int:
         return int(self._only_element())
 
     def __complex__(self) -> complex:
+        if self._tracked:
+            self._warn_of_lost_gradient()
         return complex(self._only_element())
+
+    def _warn_of_lost_gradient(self) -> None:
+        """Warn once if a number is read from a tensor that requires grad, as PyTorch does."""
+        if self.requires_grad:
+            warn_once(
+                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
+                "behavior.\nConsider using tensor.detach() first."
+            )
 
     def _only_element(self) -> Any:
         if self._array.size != 1:

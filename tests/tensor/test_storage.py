@@ -125,3 +125,28 @@ def test_new_shared_memory_has_the_size_asked_for(torch):
     x = torch.ones(1).new(storage).resize_(3)
     torch.add(torch.arange(3.0), 1, out=x)
     assert x.is_shared() and x.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_storage_is_one_object_while_it_is_in_use(torch):
+    x = torch.zeros(4)
+    storage = x.untyped_storage()
+    storage.tag = "mine"
+    assert x[1:].untyped_storage() is storage and x.detach().untyped_storage().tag == "mine"
+    assert torch.zeros(4).untyped_storage() is not storage
+
+
+def test_tensors_share_the_memory_of_storages(torch):
+    storage = torch.UntypedStorage(10)
+    for create in (torch.tensor, torch.as_tensor, torch.asarray):
+        x = create(storage)
+        assert (x.dtype, x.shape) == (torch.int64, (1,)) and x.data_ptr() == storage.data_ptr()
+        assert create(storage, dtype=torch.uint8).shape == (10,)
+    assert torch.UntypedStorage(20).__sizeof__() - storage.__sizeof__() == 10
+
+
+@pytest.mark.parametrize("name", ["QInt8Storage", "QUInt8Storage", "QInt32Storage"])
+def test_storages_of_quantized_dtypes_hold_integers(torch, name):
+    storage = getattr(torch, name)(4)
+    storage[:] = 0
+    storage[1:3] = 2
+    assert storage.tolist() == [0, 2, 2, 0]

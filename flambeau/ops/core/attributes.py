@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from ...tensor.layout import memory_format
+from ...tensor.layout import memory_format, strided
 from ...tensor.tensor import Tensor
 from .errors import explaining, not_a_tensor
 from .operator import publish
@@ -155,6 +155,11 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     >>> torch.zeros(2, 3).t().dim_order()
     (1, 0)
     """
+    if self.layout is not strided:
+        raise AttributeError(
+            f"Can't get dim order on sparse type: {self.type()} Use Tensor.to_dense() to convert "
+            "to a dense tensor first."
+        )
     formats = ambiguity_check if isinstance(ambiguity_check, list) else []
     if not (isinstance(ambiguity_check, (bool, list))
             and all(isinstance(x, memory_format) for x in formats)):

@@ -13,6 +13,7 @@ from ...native.foundation.user_frames import warn
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.exposed_memory import check_resizable
+from ...tensor.layout import empty_strided_array, is_dense, strides_of
 from ...tensor.overlap import check_no_internal_overlap, check_operands
 from ...tensor.promotion import can_cast, check_cast, legacy_name
 from ...tensor.tensor import Tensor
@@ -82,7 +83,7 @@ def _write_one(name: str, y: Tensor, target: Any, place: int = 0) -> None:
 def write_into(target: Tensor, result: np.ndarray, warns: bool = True) -> None:
     """Write an array over a tensor, with a cast; resize the tensor if the shape differs."""
     if target._array.shape != result.shape:
-        _resize(target, result.shape, warns)
+        _resize(target, result, warns)
     array = target._array
     if array.dtype != result.dtype \
             or (array.nbytes >= MIN_THREADED_COPY_BYTES and np.may_share_memory(array, result)):
@@ -93,7 +94,9 @@ def write_into(target: Tensor, result: np.ndarray, warns: bool = True) -> None:
     bump(target)
 
 
-def _resize(target: Tensor, shape: tuple[int, ...], warns: bool) -> None:
+def _resize(target: Tensor, result: np.ndarray, warns: bool) -> None:
+    """Give the tensor new memory with the shape and the strides of a result."""
+    shape = result.shape
     if target._array.size and warns:
         warn(
             f"An output with one or more elements was resized since it had shape "
@@ -104,7 +107,10 @@ def _resize(target: Tensor, shape: tuple[int, ...], warns: bool) -> None:
             UserWarning,
         )
     check_resizable(target._array, int(np.prod(shape, dtype=np.int64)))
-    target._array = np.empty(shape, target._array.dtype)
+    strides = None if result.flags.c_contiguous and 1 not in shape else strides_of(result)
+    target._array = empty_strided_array(shape, strides, target._array.dtype) \
+        if strides is not None and is_dense(shape, strides) else \
+        np.empty(shape, target._array.dtype)
 
 
 # ---------------------------------------------------------------------------------- its dtype

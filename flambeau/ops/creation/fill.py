@@ -10,6 +10,7 @@ from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
 from ...autograd.tangents import LEVELS, last_level
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
+from ...tensor.determinism import alert_not_deterministic
 from ...tensor.dtypes import FLOATS
 from ...tensor.exposed_memory import check_resizable
 from ...tensor.layout import (
@@ -110,6 +111,8 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     tensor([1, 2])
     """
     shape = shape_of(sizes)
+    if self.is_quantized:
+        alert_not_deterministic("quantized_resize_cpu_")
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     if LEVELS.active and last_level(self) is not None:

@@ -58,7 +58,7 @@ def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
         array = _convert_to_native(np.asarray(data))
     elif isinstance(data, (TypedStorage, UntypedStorage)):
         inferred = types.int64 if isinstance(data, UntypedStorage) else types.get_default_dtype()
-        array = _view_storage(data, dtype or inferred)
+        return _view_storage(data, dtype or inferred)  # shared, even by `tensor`
     else:
         if data.__class__ is list and data and isinstance(data[0], np.ndarray):
             warn(
@@ -79,7 +79,8 @@ def _view_storage(storage: TypedStorage | UntypedStorage, kind: Dtype) -> np.nda
         raise RuntimeError(
             f"Expected a Storage of type {wanted} or an UntypedStorage, but got {has}"
         )
-    return storage.untyped()._array().view(kind.numpy)
+    memory = storage.untyped()._array()
+    return memory[: memory.size // kind.itemsize * kind.itemsize].view(kind.numpy)
 
 
 def _convert_to_native(array: np.ndarray) -> np.ndarray:
@@ -120,9 +121,7 @@ def asarray(
     >>> torch.asarray(x, copy=True).data_ptr() == x.data_ptr()
     False
     """
-    if isinstance(obj, UntypedStorage):
-        result = wrap(obj._array().view(numpy_dtype(dtype)))
-    elif isinstance(obj, (memoryview, bytes, bytearray, ArrayOfNumbers)):
+    if isinstance(obj, (memoryview, bytes, bytearray, ArrayOfNumbers)):
         result = wrap(np.frombuffer(obj, numpy_dtype(dtype)))
         result = result.clone() if copy else result
     elif type(obj).__name__ == "PyCapsule":

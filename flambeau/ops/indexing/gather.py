@@ -15,6 +15,7 @@ from ...autograd.mode import MODE
 from ...native.foundation.user_frames import noted
 from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...tensor.capture_marks import shape_only
+from ...tensor.determinism import alert_not_deterministic
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray
 from ...tensor.narrow_dtypes import refuse_eight_bit
@@ -583,6 +584,7 @@ def put(input: Array, index: Array, source: Array, accumulate: bool = False) -> 
     if accumulate:
         np.add.at(flat, index.reshape(-1), source.reshape(-1))
     else:
+        alert_not_deterministic("put_")
         flat[index.reshape(-1)] = source.reshape(-1)
     return result
 

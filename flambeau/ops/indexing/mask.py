@@ -128,6 +128,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     tensor([5., 0.])
     """
     check_writable(self, "masked_fill_")
+    check_operands(self._array, (mask,))
     return assign(self, masked_fill(self, mask, value), "masked_fill_")
 
 

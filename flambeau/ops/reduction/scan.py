@@ -90,6 +90,9 @@ def _declare_running(name: str, ufunc: np.ufunc) -> Any:
 
     def body(input: Array, dim: int) -> tuple[np.ndarray, ...]:
         refuse_complex(input, f"{name}_cpu")
+        if not input.ndim and dim not in (0, -1):
+            raise IndexError(
+                f"{name}(): Expected reduction dim -1 or 0 for scalar but got {dim}")
         axis = canonical_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.determinism import alert_not_deterministic
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
@@ -42,6 +43,7 @@ def _declare(n: int) -> Any:
             node="SqueezeBackward1" if n == 1 else f"MaxUnpool{n}DBackward0")
     def unpool(input: Array, indices: Array, spatial: Any) -> Array:
         """Write the elements to flat indices of images, zeros elsewhere."""
+        alert_not_deterministic(f"max_unpooling{max(n, 2)}d_forward_out")
         size = int(np.prod(spatial))
         # As unsigned numbers, negative indices are large.
         if indices.size and int(indices.view(np.uint64).max()) >= size:

@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..narrow_dtypes import COMPLEX32
 from . import exact_libm
 from .generator import BLOCK, Generator, default_generator
 from .native import converter
@@ -52,7 +53,7 @@ def memory_order(array: np.ndarray) -> np.ndarray:
 
 def parts(array: np.ndarray) -> np.ndarray:
     """Return a complex array as reals with a last axis of 2 (real, imaginary), sharing memory."""
-    real = array.real
+    real = array["real"] if array.dtype == COMPLEX32 else array.real
     return np.lib.stride_tricks.as_strided(
         real, (*array.shape, 2), (*array.strides, real.dtype.itemsize)
     )
@@ -134,7 +135,7 @@ def fill_uniform(
     array: np.ndarray, generator: Generator | None = None, low: float = 0.0, high: float = 1.0
 ) -> np.ndarray:
     """Fill with uniform numbers on [low, high): `rand` and `uniform_`, floating and complex."""
-    if array.dtype.kind == "c":
+    if array.dtype.kind == "c" or array.dtype == COMPLEX32:
         fill_uniform(parts(array), generator, low, high)
         return array
     dtype = array.dtype

@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from ...native.loop_ir import cephes_coefficients
+from ..narrow_dtypes import COMPLEX32
 from . import exact_libm
 from .distributions import FLOATS, memory_order, narrow, parts, require, unit32, unit64
 from .generator import Generator, default_generator
@@ -54,7 +55,7 @@ def fill_normal(
     floating and complex arrays (the two parts of a complex number share the variance)."""
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
-    if array.dtype.kind == "c":
+    if array.dtype.kind == "c" or array.dtype == COMPLEX32:
         fill_normal(parts(array), generator, mean, std / math.sqrt(2))
         return array
     dtype = array.dtype

@@ -10,6 +10,7 @@ from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor
 from ...tensor.tree import leaves_of
 from ..events.order import Band
+from ..state.data import detached
 
 
 class TerminateOnNaN:
@@ -36,10 +37,11 @@ class TerminateOnNaN:
         """Look at the loss."""
         loss = run.state.loss
         if loss is None:
-            output = run.state.output
+            output = detached(run.state.output)
             loss = sum(map(float, output.values())) if isinstance(output, dict) else None
-        if loss is not None and not math.isfinite(float(loss)):
-            self._end(run, f"the loss is {float(loss)}")
+        value = 0.0 if loss is None else float(detached(loss))
+        if not math.isfinite(value):
+            self._end(run, f"the loss is {value}")
 
     def on_epoch_end(self, run: Any) -> None:
         """Look at the parameters."""

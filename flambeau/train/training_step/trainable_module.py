@@ -100,7 +100,7 @@ class TrainableModule(Module):
         if step is None:
             return
         if step.collected is None:
-            self.trainer.log(**{name: float(value)})
+            self.trainer.log(**{name: float(detached(value))})
         else:
             step.collected[_strip_stage(name)] = detached(value)
 

@@ -173,3 +173,15 @@ def test_casts(torch):
 def test_nonzero_of_tuples(torch):
     with pytest.raises(RuntimeError, match="does not support the out kwarg when as_tuple is True"):
         torch.nonzero(torch.ones(2), out=torch.empty(0, dtype=torch.int64), as_tuple=True)
+
+
+@pytest.mark.parametrize("text", [
+    "torch.exp(x, out=o)", "torch.add(x, x, out=o)", "torch.where(x > 1, x, x, out=o)",
+    "torch.clamp(x, 0, 1, out=o)", "torch.maximum(x, x, out=o)",
+])
+def test_outputs_that_grow_take_the_strides_of_the_operands(torch, text):
+    for x in (torch.ones(2, 3, 4).permute(2, 0, 1), torch.ones(1, 1, 4, 6).permute(3, 0, 1, 2)):
+        o = torch.empty(0)
+        assert eval(text, {"torch": torch, "x": x, "o": o}).stride() == x.stride()
+    o = torch.empty(0)
+    assert torch.cumsum(torch.ones(2, 3, 4).permute(2, 0, 1), 0, out=o).stride() == (6, 3, 1)

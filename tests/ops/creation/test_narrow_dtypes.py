@@ -104,3 +104,12 @@ def test_complex32_is_compared_by_closeness(torch):
     torch.testing.assert_close(x, x)
     with pytest.raises(AssertionError, match=r"Mismatched elements: 2 / 2 \(100.0%\)"):
         torch.testing.assert_close(x, x * 2)
+
+
+def test_draws_of_complex32(torch):
+    torch.manual_seed(0)
+    normal = torch.randn(3, dtype=torch.complex32)
+    assert normal.to(torch.complex64).real.tolist() == [1.08984375, -1.541015625, -0.76708984375]
+    torch.manual_seed(0)
+    uniform = torch.rand(2, dtype=torch.complex32).to(torch.complex64)
+    assert torch.allclose(uniform, torch.tensor([0.4963 + 0.7681j, 0.0885 + 0.1321j]), atol=1e-3)
