@@ -943,6 +943,11 @@ IntStorage: Any
 IntTensor: Any
 LongStorage: Any
 LongTensor: Any
+QInt32Storage: Any
+QInt8Storage: Any
+QUInt2x4Storage: Any
+QUInt4x2Storage: Any
+QUInt8Storage: Any
 ShortStorage: Any
 ShortTensor: Any
 from .tensor.size import Size as Size

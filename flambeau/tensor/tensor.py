@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..native.foundation.method_patches import PatchableType
-from ..native.foundation.user_frames import noted, warn, warn_once
+from ..native.foundation.user_frames import noted, warn
 from .devices import CPU, META, device
 from .dtypes import FROM_NUMPY, dtype
 from .layout import (
@@ -612,37 +612,6 @@ class Tensor(Methods, metaclass=_TensorType):
         if array.dtype.kind == "V":
             array = widened(array) if array.dtype in NARROW else array.astype(np.float32)
         return array.tolist()
-
-    def __float__(self) -> float:
-        if self._tracked:
-            self._warn_of_lost_gradient()
-        return float(self._only_element())
-
-    def __int__(self) -> int:
-        return int(self._only_element())
-
-    def __complex__(self) -> complex:
-        if self._tracked:
-            self._warn_of_lost_gradient()
-        return complex(self._only_element())
-
-    def _warn_of_lost_gradient(self) -> None:
-        """Warn once if a number is read from a tensor that requires grad, as PyTorch does."""
-        if self.requires_grad:
-            warn_once(
-                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
-                "behavior.\nConsider using tensor.detach() first."
-            )
-
-    def _only_element(self) -> Any:
-        if self._array.size != 1:
-            raise ValueError("only one element tensors can be converted to Python scalars")
-        return self.item()
-
-    def __index__(self) -> int:
-        if self._array.dtype.kind not in "iub" or self._array.size != 1:
-            raise TypeError("only integer tensors of a single element can be converted to an index")
-        return int(self.item())
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         return tensor_str(self, tensor_contents=tensor_contents)

@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 
 from ..tensor.ambient import note_change
-from ..tensor.uninitialized import Filling
+from ..tensor.determinism import Filling
 
 
 class _Settings(ModuleType):

@@ -30,7 +30,7 @@ from ...tensor.capture_marks import SHAPE_ONLY
 from ...tensor.layout import owner_of
 from ...tensor.overlap import check_put, has_internal_overlap
 from ...tensor.tensor import Tensor
-from ...tensor.uninitialized import should_fill
+from ...tensor.determinism import should_fill
 from ..ir.reasons import Advice, Reason
 from ..trace.operands import tensors_in
 from ..trace.trace import WINDOW, WRITE, GradAccess

@@ -9,7 +9,7 @@ from ...native.target.matmul_precision import MatmulPrecision
 from ...ops.core.autocast import AUTOCAST, autocast_now
 from ...tensor.devices import device, get_default_device
 from ...tensor.dtypes import dtype, get_default_dtype
-from ...tensor.uninitialized import should_fill
+from ...tensor.determinism import should_fill
 
 
 class AmbientModes(NamedTuple):

@@ -20,7 +20,7 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
-from ...tensor.uninitialized import fill_new, new_memory, should_fill
+from ...tensor.determinism import fill_new, new_memory, should_fill
 from ..core.errors import explaining, not_a_tensor
 from ..core.number_cache import number
 from ..core.operator import PUBLIC, publish

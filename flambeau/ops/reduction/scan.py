@@ -85,17 +85,21 @@ def _(g: Tensor, input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     return cat(shares, dim)
 
 
+def _scan_number(name: str, input: Array, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the running extreme of a 0-dim array, which takes dim 0 or -1, and its index."""
+    if dim not in (0, -1):
+        raise IndexError(f"{name}(): Expected reduction dim -1 or 0 for scalar but got {dim}")
+    return input.copy(), np.zeros((), np.int64)
+
+
 def _declare_running(name: str, ufunc: np.ufunc) -> Any:
     result = return_type(name, "values", "indices")
 
     def body(input: Array, dim: int) -> tuple[np.ndarray, ...]:
         refuse_complex(input, f"{name}_cpu")
-        if not input.ndim and dim not in (0, -1):
-            raise IndexError(
-                f"{name}(): Expected reduction dim -1 or 0 for scalar but got {dim}")
-        axis = canonical_dim(dim, input.ndim)
         if not input.ndim:
-            return input.copy(), np.zeros((), np.int64)
+            return _scan_number(name, input, dim)
+        axis = canonical_dim(dim, input.ndim)
         if input.size > MAX_NUMPY_ROW_ELEMENTS \
                 and (match := scan_axis(ufunc, input, axis, True)) is not None:
             return match
