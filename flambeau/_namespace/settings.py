@@ -7,8 +7,8 @@ from typing import Any
 from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import OneTime
 from ..tensor.ambient import note_change
-from ..tensor.devices import device
 from ..tensor.determinism import Determinism, Filling
+from ..tensor.devices import device
 
 __all__ = [
     "_running_with_deploy",

@@ -27,10 +27,10 @@ from ...ops.interception.code_patching import FOLLOWING_STUB_FILE, STUB_FILE
 from ...ops.normalization import norm_formulas
 from ...tensor import tensor as tensors
 from ...tensor.capture_marks import SHAPE_ONLY
+from ...tensor.determinism import should_fill
 from ...tensor.layout import owner_of
 from ...tensor.overlap import check_put, has_internal_overlap
 from ...tensor.tensor import Tensor
-from ...tensor.determinism import should_fill
 from ..ir.reasons import Advice, Reason
 from ..trace.operands import tensors_in
 from ..trace.trace import WINDOW, WRITE, GradAccess

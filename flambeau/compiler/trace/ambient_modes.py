@@ -7,9 +7,9 @@ from typing import NamedTuple
 from ...autograd.mode import MODE
 from ...native.target.matmul_precision import MatmulPrecision
 from ...ops.core.autocast import AUTOCAST, autocast_now
+from ...tensor.determinism import should_fill
 from ...tensor.devices import device, get_default_device
 from ...tensor.dtypes import dtype, get_default_dtype
-from ...tensor.determinism import should_fill
 
 
 class AmbientModes(NamedTuple):

@@ -11,6 +11,7 @@ from ...autograd.backward import Functions, requires_grad_
 from ...native.foundation.user_frames import noted, warn
 from ...tensor import devices
 from ...tensor import dtypes as types
+from ...tensor.determinism import fill_new, new_memory, should_fill
 from ...tensor.dtypes import FLOATS, as_dtype
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import (
@@ -20,7 +21,6 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
-from ...tensor.determinism import fill_new, new_memory, should_fill
 from ..core.errors import explaining, not_a_tensor
 from ..core.number_cache import number
 from ..core.operator import PUBLIC, publish

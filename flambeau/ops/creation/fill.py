@@ -10,6 +10,7 @@ from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
 from ...autograd.tangents import LEVELS, last_level
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
+from ...tensor.determinism import alert_not_deterministic, new_memory
 from ...tensor.dtypes import FLOATS
 from ...tensor.exposed_memory import check_resizable
 from ...tensor.layout import (
@@ -19,7 +20,6 @@ from ...tensor.layout import (
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, window
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.determinism import alert_not_deterministic, new_memory
 from ..core.errors import no_overload, not_a_tensor
 from ..core.number_cache import ORDINARY
 from ..core.operator import Number
