@@ -19,8 +19,10 @@ class CallPolicy:
         self.is_settled = bool(options.get("settled", False))
         # Whether NumPy evaluates graphs, as a reference without machine code.
         self.evaluates = bool(options["backend"] == "evaluate")
-        # Whether a step that cannot be compiled is an error.
-        self.is_strict = bool(options["fullgraph"])
+        # Whether a step that cannot be compiled is an error; whether one is, too, whose Python has
+        # to run or whose operators have no native code: PyTorch's modes compile both.
+        self.raises = bool(options["fullgraph"])
+        self.is_strict = self.raises and self.is_synchronous
         self.draws_by_counter = bool(options["random"] == "counter")
         self.is_dynamic = bool(options["dynamic"])
 

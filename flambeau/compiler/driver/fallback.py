@@ -50,7 +50,7 @@ class Fallback:
         where = f" ({line})" if line else ""
         text = f"flambeau.compile: {self.name} stays eager: {reason}{where}"
         text += f". {more}" if (more := advise(reason)) else ""
-        if self.policy.is_strict:
+        if self.policy.raises:
             raise RuntimeError(text)
         self.warn(text, line)
 

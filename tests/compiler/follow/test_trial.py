@@ -136,3 +136,11 @@ def test_fullgraph_raises_where_python_cannot_be_skipped() -> None:
     with pytest.raises(RuntimeError, match="list.append writes to a list from outside the step"):
         for _ in range(4):
             compiled(torch.ones(4))
+
+
+def test_fullgraph_follows_in_pytorch_s_modes() -> None:
+    step, seen = counting()
+    compiled = torch.compile(step, fullgraph=True, dynamic=False)
+    for _ in range(6):
+        assert compiled(torch.ones(4)).tolist() == step(torch.ones(4)).tolist()
+    assert len(seen) == 12
