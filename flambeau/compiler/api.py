@@ -35,11 +35,12 @@ def compile(
     each call (it prints, counts or reads values), it runs, and programs compute the operators that
     it calls. A step that cannot be compiled stays eager, with one warning; with `fullgraph=True`
     that raises RuntimeError, with mode="now" both do. Each combination of shapes has its own
-    program, at most 8 at a time, or 32 with `dynamic=True`. backend="eager" compiles nothing, "evaluate" runs the graph
-    slowly in NumPy. In `options`, random="counter" generates random numbers where they are used,
-    and they differ from PyTorch's; "mode" may be "now"; "settled" states that the code has run
-    before, so that the first call is recorded; "follow" makes steps whose Python must run always
-    (True) or never (False) followed, instead of measuring the cost; others are ignored.
+    program, at most 8 at a time, or 32 with `dynamic=True`. backend="eager" compiles nothing,
+    "evaluate" runs the graph slowly in NumPy. In `options`, random="counter" generates random
+    numbers where they are used, and they differ from PyTorch's; "mode" may be "now"; "settled"
+    states that the code has run before, so that the first call is recorded; "follow" makes steps
+    whose Python must run always (True) or never (False) followed, instead of measuring the cost;
+    others are ignored.
     Raises RuntimeError for a `model` that is not callable and for an unknown mode or backend,
     ValueError for an unknown "random".
 
