@@ -57,7 +57,7 @@ class _Split:
             shapes.append((y._array.shape, y._array.dtype))
         for event in functional.trace.events[backward.mark :]:
             functional.handle(event)
-        outputs, inputs, orders, expected = [], [], [], []
+        outputs, inputs, orders, expected, repeats = [], [], [], [], []
         leaves = {id(leaf): i for i, leaf in enumerate(functional.leaves)}
         for x, value, array in zip(
             backward.inputs, backward.grads, backward.arrays, strict=True
@@ -69,12 +69,15 @@ class _Split:
             inputs.append(leaves.get(id(x), x))
             orders.append(inverse_permutation(order))
             expected.append(array.transpose(order).copy())
+            repeats.append(tuple([axis for axis, n in enumerate(value.strides)
+                                  if not n and value.shape[axis] > 1]))
         graph = Graph(self.sources, self.inputs, outputs, [])
         saved = [(item, owner) for item, owner in backward.saved_owners if owner.position is None]
         return bind.BackwardBindings(
             graph, self.slots, self.recorded, inputs, orders, expected,
             len(backward.outputs), shapes, _reads_what_it_writes(self.graph),
             backward.reached, saved, (1 << len(backward.outputs) - backward.bases) - 1,
+            repeats=repeats,
         )
 
     def _add_cotangent(self, k: int, g: np.ndarray) -> None:

@@ -270,7 +270,9 @@ class BackwardRunner:
                   for number, slot in program.inputs]
         result: list[Tensor | None] = [None] * len(self.bindings.inputs)
         for y, number in zip(program.step.run(values), program.numbers, strict=True):
-            result[number] = wrap(y.transpose(self.bindings.orders[number]))
+            array = y.transpose(self.bindings.orders[number])
+            axes = self.bindings.repeats[number] if program is self.usual else ()
+            result[number] = wrap(_repeat(array, axes) if axes else array)
         return result
 
     def _build(self, chosen: int) -> _PartialProgram:
@@ -339,6 +341,15 @@ class BackwardRunner:
     def convert_cotangent(self, slot: Cotangent, gs: tuple) -> np.ndarray:
         """Return a cotangent in the layout that the program takes."""
         return np.ascontiguousarray(gs[slot.live]._array).reshape(slot.order)
+
+
+def _repeat(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """Return an array of the same values that stores one element along some axes, as `expand`
+    does."""
+    once = array[tuple([slice(1) if axis in axes else slice(None) for axis in range(array.ndim)])]
+    once = once.copy()
+    strides = [0 if axis in axes else n for axis, n in enumerate(once.strides)]
+    return np.lib.stride_tricks.as_strided(once, array.shape, strides)
 
 
 def _gradients(

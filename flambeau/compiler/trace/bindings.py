@@ -211,6 +211,8 @@ class BackwardBindings:
     saved: list[tuple[Any, SavedOwner]] = field(default_factory=list)
     usual_outputs: int = -1  # bit mask of the outputs from which backward is expected to start
     usual: Any = None  # the BackwardPart for them
+    # By output, the axes along which it repeats one element if backward starts from the usual ones.
+    repeats: list[tuple[int, ...]] = field(default_factory=list)
 
 
 @dataclass(eq=False)

@@ -424,3 +424,22 @@ def test_parameters_that_have_no_shape_yet(mode):
             build.done.wait(30)
     assert runs(fast) >= 2
     assert nn.parameter.is_lazy(other.weight)
+
+
+@pytest.mark.parametrize("function", [
+    lambda w, v: w.sum(), lambda w, v: w.sum(0) * 2, lambda w, v: (w + v).mean(1),
+    lambda w, v: (w.sum(), v.exp().sum(1)), lambda w, v: w.t().sum(0) + v.sum(1),
+], ids=["all", "rows", "means", "two", "transposed"])
+def test_cotangents_repeat_elements_as_eager_ones_do(function):
+    fast, results = compiled(function), []
+    for step in (fast, function):
+        seen = []
+        for _ in range(5):
+            w, v = (torch.ones(2, 3, requires_grad=True) for _ in range(2))
+            total = sum(y.square().sum() for y in torch.utils._pytree.tree_leaves(step(w, v)))
+            cotangents = torch.autograd.grad(total, [w, v], retain_graph=True, allow_unused=True)
+            total.backward()
+            seen += [(g.stride(), g._version, g.tolist())
+                     for g in (*cotangents, w.grad, v.grad) if g is not None]
+        results.append(seen)
+    assert results[0] == results[1]
