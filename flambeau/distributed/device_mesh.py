@@ -147,6 +147,30 @@ class DeviceMesh:
         part._root = self._root or self
         return part
 
+    @staticmethod
+    def from_group(
+        group: ProcessGroup | list[ProcessGroup], device_type: str, mesh: Any = None, *,
+        mesh_dim_names: Sequence[str] | None = None,
+    ) -> DeviceMesh:
+        """Return the mesh of a group, or of several groups along the axes of `mesh`."""
+        groups = group if isinstance(group, list) else [group]
+        if not groups:
+            raise ValueError("Must provide at least one process group, got []")
+        if mesh is None and len(groups) > 1:
+            raise ValueError("Must pass mesh if passing multiple ProcessGroups")
+        ranks = groups[0]._ranks if mesh is None else \
+            mesh.tolist() if isinstance(mesh, Tensor) else mesh
+        result = object.__new__(DeviceMesh)
+        result.device_type, result._rank = device_type, member().rank()
+        result._coordinate, result._root = _UNKNOWN, None
+        result._ranks = np.array(ranks, np.int64)
+        if result._ranks.ndim != len(groups):
+            raise ValueError("Expects mesh with ndim equal to number of ProcessGroups but got "
+                             f"mesh {result._ranks.tolist()} and {len(groups)} ProcessGroups")
+        result.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
+        result._groups = groups
+        return result
+
     def _get_root_mesh(self) -> DeviceMesh:
         """Return the mesh that this one was sliced from."""
         return self._root or self

@@ -9,6 +9,7 @@ import pytest
 
 import flambeau as torch
 import flambeau.distributed.checkpoint as dcp
+from flambeau.distributed.checkpoint.chunks import Chunk, overlap
 from flambeau.distributed.checkpoint.format_utils import (
     _EmptyStateDictLoadPlanner, _load_state_dict, dcp_to_torch_save, torch_save_to_dcp,
 )
@@ -25,6 +26,34 @@ def test_with_two_processes(backend: str, tmp_path: Path) -> None:
 def test_another_number_of_processes_loads(tmp_path: Path) -> None:
     run("sharded_state.py", 2, arguments=["save", str(tmp_path)])
     run("sharded_state.py", 1, arguments=["load", str(tmp_path)])
+
+
+@needs_gloo
+def test_parts_load_into_another_division(tmp_path: Path) -> None:
+    run("sharded_checkpoint.py", 4, arguments=["save", str(tmp_path)])
+    run("sharded_checkpoint.py", 2, arguments=["load", str(tmp_path)])
+
+
+@pytest.mark.parity
+@needs_gloo
+def test_pytorch_loads_parts(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    import torch as pytorch
+    from torch.distributed import checkpoint
+
+    run("sharded_checkpoint.py", 4, arguments=["save", str(tmp_path)])
+    state = {"model": {"0.weight": pytorch.zeros(8, 6), "2.weight": pytorch.zeros(3, 8)}}
+    checkpoint.load(state, checkpoint_id=str(tmp_path / "parts"), no_dist=True)
+    want = torch.load(tmp_path / "whole.pt")[0]
+    for name, value in state["model"].items():
+        assert value.tolist() == want[name].tolist()
+
+
+def test_strided_parts_are_saved_in_blocks() -> None:
+    chunk = Chunk((2, 0), torch.zeros(2, 3))
+    assert overlap((0, 1), (3, 4), chunk) == ((slice(2, 3), slice(0, 2)),
+                                              (slice(0, 1), slice(1, 3)))
+    assert overlap((0, 0), (2, 3), chunk) is None
 
 
 def test_a_checkpoint_becomes_a_file_and_back(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """State dicts for checkpoints: parameter names without wrapper prefixes, as on one process.
 
-Parameters of FullyShardedDataParallel and their optimizer state are whole in them.
+Parameters of FullyShardedDataParallel and their optimizer state are whole in them, DTensors stay
+DTensors unless `full_state_dict` asks for whole tensors.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from ...tensor import Tensor, tree
+from ..fsdp._fully_shard import FSDPModule
 from ..fsdp.api import FullOptimStateDictConfig, FullStateDictConfig, StateDictType
 from ..fsdp.names import clean_tensor_name
 from ..fsdp.state_dict import own_names
 from ..fsdp.state_interface import StateInterface, sharded_modules
+from ..group import get_rank
 from ..objects import broadcast_object_list
+from ..tensor import DTensor, distribute_tensor
 
 __all__ = [
     "StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict",
@@ -85,7 +90,27 @@ def get_model_state_dict(model: Any, *, submodules: Any = None, options: Any = N
     if options is not None and options.ignore_frozen_params:
         for name in _list_frozen_names(module):
             state.pop(name, None)
-    return state
+    return _make_whole(state, options)
+
+
+def _make_whole(state: Any, options: Any) -> Any:
+    """Return the state with whole tensors if `full_state_dict`, on rank 0 with `cpu_offload`."""
+    if options is None or not options.full_state_dict:
+        return state
+    had_parts = any(isinstance(value, DTensor) for value in tree.leaves_of(Tensor, (state,)))
+    whole = tree.map_leaves(
+        lambda value: value.full_tensor() if isinstance(value, DTensor) else value, state)
+    return {} if had_parts and options.cpu_offload and get_rank() else whole
+
+
+def _cut_like(value: Any, like: Any) -> Any:
+    """Return a whole tensor as a DTensor distributed as a parameter is; other values as they are.
+    """
+    if isinstance(value, Tensor) and isinstance(like, DTensor) and not isinstance(value, DTensor) \
+            and value.shape == like.shape:
+        return distribute_tensor(value.detach(), like.device_mesh, like.placements,
+                                 src_data_rank=None)
+    return value
 
 
 def _list_names(model: Any) -> list[str]:
@@ -109,7 +134,7 @@ def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = N
         whole["state"].update({numbers[at]: value for at, value in state["state"].items()})
         for group in state["param_groups"]:
             whole["param_groups"].append({**group, "params": [numbers[i] for i in group["params"]]})
-    return whole
+    return _make_whole(whole, options)
 
 
 def _gather_optimizer_state(module: Any, optimizers: Any, options: Any) -> dict[str, Any]:
@@ -136,6 +161,12 @@ def set_model_state_dict(model: Any, model_state_dict: dict[str, Any], *, option
     strict, module = options is None or options.strict, _unwrap_model(model)
     if _should_broadcast(options):
         model_state_dict = _from_rank_0(model_state_dict)
+    for each in module.modules():
+        if isinstance(each, FSDPModule):
+            each.reshard()
+    own = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
+    model_state_dict = {name: _cut_like(value, own.get(name))
+                        for name, value in model_state_dict.items()}
     with _gather_whole(module, rank0_only=False):
         return module.load_state_dict(model_state_dict, strict=strict)
 
@@ -162,9 +193,13 @@ def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict
         return
     names = {id(p): name for name, p in module.named_parameters()}
     for optimizer in _list_optimizers(optimizers):
-        numbers = [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
-        state = {at: optim_state_dict["state"][name] for at, name in enumerate(numbers)
-                 if name in optim_state_dict["state"]}
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        numbers = [names[id(p)] for p in parameters]
+        state = {
+            at: {key: _cut_like(value, parameters[at])
+                 for key, value in optim_state_dict["state"][name].items()}
+            for at, name in enumerate(numbers) if name in optim_state_dict["state"]
+        }
         count = len(optimizer.param_groups)
         selected, groups = groups[:count], groups[count:]
         number = {name: at for at, name in enumerate(numbers)}

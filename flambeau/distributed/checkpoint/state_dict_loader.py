@@ -7,6 +7,7 @@ from typing import Any
 
 from ...autograd.mode import no_grad
 from ...tensor import Tensor
+from .chunks import list_chunks, overlap
 from .default_planner import _EmptyStateDictLoadPlanner
 from .filesystem import FileSystemReader
 from .flat_names import flatten, set_element
@@ -23,6 +24,8 @@ def load(
     no_dist: bool = False,
 ) -> None:
     """Fill the tensors of a state dict in place and replace its other values.
+
+    A DTensor takes its parts from the chunks that any number of processes saved.
 
     Objects with `load_state_dict` receive their state. Raises RuntimeError for an entry that the
     checkpoint lacks, ValueError for a tensor of a different shape.
@@ -75,11 +78,16 @@ def _load_entry(reader: Any, metadata: Metadata, name: str, value: Any) -> Any:
         raise ValueError(
             f"Size mismatch between saved {described.size} and current: {value.shape} for {name}"
         )
-    for chunk in described.chunks:
-        part = reader.read(metadata.storage_data[MetadataIndex(name, chunk.offsets)], True)
-        window = tuple(slice(o, o + n) for o, n in zip(chunk.offsets, chunk.sizes, strict=True))
-        target = value.detach()
-        (target[window] if window else target).copy_(part)
+    own = list_chunks(value)
+    for saved in described.chunks:
+        shared = [(chunk, windows) for chunk in own
+                  if (windows := overlap(saved.offsets, saved.sizes, chunk)) is not None]
+        if not shared:
+            continue
+        part = reader.read(metadata.storage_data[MetadataIndex(name, saved.offsets)], True)
+        for chunk, (source, target) in shared:
+            (chunk.values[target] if target else chunk.values).copy_(
+                part[source] if source else part)
     return value
 
 

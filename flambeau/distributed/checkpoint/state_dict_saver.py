@@ -13,6 +13,8 @@ from ...tensor.size import Size
 from .. import objects
 from ..group import is_initialized
 from ..process_group import member
+from ..tensor import DTensor
+from .chunks import list_chunks
 from .filesystem import FileSystemWriter
 from .flat_names import flatten
 from .metadata import (
@@ -43,10 +45,10 @@ def _gather_values(value: Any, size: int, group: Any) -> list[Any]:
 def _describe(value: Any) -> TensorStorageMetadata | BytesStorageMetadata:
     if not isinstance(value, Tensor):
         return BytesStorageMetadata()
-    shape = Size(value.shape)
-    whole = ChunkStorageMetadata(Size([0] * len(shape)), shape)
+    chunks = [ChunkStorageMetadata(Size(chunk.offsets), Size(chunk.values.shape))
+              for chunk in list_chunks(value, once=True)]
     properties = TensorProperties(value.dtype, requires_grad=value.requires_grad)
-    return TensorStorageMetadata(properties, shape, [whole])
+    return TensorStorageMetadata(properties, Size(value.shape), chunks)
 
 
 def owners(names_of_ranks: list[dict[str, int]]) -> dict[str, int]:
@@ -76,8 +78,8 @@ def save(
 ) -> Metadata:
     """Save a state dict to the folder `checkpoint_id`. All processes of the group must call it.
 
-    Entries that several processes share are saved once. The checkpoint can be loaded by a different
-    number of processes, and by PyTorch.
+    Entries that several processes share are saved once; each process saves its part of a DTensor.
+    The checkpoint can be loaded by a different number of processes, and by PyTorch.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -90,15 +92,14 @@ def save(
     writer = storage_writer or FileSystemWriter(_require_folder(checkpoint_id))
     rank, size = _find_rank_and_size(no_dist, process_group)
     flat, paths = flatten(state_dict)
-    sizes = {name: v._array.nbytes if isinstance(v, Tensor) else 0 for name, v in flat.items()}
+    sizes = {name: v._array.nbytes if isinstance(v, Tensor) else 0 for name, v in flat.items()
+             if not isinstance(v, DTensor)}
     owner = owners(_gather_values(sizes, size, process_group))
-    local = {name: value for name, value in flat.items() if owner[name] == rank}
+    local = {name: value for name, value in flat.items() if owner.get(name, rank) == rank}
     error: OSError | None = None
     places: dict[Any, Any] = {}
     try:
-        places = writer.write(
-            {_create_index(name, value): value for name, value in local.items()}, rank
-        )
+        places = writer.write(_list_entries(local), rank)
     except OSError as failure:
         error = failure
     report = _Report({name: _describe(v) for name, v in local.items()}, paths, places, error)
@@ -125,16 +126,30 @@ def _merge_reports(reports: list[_Report]) -> Metadata:
         raise CheckpointException("CheckpointException", dict(failures))
     metadata = Metadata({}, {}, {}, version="1.0.0")
     for report in reports:
-        metadata.state_dict_metadata.update(report.described)
+        for name, described in report.described.items():
+            _add_description(metadata.state_dict_metadata, name, described)
         metadata.planner_data.update(report.paths)
         metadata.storage_data.update(report.places)
     return metadata
 
 
-def _create_index(name: str, value: Any) -> MetadataIndex:
-    if isinstance(value, Tensor):
-        return MetadataIndex(name, [0] * value.dim(), 0)
-    return MetadataIndex(name)
+def _add_description(descriptions: dict[str, Any], name: str, described: Any) -> None:
+    """Add an entry's description, or its chunks if another rank has described it."""
+    known = descriptions.setdefault(name, described)
+    if known is not described and isinstance(known, TensorStorageMetadata):
+        known.chunks += [chunk for chunk in described.chunks if chunk not in known.chunks]
+
+
+def _list_entries(values: Mapping[str, Any]) -> dict[MetadataIndex, Any]:
+    """Return what this process writes, a tensor's chunks one by one."""
+    entries: dict[MetadataIndex, Any] = {}
+    for name, value in values.items():
+        if not isinstance(value, Tensor):
+            entries[MetadataIndex(name)] = value
+            continue
+        for at, chunk in enumerate(list_chunks(value, once=True)):
+            entries[MetadataIndex(name, chunk.offsets, at)] = chunk.values
+    return entries
 
 
 def _require_folder(checkpoint_id: Any) -> Any:

@@ -141,10 +141,3 @@ class StateDictSettings:
     state_dict_type: StateDictType
     state_dict_config: StateDictConfig
     optim_state_dict_config: OptimStateDictConfig
-
-
-def refuse_sharded_state(settings: StateDictSettings) -> None:
-    """Raise NotImplementedError for `SHARDED_STATE_DICT`, whose values would be DTensors."""
-    if settings.state_dict_type is StateDictType.SHARDED_STATE_DICT:
-        raise NotImplementedError("FullyShardedDataParallel: SHARDED_STATE_DICT is not implemented "
-                                  "in flambeau")

@@ -11,8 +11,9 @@ from ...nn.module import Module
 from ...tensor import Tensor
 from ...tensor.tensor import wrap
 from ..objects import all_gather_object, broadcast_object_list
-from .api import StateDictSettings, refuse_sharded_state
+from .api import StateDictSettings, StateDictType
 from .names import clean_tensor_name
+from .state_dict import cut_over_group
 
 
 class _Owner:
@@ -59,8 +60,10 @@ def _take_part(handle: Any, segment: Any, value: Any) -> np.ndarray | None:
 def gather_optimizer_state(
     model: Module, optim: Any, state_dict: dict[str, Any] | None, settings: StateDictSettings
 ) -> dict[str, Any]:
-    """Return the state by parameter names, each tensor whole. All processes must call it."""
-    refuse_sharded_state(settings)
+    """Return the state by parameter names, each tensor whole, or cut if the settings say so.
+
+    All processes must call it.
+    """
     state_dict = optim.state_dict() if state_dict is None else state_dict
     owners, whole = _find_owners(model), {}
     ordered = [owners[id(p)] for group in optim.param_groups for p in group["params"]]
@@ -70,7 +73,11 @@ def gather_optimizer_state(
             if state:
                 whole[owner.name] = dict(state)
         else:
-            whole.update(_gather_owner(owner, state))
+            gathered = _gather_owner(owner, state)
+            if settings.state_dict_type is StateDictType.SHARDED_STATE_DICT:
+                gathered = {name: {key: _cut_value(owner, value) for key, value in values.items()}
+                            for name, values in gathered.items()}
+            whole.update(gathered)
     config = settings.optim_state_dict_config
     if getattr(config, "rank0_only", False) and _find_rank(model) != 0:
         return {}
@@ -81,6 +88,12 @@ def gather_optimizer_state(
         groups.append({**group, "params": names})
         at += count
     return {"state": whole, "param_groups": groups}
+
+
+def _cut_value(owner: _Owner, value: Any) -> Any:
+    """Return a state tensor as a DTensor; numbers stay as they are."""
+    is_number = not isinstance(value, Tensor) or not value.dim()
+    return value if is_number else cut_over_group(value, owner.handle.group)
 
 
 def _find_rank(model: Module) -> int:

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from .api import StateDictType, refuse_sharded_state
+from ...tensor import Tensor
+from ..device_mesh import DeviceMesh
+from ..tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
+from .api import StateDictType
 from .names import FSDP_PREFIX, clean_tensor_name
 from .whole_parameters import whole_parameters
 
@@ -44,7 +47,6 @@ def own_names(handle: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 def _prepare_saving(module: Any, prefix: str, keep_vars: bool) -> None:
     if module._handle is not None and not _is_local(module):
-        refuse_sharded_state(module._flambeau_settings)
         _enter(module, whole_parameters(module._handle, writeback=False))
 
 
@@ -61,12 +63,26 @@ def _finish_saving(
         for name, segment in own_names(module._handle, prefix):
             if name in state:
                 if id(segment) not in copies:
-                    copies[id(segment)] = state[name].detach().clone()
+                    copies[id(segment)] = _copy_value(module, state[name])
                 state[name] = copies[id(segment)]
     if getattr(settings.state_dict_config, "rank0_only", False) and module.rank != 0:
         for name in [name for name in state if name.startswith(prefix)]:
             del state[name]
     return state
+
+
+def _copy_value(module: Any, value: Any) -> Any:
+    """Return a copy of a whole parameter, or this process's part of it as a DTensor."""
+    if module._flambeau_settings.state_dict_type is StateDictType.SHARDED_STATE_DICT:
+        return cut_over_group(value.detach(), module._handle.group)
+    return value.detach().clone()
+
+
+def cut_over_group(whole: Tensor, group: Any) -> DTensor:
+    """Return a tensor that all processes of a group have as a DTensor, cut along its first axis."""
+    mesh = DeviceMesh.from_group(group, "cpu")
+    cut: Placement = Shard(0) if whole.dim() else Replicate()
+    return distribute_tensor(whole, mesh, [cut], src_data_rank=None)
 
 
 def _rename(state: dict[str, Any], old: str, new: str) -> None:
