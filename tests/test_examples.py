@@ -22,7 +22,8 @@ WITHOUT = {
         ByteTensor CharStorage CharTensor ComplexDoubleStorage ComplexFloatStorage
         DisableTorchFunction DoubleStorage DoubleTensor FloatStorage FloatTensor HalfStorage
         HalfTensor IntStorage IntTensor LongStorage LongTensor OutOfMemoryError QInt32Storage
-        QInt8Storage QUInt2x4Storage QUInt4x2Storage QUInt8Storage ScriptModule ShortStorage ShortTensor SymBool SymFloat autocast_decrement_nesting
+        QInt8Storage QUInt2x4Storage QUInt4x2Storage QUInt8Storage ScriptModule
+        ShortStorage ShortTensor SymBool SymFloat autocast_decrement_nesting
         autocast_increment_nesting clear_autocast_cache empty_quantized get_autocast_cpu_dtype
         get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype
         get_autocast_xla_dtype is_autocast_cache_enabled is_autocast_cpu_enabled
