@@ -9,7 +9,8 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.distributed.tensor import (
-    DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor, placement_types,
+    DeviceMesh, DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor,
+    placement_types,
 )
 from flambeau.distributed.tensor.redistribute import plan_steps
 from flambeau.distributed.tensor.rules.views import match_groups
@@ -132,3 +133,23 @@ def test_placements_have_pytorchs_text() -> None:
     assert repr(strided) == "_StridedShard(dim=0, sf=2)"
     assert Shard(0).is_shard(0)
     assert not Shard(0).is_shard(1)
+
+
+class _Mesh(DeviceMesh):
+    """Process 3 of 4, on two axes."""
+
+    def __init__(self) -> None:
+        pass
+
+    def get_coordinate(self) -> list[int]:
+        return [1, 1]
+
+    def size(self, mesh_dim: int | None = None) -> int:
+        return 2
+
+
+def test_the_part_of_a_process_as_libraries_ask_for_it() -> None:
+    from flambeau.distributed.tensor._utils import compute_local_shape_and_global_offset as ask
+
+    assert ask((2, 5), _Mesh(), (Shard(1), Shard(1))) == ((2, 1), (0, 4))
+    assert ask((2, 5), _Mesh(), (Replicate(), Shard(0)), skip_offset=True) == ((1, 5), ())

@@ -1,6 +1,7 @@
 """torch.distributed.tensor: tensors whose parts lie in several processes."""
 
 from ...tensor.absent import lacking
+from ..device_mesh import DeviceMesh as DeviceMesh
 from .distribution import distribute_module, distribute_tensor
 from .dtensor import DTensor
 from .factories import empty, full, ones, rand, randn, zeros
