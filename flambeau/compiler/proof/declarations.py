@@ -91,7 +91,7 @@ def in_standard_library(code: CodeType) -> bool:
 def is_served(frame: Any) -> bool:
     """Whether a frame runs code of Python or NumPy, or code that the library generated.
 
-    User code from exec() or a prompt does not count.
+    User code from exec() or a prompt does not count, whatever its globals are.
     """
     code = frame.f_code
     if in_standard_library(code):
@@ -100,8 +100,7 @@ def is_served(frame: Any) -> bool:
         return False
     name = frame.f_globals.get("__name__") or ""
     file = getattr(sys.modules.get(name), "__file__", None) or ""
-    known = not name or name == "builtins" or name.startswith("namedtuple_")
-    return known or file.startswith((LIBRARY, *_STANDARD))
+    return name.startswith("namedtuple_") or file.startswith((LIBRARY, *_STANDARD))
 
 
 def is_declared(function: Any, file: str) -> bool:
