@@ -511,7 +511,7 @@ def _step_group(original: Callable, optimizer: Any, group: dict[str, Any]) -> No
             and following.ambient == AMBIENT.changes:
         entry = following.next
         if entry.update is None and entry.event.kwargs["optimizer"] is optimizer \
-                and has_states(entry):
+                and has_states(following, entry):
             with session.silence():
                 entry.update = GroupUpdate(entry)
         if entry.update is not None and entry.update.follow(following, group):

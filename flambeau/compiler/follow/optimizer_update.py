@@ -24,13 +24,20 @@ if TYPE_CHECKING:
 _array_of = attrgetter("_array")
 
 
-def has_states(entry: Entry) -> bool:
-    """Whether an UPDATE entry's optimizer still has the states that the entry advances."""
+def has_states(following: Following, entry: Entry) -> bool:
+    """Whether an UPDATE entry's optimizer still has the parameters and the states, on the same
+    memory, that the entry advances."""
     supplied = entry.event.kwargs
     optimizer, names = supplied["optimizer"], supplied["names"]
     params = optimizer.param_groups[supplied["group"]]["params"]
-    return all(name in optimizer.state.get(params[i], ())
-               for i in supplied["positions"] for name in names)
+    for i, (value, _, values) in zip(supplied["positions"], entry.event.args, strict=True):
+        state = optimizer.state.get(params[i], {})
+        if not following.matches_window(value, params[i]._array) or not all(
+            name in state and following.matches_window(expected, state[name]._array)
+            for name, expected in zip(names, values, strict=True)
+        ):
+            return False
+    return True
 
 
 class GroupUpdate:
