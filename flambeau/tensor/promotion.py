@@ -81,30 +81,23 @@ def result_dtype(operands: Iterable[Any]) -> dtype:
             rank, kind = 2, types.of_scalar(x)
         stored = ranked[rank]
         ranked[rank] = kind if stored is None else promote_types(stored, kind)
-    chosen = ranked[0]
-    for kind in ranked[1:]:  # type: ignore[assignment]
-        if kind is None or chosen is kind:
-            continue
-        if chosen is None:
-            chosen = kind
-        elif kind.category > chosen.category:
-            chosen = promote_types(chosen, kind) if kind.category == COMPLEX else kind
-            chosen = _adjust_weak(chosen, ranked, kind)
+    dims, zero_dim, numbers = ranked
+    chosen = _combine(dims, _combine(zero_dim, numbers))
     if chosen is None:
         raise RuntimeError("no operands to find a dtype of")
     return chosen
 
 
-def _adjust_weak(chosen: dtype, ranked: list[dtype | None], kind: dtype) -> dtype:
-    """Adjust a dtype chosen from a lower-ranked operand of higher category: a complex number takes
-    the width of floating tensors."""
-    if kind.category != COMPLEX:
-        return chosen
-    strong = [k for k in ranked[:2] if k is not None and k.category == FLOATING]
-    if ranked[2] is kind and strong:
-        return {"float64": types.complex128, "float16": types.complex32}.get(
-            strong[0].name, types.complex64)
-    return chosen
+def _combine(strong: dtype | None, weak: dtype | None) -> dtype | None:
+    """Return the dtype of operands of which the weak ones decide only by a higher category: a
+    complex one makes a floating dtype complex, and leaves its width."""
+    if strong is None or weak is None:
+        return weak if strong is None else strong
+    if strong.category >= weak.category:
+        return strong
+    if strong.category == FLOATING:
+        return strong.to_complex()
+    return promote_types(strong, weak)
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:

@@ -50,7 +50,7 @@ def compute_pointwise(
         y = _promote_mixed(operator, operands, common)
     if y is not None:
         return y
-    arrays = [_cast(x, inside, common) for x in operands]
+    arrays = [_cast(x, inside, common, operator) for x in operands]
     with np.errstate(all="ignore"):
         y = operator.body(*arrays, *attributes, **options)
     if half and y.dtype == types.float32.numpy:
@@ -69,7 +69,7 @@ def _compute_halves(
     if not isinstance(first, Tensor) or first._array.size <= MAX_NUMPY_COSTLY_ELEMENTS:
         return None
     arrays = [x._array if isinstance(x, Tensor) and x._array.dtype == common.numpy
-              else _cast(x, types.float32.numpy, common) for x in operands]
+              else _cast(x, types.float32.numpy, common, operator) for x in operands]
     return try_kernel_with(body, tuple(arrays), attributes, options)
 
 
@@ -80,7 +80,7 @@ def _promote_mixed(operator: Operator, operands: tuple, common: dtype) -> np.nda
             or any(x is None for x in operands):
         return None
     kind = common.numpy
-    arrays = tuple([x._array if isinstance(x, Tensor) else _cast(x, kind, common)
+    arrays = tuple([x._array if isinstance(x, Tensor) else _cast(x, kind, common, operator)
                     for x in operands])
     return mix_dtypes(body, arrays, kind)
 
@@ -91,18 +91,37 @@ def _require_plain(x: Any) -> Any:
     return x._array if isinstance(x, Tensor) else x
 
 
-def _cast(x: Any, inside: np.dtype, common: dtype) -> Any:
+# Operators whose numbers and 0-dim tensors PyTorch keeps in float32 beside half precision.
+_PRECISE_NUMBERS = frozenset(("mul", "_div", "_div_floor", "_div_trunc", "floor_divide", "lerp"))
+
+
+def rounds_operands(operator: Operator, common: dtype) -> bool:
+    """Return whether operands are rounded to half precision, before float32 computes on them."""
+    return common in HALF and operator.name not in _PRECISE_NUMBERS
+
+
+def _cast(x: Any, inside: np.dtype, common: dtype, operator: Operator) -> Any:
+    """Return an operand in the dtype that the body computes in. What meets half-precision tensors
+    is rounded to their dtype first, but for numbers of operators that PyTorch exempts."""
+    rounds = rounds_operands(operator, common)
     if isinstance(x, Tensor):
         array = x._array
         if array.dtype in NARROW:
             array = widened(array)
-        return array if array.dtype == inside else array.astype(inside)
+        if array.dtype == inside:
+            return array.astype(common.numpy).astype(inside) if rounds else array
+        if rounds and array.dtype != common.numpy:
+            array = array.astype(common.numpy)
+        return array.astype(inside)
     if x is None:
         return None
     if not isinstance(x, (bool, int, float, complex, np.generic)):
         raise AttributeError(x)  # told as "must be Tensor" by explained()
     if common.category == INTEGER and isinstance(x, int):
         return _wrap(x, inside)
+    if rounds:
+        with np.errstate(all="ignore"):
+            return np.asarray(x).astype(common.numpy).astype(inside)
     return np.asarray(x, inside)
 
 

@@ -20,6 +20,7 @@ from ...tensor.layout import (
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, window
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.lazy_window import LazyWindow
 from ..core.errors import no_overload, not_a_tensor
 from ..core.number_cache import ORDINARY
 from ..core.operator import Number
@@ -80,6 +81,8 @@ def zero_(input: Tensor) -> Tensor:
         array = input._array
     except AttributeError as error:
         raise not_a_tensor(error, "zero_", zero_, (input,)) from None
+    if array.__class__ is LazyWindow:
+        return fill_(input, 0)
     if array.__class__ is not MetaArray:
         if array.nbytes < MIN_THREADED_COPY_BYTES:
             array.fill(0)

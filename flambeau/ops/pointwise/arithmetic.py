@@ -256,6 +256,8 @@ def _multiply_by_alpha(other: Any, alpha: Any, like: Any) -> Any:
     if isinstance(alpha, complex) and not kind.is_complex:
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex "
                            "number.")
+    if kind is types.bool_ and isinstance(other, Tensor) and other.dtype is kind:
+        return other * bool(alpha)
     return other * alpha
 
 

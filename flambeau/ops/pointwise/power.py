@@ -206,6 +206,8 @@ def _dispatch_pow(input: Any, exponent: Any) -> Tensor:
         common = result_dtype((input, exponent))
         if common.numpy != kind:
             return pow_scalar(input.to(common), exponent)
+    elif kind.itemsize == 2 and exponent.__class__ is float:
+        exponent = float(np.asarray(exponent).astype(kind))  # as PyTorch rounds it
     elif exponent.__class__ is complex and kind.kind != "c":
         return pow_scalar(input.to(input.dtype.to_complex()), exponent)
     return pow_scalar(input, exponent)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....native.loop_ir.numpy_forms import dtype_of
 from ....ops.core.operator import Kind, Operator, Promotion
+from ....ops.core.promotion import rounds_operands
 from ....tensor import dtypes as types
 from ....tensor.dtypes import BOOL, HALF, INTEGER
 from ....tensor.size import Size
@@ -110,22 +111,24 @@ def _run_pointwise(operator: Operator, body: Any, positional: list, named: dict)
         common = types.get_default_dtype()
     half = common in HALF
     inside = types.float32.numpy if half else common.numpy
+    stored = common.numpy if rounds_operands(operator, common) else inside
     for i in keys:
-        positional[i] = _cast(positional[i], inside)
-    named = {n: _cast(v, inside) if names.index(n) in operator.tensor_positions else v
+        positional[i] = _cast(positional[i], stored, inside)
+    named = {n: _cast(v, stored, inside) if names.index(n) in operator.tensor_positions else v
              for n, v in named.items()}
     y = body(*positional, **named)
     return y.astype(common.numpy) if half and y.dtype == types.float32.numpy else y
 
 
-def _cast(x: Any, inside: np.dtype) -> Any:
+def _cast(x: Any, stored: np.dtype, inside: np.dtype) -> Any:
+    """Return an operand in the dtype `inside`, after rounding to `stored`."""
     if x is None:
         return None
     if is_symbol(x):
-        return x.astype(inside, copy=False)
+        return x.astype(stored, copy=False).astype(inside, copy=False)
     if inside.kind in "iu" and x.__class__ is int:
         return np.asarray(x & (2**64 - 1), np.uint64).astype(inside)
-    return np.asarray(x, inside)
+    return np.asarray(x).astype(stored).astype(inside)
 
 
 def unwrap(y: Any) -> Any:
