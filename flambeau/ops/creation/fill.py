@@ -78,7 +78,7 @@ def zero_(input: Tensor) -> Tensor:
     try:
         if input._tracked and MODE.grad and check_writable(input, "zero_"):
             return fill_(input, 0)
-        array = input._array
+        array: Any = input._array
     except AttributeError as error:
         raise not_a_tensor(error, "zero_", zero_, (input,)) from None
     if array.__class__ is LazyWindow:
