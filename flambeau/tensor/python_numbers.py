@@ -15,6 +15,16 @@ def _read_element(x: Tensor) -> Any:
     return x.item()
 
 
+def _read_real_element(x: Tensor, type_name: str) -> Any:
+    """Return the only element without its imaginary part, which must be zero; else RuntimeError."""
+    value = _read_element(x)
+    if not isinstance(value, complex):
+        return value
+    if value.imag:
+        raise RuntimeError(f"value cannot be converted to type {type_name} without overflow")
+    return value.real
+
+
 def _warn_of_lost_gradient(x: Tensor) -> None:
     """Warn, once in a process, that the number read from `x` has no gradient."""
     if x._tracked and x.requires_grad:
@@ -27,12 +37,12 @@ def _warn_of_lost_gradient(x: Tensor) -> None:
 def convert_to_float(self: Tensor) -> float:
     """Return the only element as a float."""
     _warn_of_lost_gradient(self)
-    return float(_read_element(self))
+    return float(_read_real_element(self, "double"))
 
 
 def convert_to_int(self: Tensor) -> int:
     """Return the only element as an int."""
-    return int(_read_element(self))
+    return int(_read_real_element(self, "int64_t"))
 
 
 def convert_to_complex(self: Tensor) -> complex:

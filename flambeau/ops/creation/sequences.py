@@ -16,10 +16,14 @@ from numpy._core._multiarray_umath import (  # type: ignore[import-not-found]
 
 from ...native.foundation.user_frames import warn
 from ...tensor import dtypes as types
+from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit, refuse_narrow
+from ...tensor.overlap import check_no_internal_overlap
+from ...tensor.promotion import legacy_name, missing_kernel
 from ...tensor.random.exact_libm import fma, fma32
 from ...tensor.tensor import Tensor
+from ..core.scalar_conversion import convert_scalar
 from .creation import numpy_dtype, place, public, read_number, write_created
 
 # The width of the vectors in PyTorch's loops on this processor.
@@ -71,6 +75,10 @@ def arange(
         )
     kind = _infer_range_dtype((start, end, step), dtype) if out is None else out._array.dtype
     refuse_narrow(kind, "arange_cpu")
+    if kind.kind in "bc":
+        raise missing_kernel("arange_cpu", kind)
+    if out is not None:
+        check_no_internal_overlap(out._array)
     refuse_eight_bit(np.empty(0, kind), "arange_cpu")
     if kind == np.int64:
         start, end, step = int(start), int(end), int(step)
@@ -121,15 +129,28 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Te
     return place(array, options.get("device"), options.get("requires_grad", False))
 
 
-def _infer_spaces_dtype(start: Any, end: Any, dtype: Dtype | None) -> np.dtype:
-    if dtype is not None:
-        return numpy_dtype(dtype)
-    result = types.get_default_dtype()
-    for x in (start, end):
-        kind = x.dtype if isinstance(x, Tensor) else types.of_scalar(x)
-        if kind.is_complex:
-            return numpy_dtype(result.to_complex())
-    return numpy_dtype(result)
+def _infer_spaces_dtype(
+    start: Any, end: Any, dtype: Dtype | None, out: Tensor | None, name: str
+) -> np.dtype:
+    """Return the dtype of `linspace` or `logspace`; RuntimeError if complex ends do not fit it."""
+    default = types.get_default_dtype()
+    is_complex = any((x.dtype if isinstance(x, Tensor) else types.of_scalar(x)).is_complex
+                     for x in (start, end))
+    inferred = default.to_complex() if is_complex else default
+    kind = out._array.dtype if out is not None else numpy_dtype(
+        inferred if dtype is None else dtype)
+    if is_complex and kind.kind not in "cV":
+        part = "float" if default is types.float32 else "double"
+        raise RuntimeError(f"torch.{name}(): inferred dtype c10::complex<{part}> can't be safely "
+                           f"cast to passed dtype {legacy_name(FROM_NUMPY[kind])}")
+    if kind == np.bool_:
+        raise missing_kernel(f"{name}_cpu", kind)
+    if kind.kind in "iu":
+        for x in (start, end):
+            convert_scalar(read_number(x), kind)  # refuses a number that does not fit
+    if out is not None:
+        check_no_internal_overlap(out._array)
+    return kind
 
 
 def _check_steps(steps: Any, name: str) -> int:
@@ -214,7 +235,7 @@ def linspace(
     tensor([0.0000, 0.5000, 1.0000])
     """
     _check_ends(start, end, "linspace")
-    kind = _infer_spaces_dtype(start, end, dtype) if out is None else out._array.dtype
+    kind = _infer_spaces_dtype(start, end, dtype, out, "linspace")
     refuse_narrow(kind, "linspace_cpu")
     refuse_eight_bit(np.empty(0, kind), "linspace_cpu")
     array = space_evenly(
@@ -241,7 +262,7 @@ def logspace(
     tensor([1, 2, 4, 8])
     """
     _check_ends(start, end, "logspace")
-    kind = _infer_spaces_dtype(start, end, dtype) if out is None else out._array.dtype
+    kind = _infer_spaces_dtype(start, end, dtype, out, "logspace")
     steps = _check_steps(steps, "logspace")
     start, end = read_number(start), read_number(end)
     if kind.kind in "iu":

@@ -73,3 +73,25 @@ def test_int64_cuts_before_it_counts(torch):
     assert torch.arange(300, dtype=torch.uint8)[-2:].tolist() == [42, 43]
     with pytest.raises(ValueError, match="step must be nonzero"):
         torch.arange(0, 3, 0.5, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), [
+    (lambda t: t.linspace(0, 300, 5, dtype=t.uint8), RuntimeError,
+     "value cannot be converted to type uint8_t without overflow"),
+    (lambda t: t.logspace(0, 1j, 3, dtype=t.float32), RuntimeError,
+     r"torch.logspace\(\): inferred dtype c10::complex<float> can't be safely cast to passed"),
+    (lambda t: t.linspace(0, 1, 3, dtype=t.bool), NotImplementedError,
+     "\"linspace_cpu\" not implemented for 'Bool'"),
+    (lambda t: t.arange(0, 2, dtype=t.complex64), NotImplementedError,
+     "\"arange_cpu\" not implemented for 'ComplexFloat'"),
+    (lambda t: t.arange(0, 5, out=t.rand(1).expand(5)), RuntimeError, "unsupported operation"),
+    (lambda t: t.linspace(0, 5, 5, out=t.rand(1).expand(5)), RuntimeError, "unsupported operation"),
+    (lambda t: float(t.tensor(1.5j)), RuntimeError,
+     "value cannot be converted to type double without overflow"),
+    (lambda t: int(t.tensor(1.5j)), RuntimeError,
+     "value cannot be converted to type int64_t without overflow"),
+])
+def test_what_sequences_and_numbers_refuse(torch, call, kind, text):
+    with pytest.raises(kind, match=text):
+        call(torch)
+    assert float(torch.tensor(2 + 0j)) == int(torch.tensor(2 + 0j)) == 2
