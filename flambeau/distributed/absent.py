@@ -13,7 +13,7 @@ from types import ModuleType
 from ..tensor.absent import Lacking
 
 _MODULES = (
-    "_composable _composable.fsdp _functional_collectives _shard _shard.sharded_tensor "
+    "_functional_collectives _shard _shard.sharded_tensor "
     "algorithms._checkpoint algorithms._checkpoint.checkpoint_wrapper "
     "algorithms.ddp_comm_hooks.post_localSGD_hook algorithms.model_averaging "
     "algorithms.model_averaging.averagers "

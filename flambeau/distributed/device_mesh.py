@@ -11,7 +11,7 @@ import numpy as np
 from .. import ops
 from ..tensor import Tensor
 from .group import get_world_size, init_process_group, is_initialized, new_group
-from .process_group import ProcessGroup, member
+from .process_group import ProcessGroup, member, world
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
@@ -49,14 +49,19 @@ class DeviceMesh:
 
     def _find_line(self, axis: int) -> Any:
         """Return this process's group along an axis. Every process creates all its groups."""
-        lines = np.moveaxis(self._ranks, axis, -1).reshape(-1, self._ranks.shape[axis])
         containing: Any = None
-        for ranks in lines.tolist():
+        for ranks in self._list_lines(axis):
             whole = sorted(ranks) == list(range(get_world_size()))
             result = member() if whole else new_group(ranks, group_desc=f"mesh_dim_{axis}")
             if self._rank in ranks:
                 containing = result
         return containing
+
+    def _list_lines(self, axis: int) -> list[list[int]]:
+        """Return the ranks of all lines along an axis."""
+        lines = np.moveaxis(self._ranks, axis, -1).reshape(-1, self._ranks.shape[axis])
+        result: list[list[int]] = lines.tolist()
+        return result
 
     @property
     def mesh(self) -> Tensor:
@@ -184,6 +189,25 @@ class DeviceMesh:
         if root != inner._get_root_mesh() or not (self.mesh_dim_names and inner.mesh_dim_names):
             raise ValueError(f"{self} and {inner} are not parts of one mesh with named axes")
         return root[(*self.mesh_dim_names, *inner.mesh_dim_names)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: value for name, value in self.__dict__.items()
+                 if name not in ("_groups", "_root", "_coordinate")}
+        return {**state, "_ranks": self._ranks.tolist()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a mesh; its groups are those that this process has, or new ones."""
+        self.__dict__.update(state)
+        self._ranks, self._rank = np.array(state["_ranks"], np.int64), member().rank()
+        self._coordinate, self._root = _UNKNOWN, None
+        lines = [[tuple(ranks) for ranks in self._list_lines(axis)]
+                 for axis in range(self._ranks.ndim)]
+        known = {tuple(group._ranks): group for group in world.groups}
+        self._groups = [
+            next((known[ranks] for ranks in line if self._rank in ranks), None)
+            if all(ranks in known or self._rank not in ranks for ranks in line)
+            else self._find_line(axis) for axis, line in enumerate(lines)
+        ]
 
     def __eq__(self, other: object) -> bool:
         return self is other or (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,8 @@ from flambeau.distributed.tensor import (
     DeviceMesh, DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor,
     placement_types,
 )
+from flambeau.distributed.tensor.debug import CommDebugMode
+from flambeau.distributed.tensor.experimental import implicit_replication
 from flambeau.distributed.tensor.redistribute import plan_steps
 from flambeau.distributed.tensor.rules.views import match_groups
 
@@ -124,6 +127,45 @@ def test_factories_use_the_active_mesh(mesh: object) -> None:
     assert torch.equal(x.to_local(), torch.randn(2, 2))
     assert x.requires_grad
     assert x.is_leaf
+
+
+def test_gradients_of_gradients_pass_redistributions(mesh: object) -> None:
+    x = torch.ones(2, 2, requires_grad=True)
+    y = DTensor.from_local(x, mesh, [Shard(0)]).redistribute(placements=[Replicate()]).to_local()
+    (g,) = torch.autograd.grad((y**3).sum(), x, create_graph=True)
+    g.sum().backward()
+    assert x.grad.tolist() == [[6, 6], [6, 6]]
+
+
+def test_tensors_and_meshes_are_saved(mesh: object, tmp_path: Path) -> None:
+    x = distribute_tensor(torch.ones(2, 3), mesh, [Shard(1)])
+    torch.save({"x": x}, tmp_path / "x.pt")
+    again = torch.load(tmp_path / "x.pt")["x"]
+    assert again.placements == (Shard(1),)
+    assert again.device_mesh == mesh
+    assert torch.equal(again.full_tensor(), x.full_tensor())
+
+
+def test_collectives_are_counted(mesh: object) -> None:
+    x = distribute_tensor(torch.ones(2, 3), mesh, [Shard(0)])
+    with CommDebugMode() as counts:
+        x.sum().full_tensor()
+        x.redistribute(placements=[Replicate()])
+    collectives = torch.ops.c10d_functional
+    assert counts.get_comm_counts() == {
+        collectives.all_reduce: 1, collectives.all_gather_into_tensor: 1}
+
+
+def test_plain_tensors_count_as_replicated_inside_the_context(mesh: object) -> None:
+    x = distribute_tensor(torch.ones(2, 3), mesh, [Shard(0)])
+    with implicit_replication():
+        assert (x + torch.ones(2, 3)).placements == (Shard(0),)
+
+
+def test_meta_tensors_are_distributed_without_values(mesh: object) -> None:
+    x = distribute_tensor(torch.empty(4, 2, device="meta"), mesh, [Shard(0)])
+    assert x.is_meta
+    assert x.redistribute(placements=[Replicate()]).to_local().shape == (4, 2)
 
 
 def test_placements_have_pytorchs_text() -> None:

@@ -81,6 +81,8 @@ def run_operator(
                           func)
     writes = name.endswith("_") and not name.endswith("__")
     decision = _decide(func, operation, writes)
+    if first.mesh.get_coordinate() is None:  # this process has no part
+        return args[0] if writes else _wrap_nothing(func, operation, decision, first, wrap)
     parts = [_prepare(tensor, spec, placements) for tensor, spec, placements
              in zip(tensors, specs, decision.wanted, strict=True)]
     local = LocalCall(func, operation, _place(described[0], parts), _place(described[1], parts),
@@ -259,6 +261,19 @@ def _wrap_output(
     shape = tuple(local.shape if decision.metas is None else decision.metas[at].shape)
     meta = TensorMeta(shape, dense_strides(shape, local.stride()), local.dtype)
     return wrap(local, DTensorSpec(like.mesh, placements, meta))
+
+
+def _wrap_nothing(
+    func: Any, operation: Operation, decision: _Decision, like: DTensorSpec,
+    wrap: Callable[[Tensor, DTensorSpec], Tensor],
+) -> Any:
+    """Return the results of a process outside of the mesh: tensors without elements."""
+    results = []
+    for at, meta in enumerate(decision.metas or _infer_outputs(func, operation)):
+        placements = tuple(o[at] if isinstance(o, tuple) else o for o in decision.outputs)
+        results.append(wrap(ops.empty(0, dtype=meta.dtype),
+                            DTensorSpec(like.mesh, placements, meta)))
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _finish_write(

@@ -47,7 +47,9 @@ def distribute_tensor(
     meta = TensorMeta(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
     whole = DTensorSpec(mesh, (Replicate(),) * mesh.ndim, meta)
     local = tensor.detach()
-    if src_data_rank is not None and mesh.get_coordinate() is not None:
+    if mesh.get_coordinate() is None:
+        local = local.new_empty(0)
+    elif src_data_rank is not None:
         local = _copy_from(local, mesh, src_data_rank)
     local = redistribute_local(local, whole, chosen)
     return DTensor(local, whole.replaced(chosen), requires_grad=tensor.requires_grad)
@@ -55,7 +57,7 @@ def distribute_tensor(
 
 def _copy_from(local: Tensor, mesh: DeviceMesh, rank: int) -> Tensor:
     """Return the tensor of the first process of the mesh, sent along its axes."""
-    if mesh.size() == 1:
+    if mesh.size() == 1 or local.is_meta:
         return local
     local = local.clone().contiguous()
     for axis in range(mesh.ndim):

@@ -45,7 +45,7 @@ class DTensor(Tensor):
         """Wrap a local part. Programs use `DTensor.from_local` instead."""
         make: Any = Tensor._make_wrapper_subclass
         result = make(cls, spec.shape, spec.stride, dtype=local_tensor.dtype,
-                      requires_grad=requires_grad)
+                      device=local_tensor.device, requires_grad=requires_grad)
         result.__dict__.update(_spec=spec, _local_tensor=local_tensor)
         return result
 
@@ -159,16 +159,20 @@ class _FromLocal(Function):
             shape = tuple(sizes)
             stride = dense_strides(shape, part.stride())
         spec = DTensorSpec(mesh, placements, TensorMeta(tuple(shape), tuple(stride), part.dtype))
+        ctx.is_explicit = grad_placements is not None
         ctx.spec = spec if grad_placements is None else spec.replaced(
             normalize_placements(grad_placements, mesh, len(shape)))
-        return DTensor(part, spec)
+        return DTensor(part if mesh.get_coordinate() else part.new_empty(0), spec)
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
         """Return the local part of the gradient."""
         (g,) = gs
-        wanted = whole_summands(ctx.spec.placements)
-        return redistribute_local(g._local_tensor, g._spec, wanted), *(None,) * 6
+        wanted = normalize_gradient(g._spec, ctx.spec.placements) if ctx.is_explicit \
+            else whole_summands(ctx.spec.placements)
+        if g._spec.placements != wanted:
+            g = _Redistribute.apply(g, wanted)
+        return _ToLocal.apply(g, None), *(None,) * 6
 
 
 def _copy_replicas(
@@ -199,7 +203,10 @@ class _ToLocal(Function):
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
         """Wrap the gradient of the part."""
-        return DTensor(gs[0].contiguous(), ctx.spec), None
+        spec = ctx.spec
+        g = _FromLocal.apply(gs[0].contiguous(), spec.mesh, spec.placements, False, spec.shape,
+                             spec.stride, None)
+        return g, None
 
 
 class _Redistribute(Function):
@@ -218,6 +225,4 @@ class _Redistribute(Function):
     def backward(ctx: Any, *gs: Any) -> Any:
         """Redistribute the gradient back."""
         (g,) = gs
-        wanted = normalize_gradient(g._spec, ctx.spec.placements)
-        local = redistribute_local(g._local_tensor, g._spec, wanted)
-        return DTensor(local, g._spec.replaced(wanted)), None
+        return _Redistribute.apply(g, normalize_gradient(g._spec, ctx.spec.placements)), None

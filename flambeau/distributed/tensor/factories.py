@@ -35,7 +35,10 @@ def _create(
     shape = _find_size(size)
     mesh = DeviceMesh.current() if mesh is None else mesh
     chosen = normalize_placements(placements, mesh, len(shape))
-    if is_random:
+    if mesh.get_coordinate() is None:
+        local = make(0, dtype=dtype)
+        meta = TensorMeta(shape, dense_strides(shape, range(len(shape), 0, -1)), local.dtype)
+    elif is_random:
         whole = make(shape, dtype=dtype)
         meta = TensorMeta(shape, tuple(whole.stride()), whole.dtype)
         spec = DTensorSpec(mesh, (Replicate(),) * mesh.ndim, meta)

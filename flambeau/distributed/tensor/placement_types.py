@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ... import ops
+from ...tensor import Tensor
+
 __all__ = ["Partial", "Placement", "Replicate", "Shard"]
 
 
@@ -53,6 +56,26 @@ class Shard(Placement):
         chunk = -(-curr_local_size // num_chunks)
         start = min(rank * chunk, curr_local_size)
         return min(chunk, curr_local_size - start), start
+
+    def _split_tensor(
+        self, tensor: Tensor, num_chunks: int, *, with_padding: bool = True,
+        contiguous: bool = True,
+    ) -> tuple[list[Tensor], list[int]]:
+        """Return the slices of all processes, filled up with zeros to equal lengths if asked for,
+        and how much was added to each."""
+        size, parts, added = tensor.shape[self.dim], [], []
+        longest = -(-size // num_chunks)
+        for rank in range(num_chunks):
+            length, start = self.local_shard_size_and_offset(size, num_chunks, rank)
+            part = tensor.narrow(self.dim, start, length)
+            missing = (longest - length) * with_padding
+            if missing:
+                shape = [*part.shape]
+                shape[self.dim] = missing
+                part = ops.cat([part, part.new_zeros(shape)], self.dim)
+            parts.append(part.contiguous() if contiguous else part)
+            added.append(longest - length)
+        return parts, added
 
 
 @dataclass(frozen=True)

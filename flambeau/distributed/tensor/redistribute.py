@@ -77,6 +77,9 @@ def redistribute_local(
     mesh, state = current.mesh, list(current.placements)
     if mesh.get_coordinate() is None:
         return local
+    if local.is_meta:
+        shape = find_local_part(current.shape, mesh, wanted)[0]
+        return ops.empty(shape, dtype=local.dtype, device="meta")
     for axis, before, after in plan_steps(current.placements, wanted):
         others = [Replicate() if a == axis else p for a, p in enumerate(state)]
         shape = find_local_part(current.shape, mesh, others)[0]  # what this axis cuts
@@ -103,7 +106,7 @@ def _change(
     if isinstance(after, Partial):
         raise RuntimeError(f"redistribute from {before} to {after} not supported yet")
     if isinstance(before, Shard) and isinstance(after, Shard):
-        _announce("all_to_all")
+        _announce("all_to_all_single")
         return _exchange(local, shape, mesh, axis, before.dim, after.dim)
     whole = gather_parts(local, shape, mesh, axis, before)
     return whole if isinstance(after, Replicate) else cut(whole, mesh, axis, after)
