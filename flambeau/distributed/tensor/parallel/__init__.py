@@ -4,7 +4,7 @@ from ....tensor.absent import lacking
 from .input_output import PrepareModuleInput, PrepareModuleInputOutput, PrepareModuleOutput
 from .loss import loss_parallel
 from .parallelize import parallelize_module
-from .style import ColwiseParallel, ParallelStyle, RowwiseParallel, SequenceParallel
+from .cut_styles import ColwiseParallel, ParallelStyle, RowwiseParallel, SequenceParallel
 
 __all__ = [
     "ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput",

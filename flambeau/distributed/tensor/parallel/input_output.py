@@ -9,7 +9,7 @@ from ....nn.module import Module
 from ...device_mesh import DeviceMesh
 from ..dtensor import DTensor
 from ..placement_types import Placement
-from .style import ParallelStyle, as_dtensor, redistributed
+from .cut_styles import ParallelStyle, as_dtensor, redistributed
 
 __all__ = ["PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput"]
 

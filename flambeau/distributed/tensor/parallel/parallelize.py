@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from ....native.foundation.user_frames import warn
 from ....nn.module import Module
 from ...device_mesh import DeviceMesh
-from .style import ParallelStyle
+from .cut_styles import ParallelStyle
 
 
 def parallelize_module(
