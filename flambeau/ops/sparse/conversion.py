@@ -217,6 +217,8 @@ def convert(
     """Convert a tensor to another layout, differentiably."""
     if form is strided:
         return x.to_dense()
+    if x.is_conj() or x.is_neg():
+        x = x.resolve_conj().resolve_neg()
     array: Any = x._array
     if getattr(array, "layout", None) is form and (block is None or not array.blocked
                                                    or array.block == tuple(block)):

@@ -111,11 +111,16 @@ def expand(input: Array, *size: Any, implicit: bool = False) -> Array:
         )
     if input.__class__ is MetaArray:
         return _expand_meta(input, size, new)
-    lengths, strides = [], []
-    for i, n in enumerate(size):
-        have, stride = (shape[i - new], input.strides[i - new]) if i >= new else (1, 0)
-        lengths.append(_expand_length(n, have, i, i < new, size, shape))
-        strides.append(stride if have == lengths[-1] else 0)
+    lengths, strides = list(shape), list(input.strides)
+    for i in range(len(size) - 1, -1, -1):
+        if i < new:  # a leading axis, which steps over all axes behind it
+            lengths.insert(0, 1)
+            strides.insert(0, lengths[1] * strides[0] if strides else 0)
+        at = max(i - new, 0)
+        have = lengths[at]
+        lengths[at] = _expand_length(size[i], have, i, i < new, size, shape)
+        if have != lengths[at]:
+            strides[at] = 0
     return set_strides(input, lengths, strides)
 
 
