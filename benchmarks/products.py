@@ -61,7 +61,7 @@ def rates(a: Any, b: Any, threads: int, again: Any, torch: Any) -> list[float]:
     import numpy as np
 
     from flambeau.native.jit.kernel_function import compile_kernel
-    from flambeau.native.kernels.gemm import GemmLayout, product
+    from flambeau.native.kernels.gemm import GemmLayout, build_product
     from flambeau.native.loop_ir.ir import Type
     from flambeau.native.runtime.thread_pool import run
 
@@ -69,8 +69,8 @@ def rates(a: Any, b: Any, threads: int, again: Any, torch: Any) -> list[float]:
     flops = 2.0 * a.size * b.shape[-1]
     y = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
     strides = [tuple(s // a.itemsize for s in x.strides) for x in (a, b)]
-    kernel = product(GemmLayout(Type.F32, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
-                                strides[0], strides[1]))
+    kernel = build_product(GemmLayout(Type.F32, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
+                                      strides[0], strides[1]))
     address = compile_kernel(kernel).address
     cells = (ctypes.c_int64 * 3)(*[x.ctypes.data for x in (a, b, y)])
     at = ctypes.addressof(cells)

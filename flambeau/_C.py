@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from .autograd import forward_ad, tangents
-from .autograd.engine import current_task_number, is_graph_retained
+from .autograd.engine import get_task_number, is_graph_retained
 from .autograd.mode import MODE
 from .autograd.saved.values import SavedTensor
 from .autograd.traces import bindings as _profiler
@@ -24,7 +24,7 @@ from .ops.interception.torch_dispatch import without_dispatch as _without_dispat
 from .ops.interception.torch_function import STATE as _STATE
 from .ops.interception.torch_function import _disabled_torch_function_impl, enter, leave
 from .ops.linalg.matrix_checks import _LinAlgError
-from .ops.registration.aten_schemas import all_schemas, schemas
+from .ops.registration.aten_schemas import get_all_schemas, get_schemas
 from .ops.registration.autograd_fallback import get_mode as _get_autograd_fallback_mode
 from .ops.registration.autograd_fallback import set_mode as _set_autograd_fallback_mode
 from .ops.registration.custom_operators import NAMESPACES
@@ -35,7 +35,7 @@ from .ops.registration.schema import Schema as FunctionSchema
 from .ops.registration.schema import ScriptType as Type
 from .ops.registration.schema import infer_type as _jit_try_infer_type
 from .tensor import Tensor, dtype
-from .tensor.absent import lacking
+from .tensor.absent import make_absent_getattr
 from .tensor.devices import device, get_default_device
 from .tensor.random.generator import Generator
 from .tensor.size import Size
@@ -74,7 +74,7 @@ class _WeakTensorRef:
 
 def _current_graph_task_id() -> int:
     """The number of this thread's running backward pass; -1 outside of one."""
-    number = current_task_number()
+    number = get_task_number()
     return -1 if number is None else number
 
 
@@ -218,12 +218,12 @@ def parse_schema(schema: str) -> FunctionSchema:
 
 def _jit_get_schemas_for_operator(name: str) -> list[FunctionSchema]:
     """Return the schemas of `aten::name`."""
-    return list(schemas(name.removeprefix("aten::")).values())
+    return list(get_schemas(name.removeprefix("aten::")).values())
 
 
 def _jit_get_all_schemas() -> list[FunctionSchema]:
     """Return the schemas of all operators: aten's, and those that libraries define."""
-    result = all_schemas()
+    result = get_all_schemas()
     for space in NAMESPACES.values():
         for packet in space._packets.values():
             result += [operator._schema for operator in packet._operators.values()]
@@ -350,7 +350,7 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f".{module}", __package__), public or name)
 
 
-_lacking = lacking(__name__, (
+_lacking = make_absent_getattr(__name__, (
     "Graph", "Node", "PyTorchFileReader", "PyTorchFileWriter", "Value", "_distributed_c10d",
     "_functorch",
 ))

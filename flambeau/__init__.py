@@ -77,7 +77,7 @@ from .tensor.quantizers import (
 from .tensor.promotion import can_cast, promote_types, result_type
 from .tensor.size import Size
 from .tensor.absent import give_absent_methods as _give_absent_methods
-from .tensor.absent import install_finders as _install_finders, lacking as _lacking
+from .tensor.absent import install_finders as _install_finders, make_absent_getattr as _lacking
 from .tensor.storage import TypedStorage, UntypedStorage
 from .tensor.symbolic_length import SymInt
 from .tensor.tensor import Tensor

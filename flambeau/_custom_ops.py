@@ -7,11 +7,11 @@ from typing import Any
 
 from . import library
 from .library import get_ctx, impl_abstract, infer_schema
-from .tensor.absent import lacking
+from .tensor.absent import make_absent_getattr
 
 __all__ = ["custom_op", "get_ctx", "impl", "impl_abstract", "infer_schema"]
 
-__getattr__ = lacking(__name__, ("impl_backward", "impl_save_for_backward"))
+__getattr__ = make_absent_getattr(__name__, ("impl_backward", "impl_save_for_backward"))
 
 
 def custom_op(qualname: str, func_or_schema: Any = None) -> Any:

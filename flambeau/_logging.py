@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .tensor.absent import lacking
+from .tensor.absent import make_absent_getattr
 
 __all__ = ["LazyString", "getArtifactLogger", "hide_warnings", "set_logs", "warning_once"]
 
@@ -90,4 +90,4 @@ class LazyString:
         return str(self.func(*self.args, **self.kwargs))
 
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)

@@ -17,7 +17,7 @@ from .ops.interception import torch_dispatch
 from .ops.registration.dispatch_keys import DispatchKey
 from .overrides import handle_torch_function, has_torch_function
 from .tensor import Tensor
-from .tensor.tree import leaves
+from .tensor.tree import get_leaves
 
 __all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket"]
 
@@ -93,7 +93,7 @@ class HigherOrderOperator(ABC):
 
     @abstractmethod
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        tensors = tuple(x for x in leaves((args, kwargs)) if isinstance(x, Tensor))
+        tensors = tuple(x for x in get_leaves((args, kwargs)) if isinstance(x, Tensor))
         if has_torch_function(tensors):
             return handle_torch_function(self, tensors, *args, **kwargs)
         rule = self._rule(_AUTOGRAD)

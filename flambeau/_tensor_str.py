@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .tensor.printing import OPTIONS as PRINT_OPTS
 from .tensor.printing import (
-    PrintOptions, array_str, get_printoptions, printoptions, set_printoptions, tensor_str,
+    PrintOptions, format_array, format_tensor, get_printoptions, printoptions, set_printoptions,
 )
 from .tensor.tensor import Tensor
 
@@ -13,12 +13,12 @@ __all__ = ["PRINT_OPTS", "PrintOptions", "get_printoptions", "printoptions", "se
 
 def _tensor_str(self: Tensor, indent: int) -> str:
     """Format a tensor's elements in brackets; indent continuation lines by `indent`."""
-    return array_str(self.detach()._array, indent)
+    return format_array(self.detach()._array, indent)
 
 
 def _str(self: Tensor, *, tensor_contents: str | None = None) -> str:
     """Return a tensor's repr, optionally with other contents in its brackets."""
-    return tensor_str(self, tensor_contents=tensor_contents)
+    return format_tensor(self, tensor_contents=tensor_contents)
 
 
 _str_intern = _str

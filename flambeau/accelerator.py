@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from .tensor import devices
-from .tensor.absent import lacking
+from .tensor.absent import make_absent_getattr
 
 __all__ = ["current_accelerator", "device_count", "device_index", "is_available"]
 
@@ -75,7 +75,7 @@ _NAMES = (
 )
 globals().update({name: _absent(name) for name in _NAMES})
 __all__ += _NAMES  # noqa: PLE0605
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)
 
 
 def _check_device(device: Any) -> devices.device:

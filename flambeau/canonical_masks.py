@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import ops
-from .ops.core.axes import canonical_dims
+from .ops.core.axes import canonicalize_dims
 from .tensor import dtypes as types
 from .tensor.layout import strided
 from .tensor.tensor import Tensor
@@ -21,7 +21,7 @@ _NORMALIZATIONS = frozenset("softmax log_softmax softmin normalize cumsum cumpro
 def _canonical_dim(dim: Any, ndim: int) -> tuple[int, ...]:
     """Return axes as a sorted tuple; all axes for None and ()."""
     every = dim is None or dim == () or dim == []
-    return tuple(sorted(canonical_dims(None if every else dim, ndim)))
+    return tuple(sorted(canonicalize_dims(None if every else dim, ndim)))
 
 
 def _input_mask(input: Tensor, *args: Any, mask: Tensor | None = None, **kwargs: Any) -> Tensor:

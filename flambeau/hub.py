@@ -18,7 +18,7 @@ from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
 from .serialization import load as _load_file
-from .tensor.absent import lacking as _answering
+from .tensor.absent import make_absent_getattr as _answering
 
 __all__ = [
     "download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url",

@@ -28,7 +28,7 @@ from .ops.registration import aten_kernels
 from .ops.registration.custom_operators import CustomOperator
 from .ops.registration.dispatch_keys import DispatchKey
 from .ops.registration.inferred_schema import infer
-from .tensor.absent import lacking
+from .tensor.absent import make_absent_getattr
 from .tensor.devices import device
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
 
 _NAMES = ("get_kernel", "triton_op", "wrap_triton")
 
-__getattr__ = lacking(__name__, _NAMES)
+__getattr__ = make_absent_getattr(__name__, _NAMES)
 
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
 _DEVICES = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta", "xpu": "XPU", "mps": "MPS"}
@@ -289,7 +289,7 @@ def custom_op(
     def decorate(fn: Callable) -> CustomOpDef:
         space, short = _qualified(name)
         text = schema if schema is not None else infer(fn, mutates_args)
-        custom.namespace(space)._packets.pop(short, None)  # redefinition replaces
+        custom.get_namespace(space)._packets.pop(short, None)  # redefinition replaces
         operator = custom.define(space, short + text)
         operator.opaque = True
         _check_schema(operator, schema, mutates_args)

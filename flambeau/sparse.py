@@ -8,7 +8,7 @@ from typing import Any
 from .native.foundation.user_frames import warn
 from .ops.sparse import entry
 from .ops.sparse.construction import spdiags
-from .ops.sparse.gradcheck import of_values
+from .ops.sparse.gradcheck import reduce_to_values
 from .ops.sparse.invariants import CHECKS
 from .ops.sparse.products import sampled_addmm
 from .ops.sparse.products import sparse_addmm as addmm
@@ -17,7 +17,7 @@ from .ops.sparse.reductions import sparse_sum as sum
 from .ops.sparse.row_reductions import mm
 from .ops.sparse.solves import spsolve
 from .tensor import dtypes
-from .tensor.absent import lacking
+from .tensor.absent import make_absent_getattr
 
 entry.load()
 
@@ -129,10 +129,10 @@ def as_sparse_gradcheck(gradcheck: Callable) -> Callable:
         """Compare the gradients of `func` with finite differences; at stored positions only if
         `masked`."""
         supplied = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
-        func, leaves = of_values(func, supplied, bool(options.pop("masked", False)))
+        func, leaves = reduce_to_values(func, supplied, bool(options.pop("masked", False)))
         return gradcheck(func, leaves, **options)
 
     return sparse_gradcheck
 
 
-__getattr__ = lacking(__name__, _NAMES)
+__getattr__ = make_absent_getattr(__name__, _NAMES)

@@ -7,7 +7,7 @@ import pytest
 
 import flambeau
 from flambeau.tensor.absent import Lacking
-from flambeau.tensor.absent import _read_lines, methods_of, names_of
+from flambeau.tensor.absent import _read_lines, list_methods, list_names
 
 # torch.distributed answers for its names itself.
 MODULES = [name for name in _read_lines() if not name.endswith(".")
@@ -29,14 +29,14 @@ def test_module_and_its_names(module):
     if isinstance(home, Lacking):
         return
     importlib.import_module("flambeau" + module.removeprefix("torch"))
-    for name in names_of(module):
+    for name in list_names(module):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             getattr(home, name)
 
 
 def test_methods():
-    missing = [name for name in methods_of("torch.Tensor") if not hasattr(flambeau.Tensor, name)]
+    missing = [name for name in list_methods("torch.Tensor") if not hasattr(flambeau.Tensor, name)]
     assert missing in ([], ["index"])
 
 
@@ -73,4 +73,4 @@ def test_names_are_pytorchs():
         assert hasattr(home, name), name
     for module in ("torch.utils.deterministic", "torch.quasirandom", "torch.nn.parallel.comm"):
         theirs = importlib.import_module(module)
-        assert [n for n in names_of(module) if not hasattr(theirs, n)] == []
+        assert [n for n in list_names(module) if not hasattr(theirs, n)] == []

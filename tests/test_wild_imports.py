@@ -196,7 +196,7 @@ def test_what_libraries_ask_of_settings_and_compiled_modules() -> None:
 
 def test_private_names_that_training_libraries_build_on() -> None:
     """Opacus, timm's optimizers, reversible layers, PyG, Lightning and pytorch-forecasting."""
-    from flambeau.distributions.transforms import _clipped_sigmoid
+    from flambeau.distributions.transforms import _clip_sigmoid
     from flambeau.nn.init import _no_grad_uniform_
     from flambeau.optim.optimizer import (
         _default_to_fused_or_foreach, _get_capturable_supported_devices,
@@ -209,7 +209,7 @@ def test_private_names_that_training_libraries_build_on() -> None:
     assert not isinstance(torch.nn.ReLU(), torch.distributed.fsdp.FSDPModule)
     assert torch.legacy_contiguous_format is torch.contiguous_format
     limits = torch.finfo(torch.float32)
-    assert _clipped_sigmoid(torch.tensor([-1e4, 1e4])).tolist() == [limits.tiny, 1 - limits.eps]
+    assert _clip_sigmoid(torch.tensor([-1e4, 1e4])).tolist() == [limits.tiny, 1 - limits.eps]
     weight = torch.nn.Parameter(torch.empty(3))
     assert _no_grad_uniform_(weight, 2.0, 3.0).min() >= 2
     assert _default_to_fused_or_foreach([weight], False, True) == (True, False)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from types import GenericAlias
 from typing import Any
 
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 
 __all__ = ["Await"]
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)
 
 _UNSET: Any = object()
 

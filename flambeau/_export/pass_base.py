@@ -11,7 +11,7 @@ from typing import Any
 
 from .._subclasses.fake_tensor import FakeTensor
 from ..export.control_flow import unrecorded
-from ..export.sizes import plain
+from ..export.sizes import get_first_value
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.interpreter import Interpreter
@@ -150,7 +150,7 @@ class _ExportPassBaseDeprecatedDoNotUse(PassBase):
         """Run a call, and add its node to the new graph."""
         if kind == "output":
             return ProxyValue(_values(args[0]), self._add(kind, target, args, kwargs, meta))
-        run_args, run_kwargs = pytree.tree_map(plain, _values((args, kwargs)))
+        run_args, run_kwargs = pytree.tree_map(get_first_value, _values((args, kwargs)))
         with unrecorded():
             value = target(*run_args, **run_kwargs)
         node = self._add(kind, target, args, kwargs, meta)

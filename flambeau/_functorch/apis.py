@@ -8,7 +8,7 @@ from typing import Any
 
 from ..func import grad, grad_and_value, vmap
 from ..tensor import Tensor
-from ..tensor.tree import leaves_of
+from ..tensor.tree import collect_leaves
 
 __all__ = ["chunk_vmap", "grad", "grad_and_value", "vmap"]
 
@@ -33,4 +33,4 @@ def _sizes(in_dims: Any, args: tuple) -> list[int]:
     """The sizes of the tensors that vmap goes over, where its axes are numbers."""
     every = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(args)
     return [x.size(dim) for dim, arg in zip(every, args, strict=False) if isinstance(dim, int)
-            for x in leaves_of(Tensor, arg) if x.dim()]
+            for x in collect_leaves(Tensor, arg) if x.dim()]

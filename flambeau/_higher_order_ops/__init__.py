@@ -1,6 +1,6 @@
 """torch._higher_order_ops: operators on functions, which are graphs in exported programs."""
 
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from .associative_scan import associative_scan
 from .cond import cond
 from .map import map
@@ -11,4 +11,4 @@ from .wrap import wrap_with_set_grad_enabled
 __all__ = ["associative_scan", "cond", "map", "scan", "while_loop",
            "wrap_with_set_grad_enabled"]
 
-__getattr__ = lacking(__name__, ("flex_attention",))
+__getattr__ = make_absent_getattr(__name__, ("flex_attention",))

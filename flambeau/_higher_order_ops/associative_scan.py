@@ -7,7 +7,7 @@ from typing import Any
 
 from ..func.vmap import vmap
 from ..ops.core.operator import PUBLIC
-from ..ops.registration.custom_operators import namespace
+from ..ops.registration.custom_operators import get_namespace
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .active_export import active_recorder
@@ -72,7 +72,7 @@ def associative_scan_op(combine_fn: Callable[..., Any], xs: Any, additional_inpu
 
 associative_scan_op.__name__ = "associative_scan"
 associative_scan_op.__module__ = "torch.ops.higher_order"
-setattr(namespace("higher_order"), "associative_scan", associative_scan_op)  # noqa: B010
+setattr(get_namespace("higher_order"), "associative_scan", associative_scan_op)  # noqa: B010
 
 
 def _check(combine_fn: Any, leaves: list[Any], dim: Any, reverse: Any, mode: Any) -> None:

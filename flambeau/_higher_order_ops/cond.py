@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ops.core.operator import PUBLIC
 from ..ops.interception import batching
-from ..ops.registration.custom_operators import namespace
+from ..ops.registration.custom_operators import get_namespace
 from ..tensor.symbolic_length import SymBool
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
@@ -68,4 +68,4 @@ def cond_op(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any]
 
 cond_op.__name__ = "cond"
 cond_op.__module__ = "torch.ops.higher_order"
-setattr(namespace("higher_order"), "cond", cond_op)  # noqa: B010
+setattr(get_namespace("higher_order"), "cond", cond_op)  # noqa: B010

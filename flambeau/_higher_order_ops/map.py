@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ops.core.operator import PUBLIC
-from ..ops.registration.custom_operators import namespace
+from ..ops.registration.custom_operators import get_namespace
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .active_export import active_recorder
@@ -45,7 +45,7 @@ def map_impl(f: Callable[..., Any], xs: Any, pos_args: Any = ()) -> Any:
 
 
 map_impl.__module__ = "torch.ops.higher_order"
-setattr(namespace("higher_order"), "map_impl", map_impl)  # noqa: B010
+setattr(get_namespace("higher_order"), "map_impl", map_impl)  # noqa: B010
 
 
 def _stack_pytree(results: list[Any]) -> Any:

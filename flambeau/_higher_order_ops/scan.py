@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ops.core.operator import PUBLIC
-from ..ops.registration.custom_operators import namespace
+from ..ops.registration.custom_operators import get_namespace
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .active_export import active_recorder
@@ -109,4 +109,4 @@ def _check_carry(before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
 
 scan_op.__name__ = "scan"
 scan_op.__module__ = "torch.ops.higher_order"
-setattr(namespace("higher_order"), "scan", scan_op)  # noqa: B010
+setattr(get_namespace("higher_order"), "scan", scan_op)  # noqa: B010

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..ops.registration.custom_operators import namespace
+from ..ops.registration.custom_operators import get_namespace
 from ..tensor.symbolic_length import SymBool
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
@@ -104,4 +104,4 @@ def _describe(value: Any) -> str:
 
 while_loop_op.__name__ = "while_loop"
 while_loop_op.__module__ = "torch.ops.higher_order"
-setattr(namespace("higher_order"), "while_loop", while_loop_op)  # noqa: B010
+setattr(get_namespace("higher_order"), "while_loop", while_loop_op)  # noqa: B010

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd.mode import set_grad_enabled
-from ..ops.registration.custom_operators import namespace
+from ..ops.registration.custom_operators import get_namespace
 
 __all__ = ["wrap_with_set_grad_enabled"]
 
@@ -25,5 +25,5 @@ def wrap_with_set_grad_enabled(enable_grad: bool, wrapped_func: Callable[..., An
 
 
 wrap_with_set_grad_enabled.__module__ = "torch.ops.higher_order"
-setattr(namespace("higher_order"), "wrap_with_set_grad_enabled",  # noqa: B010
+setattr(get_namespace("higher_order"), "wrap_with_set_grad_enabled",  # noqa: B010
         wrap_with_set_grad_enabled)

@@ -15,7 +15,7 @@ from ..jit.annotations import (
     BroadcastingList3,
 )
 from ..jit.empty_containers import check_empty_containers
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 
 __all__ = [
     "Any", "Attribute", "BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "Dict",
@@ -76,4 +76,4 @@ def boolean_dispatch(
     return dispatch
 
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)

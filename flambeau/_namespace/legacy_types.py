@@ -84,11 +84,11 @@ def legacy_types() -> dict[str, type]:
     """The classes by name."""
     result = {}
     for name, short in _DTYPES.items():
-        kind = types.by_name(short)
+        kind = types.parse_dtype(short)
         result[f"{name}Tensor"] = _create_type(_LegacyTensor, f"{name}Tensor",
                                                {"legacy_dtype": kind, "dtype": kind})
     for name, short in (_DTYPES | _COMPLEX | _QUANTIZED).items():
-        kind = types.by_name(short)
+        kind = types.parse_dtype(short)
         new = _create_type(_LegacyStorage, f"{name}Storage", {"dtype": kind})
         result[f"{name}Storage"] = STORAGE_TYPES[kind] = new
     return result
@@ -110,7 +110,7 @@ def set_default_tensor_type(t: Any) -> None:
     short = _DTYPES.get(name.removeprefix("torch.").removesuffix("Tensor"))
     if short is None:
         raise TypeError(f"invalid type object: {name} is no tensor type")
-    set_default_dtype(types.by_name(short))
+    set_default_dtype(types.parse_dtype(short))
 
 
 def typename(obj: Any) -> str:

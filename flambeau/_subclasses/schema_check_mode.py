@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..ops.interception.torch_dispatch import without_dispatch
 from ..tensor.layout import strided
 from ..tensor.tensor import Tensor
-from ..tensor.tree import leaves_of
+from ..tensor.tree import collect_leaves
 from ..utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["Aliasing", "Mutation", "SchemaCheckMode"]
@@ -74,11 +74,11 @@ class SchemaCheckMode(TorchDispatchMode):
         self.ops.append(schema.name)
         names = [argument.name for argument in schema.arguments]
         values = {**dict(zip(names, args, strict=False)), **kwargs}
-        inputs = [[_unwrap(x) for x in leaves_of(Tensor, values.get(name))] for name in names]
+        inputs = [[_unwrap(x) for x in collect_leaves(Tensor, values.get(name))] for name in names]
         states = [[_State(x) for x in tensors] for tensors in inputs]
         out = func(*args, **kwargs)
         results = out if isinstance(out, tuple) else (out,)
-        outputs = [[_unwrap(x) for x in leaves_of(Tensor, result)] for result in results]
+        outputs = [[_unwrap(x) for x in collect_leaves(Tensor, result)] for result in results]
         self._check(_Promise(schema, values, inputs), inputs, states, outputs)
         return out
 

@@ -1,6 +1,6 @@
 """torch.ao: quantization of models. What it lacks raises NotImplementedError with its name."""
 
-from ..tensor.absent import lacking as _answering
+from ..tensor.absent import make_absent_getattr as _answering
 
 __all__ = ["nn", "quantization"]
 

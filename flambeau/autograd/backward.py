@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..native.foundation.user_frames import warn
-from ..native.foundation.user_frames import noted
+from ..native.foundation.user_frames import add_notes
 from ..tensor.dtypes import FLOAT32
 from ..tensor.tensor import Tensor, attach, wrap
-from .engine import key_of, run
-from .gradient_edge import GradientEdge, needs_gradient, target_of
+from .engine import make_target_key, run
+from .gradient_edge import GradientEdge, find_target, needs_gradient
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from .mode import MODE
 from .tangents import drop_tangents
@@ -29,11 +29,11 @@ def _find_root(y: Any, g: Tensor | None) -> tuple[Any, Tensor]:
     if isinstance(y, GradientEdge):
         return _create_root_at_edge(y, g)
     if not y.requires_grad:
-        from .errors.missing_graph import why_no_graph
+        from .errors.missing_graph import explain_missing_graph
 
-        raise noted(
+        raise add_notes(
             RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn"),
-            why_no_graph(y),
+            explain_missing_graph(y),
         )
     if g is None:
         if y._array.size != 1:
@@ -74,7 +74,7 @@ def _create_root_at_edge(edge: GradientEdge, g: Tensor | None) -> tuple[Any, Ten
         _, g = _find_root(stand_in, g)
     elif g is None:
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
-    return target_of(edge), g
+    return find_target(edge), g
 
 
 def _list_roots(tensors: tuple, grads: Any) -> list[tuple[Any, Tensor]]:
@@ -115,12 +115,12 @@ def backward(
             raise RuntimeError("One of the differentiated Tensors does not require grad")
         if isinstance(x, Tensor):
             retain_grad(x)
-    captures = {key_of(target_of(x)): i for i, x in enumerate(into)}
+    captures = {make_target_key(find_target(x)): i for i, x in enumerate(into)}
     run(roots, retain, create_graph, captures, accumulate=True)
 
 
 def _create_transform_error() -> RuntimeError:
-    return noted(
+    return add_notes(
         RuntimeError(
             "backward() called inside a functorch transform. This is not supported, please use "
             "functorch.grad or functorch.vjp instead or call backward() outside of functorch "
@@ -164,8 +164,8 @@ def grad(
         if not needs_gradient(x):
             raise RuntimeError("One of the differentiated Tensors does not require grad")
     roots = _list_roots(_as_tuple(outputs), grad_outputs)
-    targets = [target_of(x) for x in into]
-    keys = [key_of(target) for target in targets]
+    targets = [find_target(x) for x in into]
+    keys = [make_target_key(target) for target in targets]
     retain = create_graph if retain_graph is None else retain_graph
     captured = run(roots, retain, create_graph, {k: i for i, k in enumerate(keys)}, False)
     return tuple(
@@ -184,7 +184,7 @@ def partial_grad(
     latter includes paths through the former. The graph is retained.
     """
     roots = _list_roots(tuple(outputs), grad_outputs)
-    keys = [key_of(x._history() or x) for x in inputs]
+    keys = [make_target_key(x._history() or x) for x in inputs]
     captures = {key: i for i, key in enumerate(keys)}
     captured = run(roots, True, create_graph, captures, False, True)
     return [captured.get(key) for key in keys]

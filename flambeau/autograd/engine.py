@@ -17,9 +17,9 @@ import numpy as np
 
 from ..native.foundation.reference_counts import ARGUMENT_REFERENCES, PARAMETER_REFERENCES
 from ..native.foundation.user_frames import warn
-from ..tensor.layout import dense_order, empty_strided_array
+from ..tensor.layout import empty_strided_array, find_dense_order
 from ..tensor.meta import MetaArray
-from ..tensor.storage import version_of
+from ..tensor.storage import get_version
 from ..tensor.tensor import Tensor, wrap
 from ..tensor.windows.batched_window import is_example
 from .hooks import run_leaf_hooks, run_node_hooks
@@ -113,7 +113,7 @@ def _warn_of_cycle() -> None:
     )
 
 
-def key_of(target: Any) -> Any:
+def make_target_key(target: Any) -> Any:
     """Return a target's key: the id of a leaf or node, or (node id, index) of an output."""
     return (id(target.node), target.index) if target.__class__ is Output else id(target)
 
@@ -121,7 +121,7 @@ def key_of(target: Any) -> Any:
 _next_number = itertools.count().__next__
 
 
-def current_task_number() -> int | None:
+def get_task_number() -> int | None:
     """Return the number of this thread's backward pass, or None outside of one."""
     return None if MODE.task is None else MODE.task.number
 
@@ -159,13 +159,13 @@ def will_run(targets: Sequence[Any], at_work: Any) -> list[bool]:
     return [id(t.node if t.__class__ is Output else t) in reached for t in targets]
 
 
-def needed_edges(edges: Sequence[Any]) -> list[bool]:
+def find_needed_edges(edges: Sequence[Any]) -> list[bool]:
     """Return which of the running node's edges this thread's backward pass needs."""
     task = MODE.task
     if task is None or task.captures is None:
         return [True] * len(edges)
     needed = task.needed or ()
-    return [key_of(edge) in task.captures or _node_id(edge) in needed for edge in edges]
+    return [make_target_key(edge) in task.captures or _node_id(edge) in needed for edge in edges]
 
 
 def _node_id(target: Any) -> int:
@@ -230,10 +230,10 @@ class _Task:
                 return
             pending[key] = [None] * target.outputs
         if index is None and pending[key].__class__ is not list:
-            pending[key] = total(pending[key], g)
+            pending[key] = add_cotangents(pending[key], g)
             return
         slots, index = pending[key], index or 0
-        slots[index] = g if slots[index] is None else total(slots[index], g)
+        slots[index] = g if slots[index] is None else add_cotangents(slots[index], g)
 
     def add_again(self, leaf: Tensor, g: Tensor) -> None:
         """Add a further cotangent to a leaf's grad.
@@ -241,7 +241,7 @@ class _Task:
         Its version is as if all had been summed first: an existing grad has one write, a recorded
         sum is copied, and what has not the leaf's strides cannot be added to in place.
         """
-        before, first = version_of(leaf._grad), self.delivered[id(leaf)]
+        before, first = get_version(leaf._grad), self.delivered[id(leaf)]
         differentiable = self.keep and MODE.grad
         _add(leaf, g, differentiable)
         grad = leaf._grad
@@ -272,7 +272,7 @@ class _Task:
             self.paths = _count_paths_to_hooked([*self.running, *(entry[2] for entry in self.heap)])
         key = id(leaf)
         if key in self.waiting:
-            g = total(self.waiting[key][1], g)
+            g = add_cotangents(self.waiting[key][1], g)
         self.waiting[key] = leaf, g
         left = self.paths[key] = self.paths.get(key, 0) - 1
         if left == 0:
@@ -287,7 +287,7 @@ class _Task:
     def capture(self, key: Any, g: Tensor) -> None:
         """Add a cotangent to those returned to the caller."""
         stored = self.captured.get(key)
-        self.captured[key] = g if stored is None else total(stored, g)
+        self.captured[key] = g if stored is None else add_cotangents(stored, g)
 
     def drain(self, node: Node | None, g: Any) -> None:
         """Run nodes, newest first, until no cotangent is left; start with `node` if given."""
@@ -364,7 +364,7 @@ class _Task:
                 self.capture((key, i), item)
 
 
-def total(a: Tensor, b: Tensor) -> Tensor:
+def add_cotangents(a: Tensor, b: Tensor) -> Tensor:
     """Return the sum of two cotangents, adding a sparse one to a dense one."""
     return b + a if a.__class__ is not Tensor and a._array.strides is None else a + b
 
@@ -384,7 +384,8 @@ def _find_leading_nodes(roots: list[Any], captures: dict[Any, int], partial: boo
         if children_done:
             for target in node.edges:
                 below = target.node if target.__class__ is Output else target
-                if target is not None and (key_of(target) in captures or id(below) in needed):
+                if target is not None and (
+                        id(below) in needed or make_target_key(target) in captures):
                     needed.add(key)
                     break
             continue
@@ -484,14 +485,14 @@ def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
             stored._array.__class__ is MetaArray  # a wrapper, perhaps of an expanded tensor
             or stored.is_sparse and not g.is_sparse
         )):
-            leaf._grad = total(stored, g)
+            leaf._grad = add_cotangents(stored, g)
         else:
             stored.add_(g)
 
 
 def _copy_recorded(leaf: Tensor, g: Tensor) -> Tensor:
     """Return a recorded copy of a cotangent, in the leaf's memory layout, as its grad."""
-    if None in (leaf._array.strides, g._array.strides) or dense_order(leaf._array) is None \
+    if None in (leaf._array.strides, g._array.strides) or find_dense_order(leaf._array) is None \
             or not g._requires_grad:
         return g.clone()
     strides = [n // leaf._array.itemsize for n in leaf._array.strides]
@@ -517,7 +518,7 @@ def _own_cotangent(leaf: Tensor, g: Tensor) -> Tensor:
         return g.detach()
     result = empty_strided_array(
         array.shape, [n // leaf._array.itemsize for n in leaf._array.strides], array.dtype
-    ) if dense_order(leaf._array) is not None else np.empty(array.shape, array.dtype)
+    ) if find_dense_order(leaf._array) is not None else np.empty(array.shape, array.dtype)
     result[...] = array
     return wrap(result)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..tensor.printing import Suffixes
 from ..tensor.tensor import Tensor
 from .tangents import (
-    LEVELS, give, hide, match_layout, pop_level, primal_at, push_level, tangent_at, tangents_of,
+    LEVELS, get_primal, get_tangent, give, hide, match_layout, pop_level, push_level, tangents_of,
 )
 
 __all__ = [
@@ -125,9 +125,9 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             f"given forward gradient is of size {list(tangent.shape)}."
         )
     now = LEVELS.active[-1]
-    if tangent_at(tensor, now) is not None:
+    if get_tangent(tensor, now) is not None:
         raise RuntimeError("Trying to set a forward gradient on a tensor that already has one")
-    if tangent_at(tangent, now) is not None:
+    if get_tangent(tangent, now) is not None:
         raise RuntimeError("Trying to set a forward gradient that has a forward gradient at the "
                            "same level, this is not supported.")
     dual = tensor.view_as(tensor)
@@ -138,7 +138,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 def _find_shown_tangent(tensor: Tensor) -> Tensor | None:
     """Return the tangent to print with a tensor, or None."""
-    return tangent_at(tensor, LEVELS.active[-1]) if LEVELS.active else None
+    return get_tangent(tensor, LEVELS.active[-1]) if LEVELS.active else None
 
 
 Suffixes.tangent = staticmethod(_find_shown_tangent)
@@ -152,9 +152,9 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     """
     if not LEVELS.active:
         return UnpackedDualTensor(tensor, None)
-    tangent = tangent_at(tensor, LEVELS.active[-1])
+    tangent = get_tangent(tensor, LEVELS.active[-1])
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
-    primal = primal_at(tensor, LEVELS.active[-1])
+    primal = get_primal(tensor, LEVELS.active[-1])
     shown = hide(primal.view_as(primal), (LEVELS.active[-1],), primal)
     return UnpackedDualTensor(shown, tangent)

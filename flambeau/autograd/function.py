@@ -17,9 +17,9 @@ import numpy as np
 from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import warn
 from ..tensor.capture_marks import shape_only
-from ..tensor.storage import version_of
+from ..tensor.storage import get_version
 from ..tensor.tensor import Tensor, view_of, wrap
-from ..tensor.windows.batch import innermost_batch
+from ..tensor.windows.batch import find_innermost_batch
 from .checks.jvp_results import JvpCheck
 from .errors.graph_errors import raise_freed
 from .inplace import bump, check_writable, forbid_writes, rebase
@@ -28,8 +28,8 @@ from .node import Node
 from .outputs import Output
 from .saved.plan import Plan
 from .saved.values import SavedOutput, read_saved_value
-from .tangents import LEVELS, innermost_level, primal_at, tangent_at
-from .tape import new_node, pack, requires
+from .tangents import LEVELS, find_innermost_level, get_primal, get_tangent
+from .tape import create_node, pack, requires
 from .unbroadcast import unbroadcast
 
 
@@ -295,7 +295,7 @@ class Function(metaclass=_FunctionMeta):
         for base, apply_on_values in NESTED_APPLY.items():
             if any(isinstance(a, base) for a in args):
                 return apply_on_values(cls, args)
-        if LEVELS.active and (level := innermost_level(args)) is not None:
+        if LEVELS.active and (level := find_innermost_level(args)) is not None:
             return cls._flambeau_push(level, args)
         return cls._flambeau_apply(args)[1]
 
@@ -307,7 +307,7 @@ class Function(metaclass=_FunctionMeta):
         bound = inspect.signature(cls.forward).bind(*args, **kwargs)
         if not bound.kwargs:
             return bound.args
-        if innermost_batch((*bound.args, *bound.kwargs.values())) is not None:
+        if find_innermost_batch((*bound.args, *bound.kwargs.values())) is not None:
             raise NotImplementedError(
                 "Run vmap on autograd.Function with kwarg-only Tensor args. Please do not pass "
                 f"kwarg-only Tensors to autograd.Function. Got: {bound.kwargs}")
@@ -317,10 +317,10 @@ class Function(metaclass=_FunctionMeta):
     @classmethod
     def _flambeau_push(cls, level: int, args: tuple) -> Any:
         """Run the function on the primals and `jvp` on the tangents of a level; return duals."""
-        primals = tuple(primal_at(a, level) if isinstance(a, Tensor) else a for a in args)
+        primals = tuple(get_primal(a, level) if isinstance(a, Tensor) else a for a in args)
         context, result = cls._flambeau_primal(primals)
-        tangents = [tangent_at(a, level) if isinstance(a, Tensor) else None for a in args]
-        versions = [None if t is None else version_of(t) for t in tangents]
+        tangents = [get_tangent(a, level) if isinstance(a, Tensor) else None for a in args]
+        versions = [None if t is None else get_version(t) for t in tangents]
         supplied: Sequence[Any] = tangents
         if context.__dict__.get("materialize_grads", True):
             supplied = [wrap(np.zeros_like(a._array)) if t is None and isinstance(a, Tensor)
@@ -340,7 +340,7 @@ class Function(metaclass=_FunctionMeta):
     def _flambeau_primal(cls, primals: tuple) -> tuple[FunctionCtx, Any]:
         """Run the function without the tangents of a level, which its `jvp` pushes; return
         (context, result). At outer levels the function's own `jvp` pushes them as well."""
-        if innermost_level(primals) is None or cls.setup_context is Function.setup_context:
+        if find_innermost_level(primals) is None or cls.setup_context is Function.setup_context:
             return cls._flambeau_apply(primals)
         result = cls.apply(*primals)
         context = BackwardCFunction()
@@ -355,13 +355,13 @@ class Function(metaclass=_FunctionMeta):
         recorded = MODE.grad and any(needs) and not MODE.exporting
         pairs = zip(args, needs, strict=True)
         edges = tuple(a._node or a for a, n in pairs if n) if recorded else ()
-        node = new_node(cls._flambeau_plan, edges, (), (), None)
+        node = create_node(cls._flambeau_plan, edges, (), (), None)
         node.context = BackwardCFunction()
         node.context._flambeau_node = weakref.ref(node)
         node.context.needs_input_grad = needs
         with_grad, MODE.grad = MODE.grad, MODE.grad and MODE.exporting
         pushes = LEVELS.enabled
-        LEVELS.enabled = pushes and bool(LEVELS.active) and innermost_level(args) is not None
+        LEVELS.enabled = pushes and bool(LEVELS.active) and find_innermost_level(args) is not None
         try:
             result = cls._flambeau_run(node.context, args)
         finally:
@@ -487,7 +487,7 @@ def _describe_saved(t: Any, fresh: dict[int, tuple[Any, int]], several: bool) ->
         return SavedOutput(y, index if several else None), 0
     if MODE.saved_hooks:
         return pack(t), 0
-    return t, version_of(t)
+    return t, get_version(t)
 
 
 def _attach_output(

@@ -12,13 +12,13 @@ from ..tensor.dtypes import FROM_NUMPY
 from ..tensor.tensor import Tensor, wrap
 from .backward import Batched, grad
 from .checks.forward_gradcheck import (
-    BATCHED_ADVICE, ForwardCheck, GradcheckError, draw_like, tensors_in,
+    BATCHED_ADVICE, ForwardCheck, GradcheckError, collect_tensors, draw_like,
 )
 from .mode import enable_grad
 
 
 def _select_differentiable(outputs: Any) -> list[Tensor]:
-    return [y for y in tensors_in(outputs) if y.requires_grad]
+    return [y for y in collect_tensors(outputs) if y.requires_grad]
 
 
 def _list_directions(array: np.ndarray) -> list[tuple[tuple[int, ...], complex]]:
@@ -38,7 +38,7 @@ class _Difference:
     def _evaluate(self) -> float:
         # Keep the caller's grad mode: a function may ask which of its tensors require grad.
         # Sum in double precision, or rounding would swamp the differences of float32 outputs.
-        outputs = [y._array for y in tensors_in(self.fn(*self.inputs))]
+        outputs = [y._array for y in collect_tensors(self.fn(*self.inputs))]
         for i, c in self.cotangents.items():
             for kind in ("shape", "dtype"):
                 self._check_same(kind, getattr(c, kind), getattr(outputs[i], kind))
@@ -138,7 +138,7 @@ def _check(
     fast_mode: bool,
 ) -> None:
     checked = _check_inputs(inputs)
-    outputs = tensors_in(func(*inputs))
+    outputs = collect_tensors(func(*inputs))
     live = {i: y for i, y in enumerate(outputs) if y._array.dtype.kind in "fc"}
     # If some outputs require grad, ignore the others; if none does, all must be constant.
     live = {i: y for i, y in live.items() if y.requires_grad} or live
@@ -159,7 +159,7 @@ def _check(
             if not any(y.requires_grad for y in live.values()):
                 raise GradcheckError("Numerical gradient for function expected to be zero")
             _blame_output(func, inputs, live, cotangents, i, eps, atol, rtol)
-            raise GradcheckError(_mismatch(0, i, wanted, actual))
+            raise GradcheckError(_describe_mismatch(0, i, wanted, actual))
     _check_zero_cotangents(live, checked)
 
 
@@ -197,7 +197,7 @@ def _check_inputs(inputs: tuple) -> list[Tensor]:
 
     Raise ValueError if there are none, RuntimeError if one has a dimension of stride 0.
     """
-    tensors = tensors_in(inputs)
+    tensors = collect_tensors(inputs)
     checked = [t for t in tensors if t.requires_grad]
     if not checked:
         raise ValueError(
@@ -248,7 +248,7 @@ def _compute_gradient_arrays(
     return arrays
 
 
-def _mismatch(output: int, i: int, wanted: np.ndarray, actual: np.ndarray) -> str:
+def _describe_mismatch(output: int, i: int, wanted: np.ndarray, actual: np.ndarray) -> str:
     return (f"Jacobian mismatch for output {output} with respect to input {i},\n"
             f"numerical:{wanted}\nanalytical:{actual}\n")
 
@@ -273,7 +273,7 @@ def _blame_output(
             (actual,) = _compute_gradient_arrays(live, [x], chosen)
             wanted = _Difference(func, inputs, chosen, eps).gradient(x)
             if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
-                raise GradcheckError(prefix + _mismatch(number, i, wanted, actual))
+                raise GradcheckError(prefix + _describe_mismatch(number, i, wanted, actual))
 
 
 def _check_zero_cotangents(outputs: dict[int, Tensor], inputs: Sequence[Tensor]) -> None:
@@ -333,7 +333,7 @@ def gradgradcheck(
         rng = np.random.RandomState(1)
         seeds = [wrap(draw_like(rng, y._array)).requires_grad_() for y in outputs]
     else:
-        seeds = list(tensors_in(grad_outputs))
+        seeds = list(collect_tensors(grad_outputs))
     count = len(seeds)
 
     def first_gradients(*args: Any) -> tuple[Tensor, ...]:

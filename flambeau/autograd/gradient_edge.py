@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..tensor.tensor import Tensor
-from .node import AccumulateGrad, accumulator_of
+from .node import AccumulateGrad, get_accumulator
 from .outputs import Output
 
 
@@ -28,7 +28,7 @@ class GradientEdge(tuple):
         """Return a tensor's place in the graph."""
         node = tensor._history()
         if node is None:
-            edge = cls(accumulator_of(tensor), 0)
+            edge = cls(get_accumulator(tensor), 0)
         else:
             edge = cls(node.shown(), node.output_number())
         edge.passed = tensor._array.shape, tensor._array.dtype
@@ -38,7 +38,7 @@ class GradientEdge(tuple):
     output_nr = property(lambda self: self[1])
 
 
-def target_of(place: Any) -> Any:
+def find_target(place: Any) -> Any:
     """Return the engine's target for a tensor or edge: a node, one of its outputs, or a leaf."""
     if isinstance(place, Tensor):
         return place._history() or place

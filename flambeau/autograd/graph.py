@@ -9,9 +9,9 @@ from typing import Any
 
 from ..tensor.tensor import Tensor
 from . import node as graph_node
-from .engine import current_task_number, will_run
+from .engine import get_task_number, will_run
 from .function import BackwardCFunction, FunctionCtx
-from .gradient_edge import GradientEdge, target_of
+from .gradient_edge import GradientEdge, find_target
 from .handle import RemovableHandle
 from .mode import MODE, set_saved_hooks
 
@@ -142,7 +142,7 @@ class _CollectedGradients:
     """The gradients received by the tensors of a multi-grad hook, by backward pass."""
 
     def __init__(self, tensors: Sequence[Tensor], fn: Callable, mode: str) -> None:
-        self.targets, self.fn, self.mode = [target_of(t) for t in tensors], fn, mode
+        self.targets, self.fn, self.mode = [find_target(t) for t in tensors], fn, mode
         self.lock = threading.Lock()
         self.last_pass: int | None = None  # last pass that called `fn`, with "any"
         # By pass number: the gradients, and the count of outstanding ones.
@@ -156,7 +156,7 @@ class _CollectedGradients:
 
     def take_first(self, g: Tensor) -> None:
         """Call the function with the first gradient of a pass."""
-        number = current_task_number()
+        number = get_task_number()
         with self.lock:
             if self.last_pass == number:
                 return
@@ -165,7 +165,7 @@ class _CollectedGradients:
 
     def take(self, index: int, g: Tensor) -> None:
         """Store a gradient; after the last one of a pass, call the function with all of them."""
-        number = current_task_number()
+        number = get_task_number()
         assert number is not None
         with self.lock:
             if number not in self.passes:

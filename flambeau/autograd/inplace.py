@@ -10,7 +10,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from ..native.foundation.user_frames import noted
+from ..native.foundation.user_frames import add_notes
 from ..tensor.storage import VersionCounter
 from ..tensor.tensor import INFERENCE, Tensor, wrap
 from ..tensor.windows.batched_window import is_example
@@ -18,7 +18,7 @@ from .hooks import move_retained
 from .mode import MODE
 from .outputs import Output
 from .tape import requires
-from .views import rebase_view, strided_node
+from .views import create_strided_node, rebase_view
 
 
 def check_writable(x: Tensor, operator: str = "") -> bool:
@@ -40,7 +40,7 @@ def check_writable(x: Tensor, operator: str = "") -> bool:
             )
         return False
     if x._node is None:
-        raise noted(
+        raise add_notes(
             RuntimeError("a leaf Variable that requires grad is being used in an in-place "
                          "operation."),
             "To change a parameter by hand, do it inside of `with torch.no_grad():`.",
@@ -81,7 +81,7 @@ def forbid_writes(view: Tensor) -> None:
 
 def _create_leaf_view_error() -> RuntimeError:
     """Return the error for a write to a view of a leaf that requires grad."""
-    return noted(
+    return add_notes(
         RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place "
                      "operation."),
         "To change a parameter by hand, do it inside of `with torch.no_grad():`.",
@@ -136,7 +136,7 @@ def bump(x: Tensor) -> None:
             counter.writer = frame.f_code, frame.f_lasti
 
 
-def before_write(x: Tensor, keep_value: bool) -> Tensor:
+def prepare_write(x: Tensor, keep_value: bool) -> Tensor:
     """Return a stand-in for the old `x` on the tape: same history, value copied if `keep_value`."""
     if x._base is not None and "_view_of_function" in x.__dict__ and MODE.grad:
         raise _create_no_grad_view_error(INSIDE_FUNCTION)
@@ -144,7 +144,7 @@ def before_write(x: Tensor, keep_value: bool) -> Tensor:
     old._requires_grad, old._node = x._requires_grad, x._node
     if x._base is not None and x._node is not None and x._node.shown().hooks \
             and x._base._requires_grad and not is_example(x._array):
-        old._node = strided_node(x, x._base)  # a new node for the view, without its hooks
+        old._node = create_strided_node(x, x._base)  # a new node for the view, without its hooks
     old._tracked = x._requires_grad
     return old
 

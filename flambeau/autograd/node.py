@@ -268,7 +268,7 @@ class AccumulateGrad(Node):
         return self._leaf.register_hook(AccumulatorHook(hook))
 
 
-def accumulator_of(leaf: Tensor) -> AccumulateGrad:
+def get_accumulator(leaf: Tensor) -> AccumulateGrad:
     """Return the leaf's node, the same object as long as it is referenced."""
     reference = leaf.__dict__.get("_accumulator")
     result = None if reference is None else reference()
@@ -285,7 +285,7 @@ def _describe_edge(target: Any) -> tuple[Any, int]:
     if target is None:
         return None, 0
     if isinstance(target, Tensor):
-        return accumulator_of(target), 0
+        return get_accumulator(target), 0
     return target.shown(), target.output_number()
 
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from time import perf_counter_ns, time_ns
 from typing import Any, ClassVar, Self
 
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from .profiler_util import (
     DeviceType as DeviceType,
-    EventList, FunctionEvent, FunctionEventAvg, Interval, nested,
+    EventList, FunctionEvent, FunctionEventAvg, Interval, nest_events,
 )
 from .traces.chrome_trace import write_chrome_trace
 from .traces.kineto_results import _ProfilerResult
-from .traces.recorder import Details, Recorder, user_stack
+from .traces.recorder import Details, Recorder, collect_user_stack
 from .traces.recorder import Recording as Recording
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "KinetoStepTracker",
@@ -29,7 +29,7 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kineto
 
 _NAMES = ("emit_itt", "emit_nvtx", "load_nvprof", "parse_nvprof_trace", "EnforceUnique")
 
-__getattr__ = lacking(__name__, _NAMES)
+__getattr__ = make_absent_getattr(__name__, _NAMES)
 _LABEL = 7  # the scope of a user's label
 _is_profiler_enabled = False
 
@@ -214,8 +214,8 @@ def _create_events(recorder: Recorder) -> EventList:
             concrete_inputs=list(details.arguments), strides=details.strides, dtypes=details.dtypes,
             record_id=i + 1,
         ))
-    result.extend(_attribute_memory(recorder, nested(result), threads))
-    nested(result)
+    result.extend(_attribute_memory(recorder, nest_events(result), threads))
+    nest_events(result)
     for i, event in enumerate(result):
         event.id = i + 1
     return EventList(result, profile_memory=recorder.memory, with_flops=recorder.flops)
@@ -268,7 +268,7 @@ class record_function:
     def __exit__(self, *exception: object) -> None:
         recorder = Recording.target
         if recorder is not None and self._begin_ns >= recorder.began_ns:
-            stack = user_stack(2) if recorder.stack else None
+            stack = collect_user_stack(2) if recorder.stack else None
             shapes: Any = [[]] if recorder.shapes and self.args is not None else None
             recorder.events.append((self.name, self._begin_ns, perf_counter_ns(),
                                     threading.get_ident(), shapes, stack, _LABEL))

@@ -269,7 +269,7 @@ class EventList(list[Any]):
         write_chrome_trace(self, path)
 
 
-def nested(events: list[FunctionEvent]) -> list[FunctionEvent]:
+def nest_events(events: list[FunctionEvent]) -> list[FunctionEvent]:
     """Sort events by start and set the parent and children of each by nesting in time."""
     events.sort(key=lambda e: (e.time_range.start, -e.time_range.end))
     open_events: dict[int, list[FunctionEvent]] = defaultdict(list)

@@ -15,11 +15,11 @@ import numpy as np
 
 from ..tensor.ambient import note_change
 from ..tensor.tensor import Tensor
-from ..tensor.windows.batch import innermost_batch
+from ..tensor.windows.batch import find_innermost_batch
 from ..tensor.windows.batched_window import BatchedWindow
 from .node import Node
 from .saved.plan import Plan
-from .tape import new_node
+from .tape import create_node
 
 # Key in a tensor's __dict__: {level: (primal, tangent)}. A primal of None stands for the tensor
 # itself without the tangent.
@@ -68,7 +68,7 @@ def pop_level(level: int) -> None:
     Switch.turn(False)
 
 
-def carried_by(tensor: Tensor) -> dict[int, Any]:
+def collect_tangents(tensor: Tensor) -> dict[int, Any]:
     """Return (primal, tangent) by level, including tangents that writes gave the memory."""
     carried: dict[int, Any] = tensor.__dict__.get(_SLOT, _NOTHING)
     if not LEVELS.has_late or not carried and tensor._base is None:
@@ -94,24 +94,24 @@ def allocate_memory_tangent(target: Tensor, tangent: Tensor, level: int) -> Tens
     levels see it too.
     """
     base = target if target._base is None else target._base
-    outer = frozenset(n for n in carried_by(target) if n < level and n in LEVELS.active)
-    whole, start = zeros_like_layout(base, tangent), _find_lowest(base).storage_offset()
+    outer = frozenset(n for n in collect_tangents(target) if n < level and n in LEVELS.active)
+    whole, start = allocate_tangent(base, tangent), _find_lowest(base).storage_offset()
     LEVELS.has_late = True
-    counter: Any = same_history(target)._counter
+    counter: Any = alias_history(target)._counter
     counter.late_tangents = {**getattr(counter, "late_tangents", _NOTHING),
                              level: (outer, start, whole)}
     for x in (target, base):  # a base that lacks outer levels is the primal of another tensor
         own = x.__dict__.get(_SLOT, _NOTHING)
         if level not in own and outer <= own.keys():
             attach(x, level, _strip_tangent(x, level), _view_tangent(whole, start, x))
-    result = tangent_at(target, level)
+    result = get_tangent(target, level)
     assert result is not None
     return result
 
 
 def _strip_tangent(x: Tensor, level: int) -> Tensor:
     """Return `x` without the tangent that it is about to get."""
-    return hide(carry(x, same_history(x)), (level,), x)
+    return hide(carry(x, alias_history(x)), (level,), x)
 
 
 def hide(tensor: Tensor, levels: Sequence[int], source: Tensor | None = None) -> Tensor:
@@ -158,16 +158,16 @@ def match_strides(tangent: Tensor, primal: Tensor) -> Tensor:
     strides = primal._array.strides
     if tangent._array.strides == strides or 0 in strides or not primal._array.size:
         return tangent
-    return zeros_like_layout(primal, tangent).copy_(tangent)
+    return allocate_tangent(primal, tangent).copy_(tangent)
 
 
-def zeros_like_layout(base: Tensor, tangent: Tensor) -> Tensor:
+def allocate_tangent(base: Tensor, tangent: Tensor) -> Tensor:
     """Return zeros in the layout of `base` to hold `tangent`, batched if either is."""
     return _create_zeros(base, tangent, tuple(base.shape), base.stride())
 
 
 def _create_zeros(base: Tensor, tangent: Tensor, shape: tuple, strides: tuple) -> Tensor:
-    batch = innermost_batch((base, tangent))
+    batch = find_innermost_batch((base, tangent))
     if batch is None:
         if base._array.__class__ is not np.ndarray:
             return base.new_zeros(shape)
@@ -179,9 +179,9 @@ def _create_zeros(base: Tensor, tangent: Tensor, shape: tuple, strides: tuple) -
         _create_zeros(below, batch.lower(tangent), (batch.size, *shape), (step, *strides)))
 
 
-def last_level(tensor: Tensor) -> int | None:
+def find_level(tensor: Tensor) -> int | None:
     """Return the innermost active level at which the tensor carries a tangent, or None."""
-    carried = carried_by(tensor)
+    carried = collect_tangents(tensor)
     if carried:
         for level in reversed(LEVELS.active):
             if level in carried:
@@ -189,31 +189,31 @@ def last_level(tensor: Tensor) -> int | None:
     return None
 
 
-def innermost_level(values: tuple) -> int | None:
+def find_innermost_level(values: tuple) -> int | None:
     """Return the innermost active level at which one of the values carries a tangent, or None."""
-    levels = [last_level(v) for v in values if isinstance(v, Tensor)]
+    levels = [find_level(v) for v in values if isinstance(v, Tensor)]
     return max((n for n in levels if n is not None), default=None)
 
 
-def primal_at(tensor: Any, level: int) -> Any:
+def get_primal(tensor: Any, level: int) -> Any:
     """Return the tensor without its tangent at `level`; those of other levels remain."""
     if not isinstance(tensor, Tensor):
         return tensor
-    carried = carried_by(tensor)
+    carried = collect_tangents(tensor)
     if not carried or level not in carried:
         return tensor
     primal = carried[level][0]
     if primal is None:
-        primal = hide(same_history(tensor), (level,), tensor)
+        primal = hide(alias_history(tensor), (level,), tensor)
         rest = {n: pair for n, pair in carried.items() if n != level}
         if rest:
             primal.__dict__[_SLOT] = rest
     return primal
 
 
-def tangent_at(tensor: Tensor, level: int) -> Tensor | None:
+def get_tangent(tensor: Tensor, level: int) -> Tensor | None:
     """Return the tangent at `level`, or None."""
-    carried = carried_by(tensor)
+    carried = collect_tangents(tensor)
     pair = carried.get(level) if carried else None
     return None if pair is None else pair[1]
 
@@ -239,9 +239,9 @@ def push_through(
         duals = list(primals)
         for i, tangent in enumerate(tangents):
             if tangent is not None:
-                duals[i] = same_history(primals[i])
+                duals[i] = alias_history(primals[i])
                 attach(duals[i], level, primals[i], tangent)
-        pushed = [tangent_at(y, level) for y in function(*duals)]
+        pushed = [get_tangent(y, level) for y in function(*duals)]
     finally:
         LEVELS.enabled = enabled
         pop_level(level)
@@ -257,7 +257,7 @@ def sum_terms(*terms: Tensor | None) -> Tensor | None:
     return total
 
 
-def unless_missing(function: Callable[..., Tensor], *tangents: Tensor | None) -> Tensor | None:
+def skip_missing(function: Callable[..., Tensor], *tangents: Tensor | None) -> Tensor | None:
     """Return function(*tangents), or None if any of them is None."""
     return None if any(t is None for t in tangents) else function(*tangents)
 
@@ -269,7 +269,7 @@ def carry(source: Tensor, target: Tensor) -> Tensor:
 
 def tangents_of(tensor: Tensor) -> dict[int, Any]:
     """Return a tensor's tangents by level, for `give`."""
-    return {n: (None, pair[1]) for n, pair in carried_by(tensor).items()}
+    return {n: (None, pair[1]) for n, pair in collect_tangents(tensor).items()}
 
 
 def give(tangents: dict[int, Any], target: Tensor) -> Tensor:
@@ -295,7 +295,7 @@ class PrimalBackward(Node):
 _PRIMAL_PLAN: Plan[PrimalBackward] = Plan(PrimalBackward, (), (), (), False)
 
 
-def same_history(x: Tensor) -> Tensor:
+def alias_history(x: Tensor) -> Tensor:
     """Return a new object that autograd treats as the same tensor: gradients reach a leaf through
     it."""
     twin = x._alias()
@@ -304,7 +304,7 @@ def same_history(x: Tensor) -> Tensor:
     result._requires_grad, result._tracked = x._requires_grad, x._tracked
     result._node, result._base, result._stamp, result._grad = x._node, x._base, x._stamp, None
     if x._node is None and x._requires_grad:
-        result._node = new_node(_PRIMAL_PLAN, (x,), (), (), None)
+        result._node = create_node(_PRIMAL_PLAN, (x,), (), (), None)
     return result
 
 

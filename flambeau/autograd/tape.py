@@ -12,7 +12,7 @@ import traceback
 from typing import Any
 
 from ..tensor.dtypes import FLOAT32
-from ..tensor.storage import version_of
+from ..tensor.storage import get_version
 from ..tensor.tensor import INFERENCE, Tensor
 from .errors.graph_errors import raise_inference
 from .mode import MODE, SPECIAL
@@ -32,7 +32,7 @@ def requires(x: Tensor) -> bool:
     return x._requires_grad
 
 
-def new_node(
+def create_node(
     plan: Plan[N], edges: tuple, saved: tuple, versions: tuple, restore: Any, args: tuple = (),
 ) -> N:
     """Create a node with all fields set. `args`: the call's, which choose among overloads."""
@@ -67,7 +67,7 @@ def record_unary(operator: Any, y: Tensor, x: Tensor) -> None:
     restore = None
     if x._array.dtype is not y._array.dtype and x._array.dtype != y._array.dtype:
         restore = operator.restores((x,), y)
-    y._node = new_node(plan, (x._node or x,), saved, versions, restore, (x,))
+    y._node = create_node(plan, (x._node or x,), saved, versions, restore, (x,))
     y._requires_grad = y._tracked = True
 
 
@@ -148,7 +148,7 @@ def record_number(operator: Any, y: Tensor, args: tuple, position: int) -> None:
     if x._array.dtype is not y._array.dtype or x._array.shape != y._array.shape:
         restore = operator.restores(args, y)
         restore = None if restore is None else (restore[position],)
-    y._node = new_node(plan, (x._node or x,), saved, versions, restore, args)
+    y._node = create_node(plan, (x._node or x,), saved, versions, restore, args)
     y._requires_grad = y._tracked = True
 
 
@@ -277,7 +277,7 @@ def _attach_results(
         restore = operator.restores(args, first)
     if restore is not None:
         restore = _spread(tuple(restore[i] for i in plan.inputs), plan, args)
-    node = new_node(plan, edges, saved, versions, restore, args)
+    node = create_node(plan, edges, saved, versions, restore, args)
     if not several:
         result._node = node
         result._requires_grad = result._tracked = True
@@ -363,7 +363,7 @@ def _keep_output(result: Any) -> tuple[Any, Any]:
             return pack(result._alias(), is_output=True), 0
         return SavedOutput(result), 0
     if isinstance(result, Tensor):  # a subclass can't be rebuilt from its array alone
-        return result, version_of(result)
+        return result, get_version(result)
     return tuple(SavedOutput(y, i) for i, y in enumerate(result)), (0,) * len(result)
 
 

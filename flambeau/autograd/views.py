@@ -14,12 +14,12 @@ import numpy as np
 
 from ..tensor.tensor import Tensor, wrap
 from ..tensor.windows.batched_window import is_example
-from ..tensor.windows.lazy_window import bits_of, memory_of, toggled
+from ..tensor.windows.lazy_window import compare_bits, get_memory, toggle_bits
 from .hooks import move_retained
 from .mode import MODE
 from .node import Node
 from .saved.plan import Plan
-from .tape import new_node, requires
+from .tape import create_node, requires
 
 
 class Views:
@@ -40,8 +40,8 @@ class Geometry:
     def __init__(self, base: np.ndarray, view: np.ndarray) -> None:
         self.base_shape, self.base_strides = base.shape, base.strides
         self.shape, self.strides = view.shape, view.strides
-        self.offset = memory_of(view).ctypes.data - memory_of(base).ctypes.data
-        self.bits = bits_of(view, base)
+        self.offset = get_memory(view).ctypes.data - get_memory(base).ctypes.data
+        self.bits = compare_bits(view, base)
         self.base_dtype, self.dtype = base.dtype, view.dtype
 
     def window(self, base: np.ndarray) -> np.ndarray:
@@ -51,7 +51,7 @@ class Geometry:
         start = np.ndarray(1, np.uint8, _view_memory(base), 0)
         offset = self.offset + base.ctypes.data - start.ctypes.data
         result = np.ndarray(self.shape, self.dtype, _view_memory(base), offset, self.strides)
-        return toggled(result, *self.bits) if self.bits else result
+        return toggle_bits(result, *self.bits) if self.bits else result
 
     def empty_base(self) -> np.ndarray:
         """Return zeros in the base's layout."""
@@ -66,9 +66,9 @@ class Geometry:
 
 
 def _view_memory(array: np.ndarray) -> np.ndarray:
-    from ..tensor.storage import storage_of
+    from ..tensor.storage import get_storage
 
-    return storage_of(array)._bytes
+    return get_storage(array)._bytes
 
 
 class CopySlices(Node):
@@ -79,10 +79,10 @@ class CopySlices(Node):
 
     def apply(self, g: Tensor) -> list[Tensor]:
         """Return the cotangents of the base outside the window, if it needs one, and the window."""
-        inside = window_of(g, self.geometry)
+        inside = read_window(g, self.geometry)
         if len(self.edges) == 1:
             return [inside]
-        return [outside_of(g, self.geometry), inside]
+        return [clear_window(g, self.geometry), inside]
 
 
 class AsStridedBackward0(Node):
@@ -107,7 +107,7 @@ def rebase_view(view: Tensor, base: Tensor, node: Any) -> None:
         Views.rebase_examples(view, node)
         return
     edges = (base._node or base, node) if base._requires_grad else (node,)
-    slices = new_node(_SLICES_PLAN, edges, (), (), None)
+    slices = create_node(_SLICES_PLAN, edges, (), (), None)
     slices.geometry = Geometry(base._array, view._array)
     if "_retained" in base.__dict__:
         move_retained(base, base._node, slices)
@@ -126,16 +126,16 @@ def reattach(view: Tensor) -> None:
     view._stamp = base._node
     if not base._requires_grad:
         return
-    node = strided_node(view, base)
+    node = create_strided_node(view, base)
     if "_retained" in view.__dict__:
         move_retained(view, view._node, node)
     view._node = node
     view._requires_grad = view._tracked = True
 
 
-def strided_node(view: Tensor, base: Tensor) -> AsStridedBackward0:
+def create_strided_node(view: Tensor, base: Tensor) -> AsStridedBackward0:
     """Create a view's node on top of its base's current history."""
-    node = new_node(_STRIDED_PLAN, (base._node or base,), (), (), None)
+    node = create_node(_STRIDED_PLAN, (base._node or base,), (), (), None)
     node.geometry = Geometry(base._array, view._array)
     return node
 
@@ -165,7 +165,7 @@ def _record_linear(
 ) -> Tensor:
     result = wrap(y)
     if MODE.grad and g._tracked and requires(g):
-        node = new_node(_WINDOW_PLAN, (g._node or g,), (), (), None)
+        node = create_node(_WINDOW_PLAN, (g._node or g,), (), (), None)
         node.adjoint, node.geometry = adjoint, geometry
         result._node = node
         result._requires_grad = result._tracked = True
@@ -178,22 +178,22 @@ def _lay_out(g: np.ndarray, geometry: Geometry) -> np.ndarray:
     return result
 
 
-def window_of(g: Tensor, geometry: Geometry) -> Tensor:
+def read_window(g: Tensor, geometry: Geometry) -> Tensor:
     """Return the part of a base's cotangent inside the window."""
     if is_example(g._array):
-        return Views.map_examples(partial(window_of, geometry=geometry), g)
+        return Views.map_examples(partial(read_window, geometry=geometry), g)
     return _record_linear(
         geometry.window(_lay_out(g._array, geometry)).copy(), g, geometry, spread_into
     )
 
 
-def outside_of(g: Tensor, geometry: Geometry) -> Tensor:
+def clear_window(g: Tensor, geometry: Geometry) -> Tensor:
     """Return a base's cotangent with zeros in the window."""
     if is_example(g._array):
-        return Views.map_examples(partial(outside_of, geometry=geometry), g)
+        return Views.map_examples(partial(clear_window, geometry=geometry), g)
     result = _lay_out(g._array, geometry)
     geometry.window(result)[...] = 0
-    return _record_linear(result, g, geometry, outside_of)
+    return _record_linear(result, g, geometry, clear_window)
 
 
 def spread_into(g: Tensor, geometry: Geometry) -> Tensor:
@@ -207,7 +207,7 @@ def spread_into(g: Tensor, geometry: Geometry) -> Tensor:
             target[index] += g._array[index]
     else:
         target[...] = g._array
-    return _record_linear(result, g, geometry, window_of)
+    return _record_linear(result, g, geometry, read_window)
 
 
 def _may_overlap(geometry: Geometry) -> bool:

@@ -62,7 +62,7 @@ def main(args: list[str]) -> int:
         if options.action == "uninstall":
             chosen = options.user or options.target is not None
             return uninstall([folder] if chosen else [folder, *_search_path()])
-        return status()
+        return report_status()
     except AliasError as error:
         print(f"flambeau alias: {error}", file=sys.stderr)
         return 1
@@ -179,7 +179,7 @@ def install(folder: Path, force: bool = False, constraints: Path | None = None) 
 
 def _fill(staging: Path) -> None:
     package = Path(__file__).resolve().parent.parent
-    for path, data in alias_files.contents(package).items():
+    for path, data in alias_files.build_contents(package).items():
         target = staging / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
@@ -197,7 +197,7 @@ def _write_torchrun(folder: Path) -> None:
         command.chmod(0o755)
     except OSError:  # a folder that the user may not write to: `python -m torch.distributed.run`
         return
-    row = f"{os.path.relpath(command, folder)},{alias_files.digest(data)},{len(data)}\n"
+    row = f"{os.path.relpath(command, folder)},{alias_files.hash_content(data)},{len(data)}\n"
     with open(folder / DIST_INFO / "RECORD", "a", encoding="utf-8") as record:
         record.write(row)
 
@@ -250,7 +250,9 @@ def _remove(folder: Path, info: Path) -> None:
     for row in (info / "RECORD").read_text(encoding="utf-8").splitlines():
         name, expected, _ = row.rsplit(",", 2)
         path = folder / name
-        if not path.is_file() or expected and alias_files.digest(path.read_bytes()) != expected:
+        if not path.is_file():
+            continue
+        if expected and alias_files.hash_content(path.read_bytes()) != expected:
             continue
         parents.update(p for p in path.parents if folder in p.parents)
         path.unlink()
@@ -278,7 +280,7 @@ def _put_back(folder: Path) -> bool:
     return True
 
 
-def status() -> int:
+def report_status() -> int:
     """Say what `import torch` means; the exit code is 0 if it means flambeau."""
     imported = find_imported_torch()
     aliases = [info for folder in _search_path() for info in _own_metadata(folder)]

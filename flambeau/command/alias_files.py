@@ -48,7 +48,7 @@ _INTERNAL = frozenset(
 )
 
 
-def contents(flambeau: Path) -> dict[str, bytes]:
+def build_contents(flambeau: Path) -> dict[str, bytes]:
     """Return each file's content by its path below site-packages, RECORD included.
 
     flambeau: the folder of the package flambeau, whose modules get a stub each.
@@ -63,7 +63,7 @@ def contents(flambeau: Path) -> dict[str, bytes]:
     texts[CONSTRAINTS] = f"torch=={TORCH_VERSION}\n"
     files = {path: text.encode() for path, text in texts.items()}
     record = f"{DIST_INFO}/RECORD"
-    rows = [f"{path},{digest(data)},{len(data)}" for path, data in files.items()]
+    rows = [f"{path},{hash_content(data)},{len(data)}" for path, data in files.items()]
     files[record] = "\n".join([*rows, f"{record},,", ""]).encode()
     return files
 
@@ -74,7 +74,7 @@ def build_torchrun(interpreter: str) -> bytes:
             ).encode()
 
 
-def digest(data: bytes) -> str:
+def hash_content(data: bytes) -> str:
     """Return a file's hash in RECORD's format."""
     raw = base64.urlsafe_b64encode(hashlib.sha256(data).digest())
     return "sha256=" + raw.decode().rstrip("=")

@@ -24,11 +24,11 @@ def main(args: list[str]) -> int:
     elif action == "clear":
         print(f"freed {disk_cache.clear() / 2**20:.1f} MB in {disk_cache.directory()}")
     else:
-        print(summary())
+        print(format_summary())
     return 0
 
 
-def summary() -> str:
+def format_summary() -> str:
     """The folder, the size of its entries and the limit, on one line."""
     folder = disk_cache.directory()
     if folder is None or disk_cache.limit_bytes() <= 0:

@@ -42,7 +42,7 @@ def describe() -> dict[str, str]:
         "code for": _describe_target(),
         "threads": f"{flambeau.get_num_threads()} of {os.cpu_count()} processors",
         "BLAS": _describe_blas(),
-        "cache": cache.summary(),
+        "cache": cache.format_summary(),
         "flags": _list_flags(),
     }
 

@@ -242,7 +242,7 @@ def _write_function(name: str, function: Callable[..., Any], indent: str = "") -
     return f"{indent}def {name}({parameters}) -> {result}: ...\n"
 
 
-def methods() -> str:
+def write_methods() -> str:
     """Return the stub of the class from which, for type checkers, Tensor inherits its methods."""
     lines = [_HEAD.format(title="the methods that flambeau.ops attaches to Tensor.",
                           imports=_TYPES.format(dots=".."), device="_device"),
@@ -268,7 +268,7 @@ def _write_property(name: str, value: property) -> str:
     return text
 
 
-def namespace(title: str, dots: str, functions: dict[str, Any]) -> str:
+def write_namespace(title: str, dots: str, functions: dict[str, Any]) -> str:
     """Return the stub of a module of public functions."""
     lines = [_HEAD.format(title=title, imports=_TYPES.format(dots=dots), device="_device"), "\n"]
     for name, value in sorted(functions.items()):
@@ -279,11 +279,11 @@ def namespace(title: str, dots: str, functions: dict[str, Any]) -> str:
     return "".join(lines)
 
 
-def package() -> str:
+def write_package() -> str:
     """Return the stub of flambeau itself."""
     import flambeau
 
-    lines = [namespace("the torch namespace.", ".", PUBLIC["torch"]), "\n"]
+    lines = [write_namespace("the torch namespace.", ".", PUBLIC["torch"]), "\n"]
     names = vars(flambeau)
     for name in sorted(names["_SUBMODULES"] | {"autograd", "ops"}):
         if (ROOT / f"{name}.py").exists() or (ROOT / name / "__init__.py").exists():
@@ -349,20 +349,21 @@ def return_types() -> str:
     return "".join(lines)
 
 
-def stubs() -> dict[Path, str]:
+def write_stubs() -> dict[Path, str]:
     """Return the text of each stub, by path."""
-    result = {ROOT / "tensor" / "methods.pyi": methods(), ROOT / "__init__.pyi": package(),
+    result = {ROOT / "tensor" / "methods.pyi": write_methods(),
+              ROOT / "__init__.pyi": write_package(),
             ROOT / "return_types.pyi": return_types()}
     for name in ("linalg", "special", "fft"):
-        result[ROOT / f"{name}.pyi"] = namespace(f"torch.{name}.", ".", PUBLIC[name])
-    result[ROOT / "nn" / "functional.pyi"] = namespace("torch.nn.functional.", "..",
-                                                       PUBLIC["nn.functional"])
+        result[ROOT / f"{name}.pyi"] = write_namespace(f"torch.{name}.", ".", PUBLIC[name])
+    result[ROOT / "nn" / "functional.pyi"] = write_namespace("torch.nn.functional.", "..",
+                                                             PUBLIC["nn.functional"])
     return result
 
 
 def main() -> None:
     """Write the stubs."""
-    for path, text in stubs().items():
+    for path, text in write_stubs().items():
         path.write_text(text)
         print(path.relative_to(ROOT.parent))
 

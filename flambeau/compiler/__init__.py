@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from .api import (
     allow_in_graph, assume_constant_result, compile, disable, get_default_backend, is_compiling,
     is_dynamo_compiling, is_exporting, list_backends, reset, set_default_backend, wrap_numpy,
@@ -15,7 +15,7 @@ from .guard_filters import (
     skip_guard_on_inbuilt_nn_modules_unsafe, substitute_in_graph,
 )
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable",
     "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting",

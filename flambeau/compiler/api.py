@@ -99,7 +99,7 @@ def is_compiling() -> bool:
     False
     """
     capture = sys.modules.get("flambeau.compiler.capture.capture")
-    return capture is not None and capture.busy() or is_exporting()
+    return capture is not None and capture.is_recording() or is_exporting()
 
 
 def is_dynamo_compiling() -> bool:

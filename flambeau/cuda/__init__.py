@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from ..tensor.absent import lacking as _answering
+from ..tensor.absent import make_absent_getattr as _answering
 from ..tensor.devices import device as _Device
 
 from . import absent

@@ -13,13 +13,13 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ..native.foundation.user_frames import noted
+from ..native.foundation.user_frames import add_notes
 from ..tensor.absent import answer_for_absent
 
 
 def refuse(*args: Any, **kwargs: Any) -> NoReturn:
     """Raise AssertionError, like PyTorch without CUDA."""
-    raise noted(
+    raise add_notes(
         AssertionError("Torch not compiled with CUDA enabled"), "flambeau runs on the CPU."
     )
 

@@ -11,7 +11,7 @@ from .. import amp as _amp
 from ..amp import custom_bwd, custom_fwd
 from ..native.foundation.user_frames import warn
 from ..tensor import dtype as _dtype
-from ..tensor.absent import lacking as _answering
+from ..tensor.absent import make_absent_getattr as _answering
 from ..tensor.dtypes import float16 as _float16
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]

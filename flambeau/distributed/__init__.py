@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from . import absent, algorithms, nn
 from .collectives import (
     _all_gather_base, _reduce_scatter_base, all_gather, all_gather_into_tensor, all_gather_single,
@@ -35,7 +35,7 @@ from .objects import (
     send_object_list,
 )
 from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
-from .process_group import member as _get_default_group
+from .process_group import require_member as _get_default_group
 from .reduce_op import ReduceOp, reduce_op
 from .rendezvous import register_rendezvous_handler, rendezvous
 from .stores import FileStore, HashStore, PrefixStore, Store, TCPStore
@@ -66,7 +66,7 @@ if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a torchrun worker: report errors
 distributed_c10d = sys.modules[__name__ + ".distributed_c10d"] = sys.modules[__name__]
 constants = sys.modules[__name__ + ".constants"] = sys.modules[__name__]
 
-_lacking = lacking(__name__)
+_lacking = make_absent_getattr(__name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -20,8 +20,8 @@ from .process_group import ProcessGroup
 from .work import Work
 
 __all__ = [
-    "Destination", "launch", "recorder", "refuse_compilation", "require_tensor", "require_tensors",
-    "source_array",
+    "Destination", "get_recorder", "launch", "refuse_compilation", "require_tensor",
+    "require_tensors", "source_array",
 ]
 
 
@@ -66,13 +66,13 @@ class Destination:
             np.copyto(self._tensor._array, self.array)
 
 
-def recorder() -> Any:
+def get_recorder() -> Any:
     """Return the compiler's recorder of the current call, or None when nothing is recorded."""
     if "flambeau.compiler.capture.capture" not in sys.modules:
         return None
     from ..compiler.capture import record_exchange
 
-    return record_exchange.recorder()
+    return record_exchange.get_active_recorder()
 
 
 def refuse_compilation(name: str) -> None:

@@ -16,9 +16,9 @@ import numpy as np
 from ..native.foundation.user_frames import warn
 from ..tensor import Tensor
 from .collective_launch import Destination, launch, require_tensor, require_tensors, source_array
-from .engines.engine import Array, reduced
+from .engines.engine import Array, reduce_array
 from .errors import DistStoreError
-from .process_group import NON_MEMBER, ProcessGroup, member, rank_in
+from .process_group import NON_MEMBER, ProcessGroup, rank_in, require_member
 from .reduce_op import ReduceOp
 from .work import Work
 
@@ -33,7 +33,7 @@ def _is_outside(group: Any, name: str) -> bool:
     """Return whether this process is outside the group, with a warning if so."""
     if group != NON_MEMBER:
         return False
-    warn(f"Running {name} on global rank {member().rank()} which does not belong to the "
+    warn(f"Running {name} on global rank {require_member().rank()} which does not belong to the "
          "given group.")
     return True
 
@@ -91,14 +91,14 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
     require_tensor(tensor, "tensor")
     if _is_outside(group, "all_reduce"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     if op is not _SUM:
         _check_op(op, tensor)
     target, engine = Destination(tensor), pg._engine
 
     def call() -> None:
         if target.array.size:
-            reduced(target.array, op, engine, engine.all_reduce)
+            reduce_array(target.array, op, engine, engine.all_reduce)
             target.settle()
 
     return launch(pg, "ALLREDUCE", call, [tensor], [tensor], async_op)
@@ -110,12 +110,12 @@ def all_reduce_coalesced(tensors: list[Tensor], op: ReduceOp = ReduceOp.SUM, gro
     require_tensors(tensors, "tensors")
     if _is_outside(group, "all_reduce_coalesced"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     targets, engine = [Destination(tensor) for tensor in tensors], pg._engine
 
     def call() -> None:
         for target in targets:
-            reduced(target.array, op, engine, engine.all_reduce)
+            reduce_array(target.array, op, engine, engine.all_reduce)
             target.settle()
 
     return launch(pg, "ALLREDUCE_COALESCED", call, tensors, tensors, async_op)
@@ -128,7 +128,7 @@ def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM,
     require_tensor(tensor, "tensor")
     if _is_outside(group, "reduce"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     root = rank_in(pg, dst, group_dst)
     _check_op(op, tensor)
     target, engine = Destination(tensor), pg._engine
@@ -137,7 +137,7 @@ def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM,
         if target.array.size == 0:
             return
         buffer = target.array if pg.rank() == root else target.array.copy()
-        reduced(buffer, op, engine, lambda array, plain: engine.reduce(array, plain, root))
+        reduce_array(buffer, op, engine, lambda array, plain: engine.reduce(array, plain, root))
         target.settle()
 
     return launch(pg, "REDUCE", call, [tensor], [tensor], async_op)
@@ -149,7 +149,7 @@ def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_o
     require_tensor(tensor, "tensor")
     if _is_outside(group, "broadcast"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     root = rank_in(pg, src, group_src)
     target, engine = Destination(tensor), pg._engine
 
@@ -181,7 +181,7 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None,
     require_tensor(tensor, "tensor")
     if _is_outside(group, "all_gather"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     _check_length("allgather", "output", tensor_list, pg.size())
     _check_sizes("allgather", "", tensor_list, tensor)
     source, engine = source_array(tensor), pg._engine
@@ -203,7 +203,7 @@ def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: A
     require_tensor(input_tensor, "input_tensor")
     if _is_outside(group, "all_gather_into_tensor"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     if output_tensor.dtype != input_tensor.dtype:
         raise RuntimeError("output tensor must have the same type as input tensor")
     if output_tensor.numel() != input_tensor.numel() * pg.size():
@@ -225,7 +225,7 @@ def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | N
     require_tensor(tensor, "tensor")
     if _is_outside(group, "gather"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     root = 0 if dst is None and group_dst is None else rank_in(pg, dst, group_dst)
     at_root = pg.rank() == root
     if at_root and not gather_list:
@@ -257,7 +257,7 @@ def scatter(tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int |
     require_tensor(tensor, "tensor")
     if _is_outside(group, "scatter"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     root = 0 if src is None and group_src is None else rank_in(pg, src, group_src)
     at_root = pg.rank() == root
     if at_root and not scatter_list:
@@ -284,7 +284,7 @@ def _reduce_scattered(pg: ProcessGroup, stacked: Array, target: Destination, op:
     """Reduce all rows over the processes; keep this process's row."""
     engine = pg._engine
     if stacked.size:
-        reduced(stacked, op, engine, engine.all_reduce)
+        reduce_array(stacked, op, engine, engine.all_reduce)
         np.copyto(target.array, stacked[pg.rank()].reshape(target.array.shape))
         target.settle()
 
@@ -296,7 +296,7 @@ def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = Redu
     require_tensors(input_list, "input_list")
     if _is_outside(group, "reduce_scatter"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     _check_op(op, output)
     _check_length("reduce_scatter", "input", input_list, pg.size())
     if len({tuple(x.shape) for x in input_list}) > 1 or input_list[0].numel() != output.numel():
@@ -317,7 +317,7 @@ def reduce_scatter_tensor(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp
     require_tensor(input, "input")
     if _is_outside(group, "reduce_scatter_tensor"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     _check_op(op, output)
     if output.dtype != input.dtype:
         raise RuntimeError("input tensor must be the same type as the output tensor.")
@@ -339,7 +339,7 @@ def all_to_all(output_tensor_list: list[Tensor], input_tensor_list: list[Tensor]
     require_tensors(input_tensor_list, "input_tensor_list")
     if _is_outside(group, "all_to_all"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     _check_length("alltoall", "output", output_tensor_list, pg.size())
     _check_length("alltoall", "input", input_tensor_list, pg.size())
     engine, targets = pg._engine, [Destination(output) for output in output_tensor_list]
@@ -378,7 +378,7 @@ def all_to_all_single(output: Tensor, input: Tensor,
     require_tensor(input, "input")
     if _is_outside(group, "all_to_all_single"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     target, engine = Destination(output), pg._engine
     outputs = _split_array(target.array, output_split_sizes, pg.size(), "output")
     inputs = _split_array(source_array(input), input_split_sizes, pg.size(), "input")
@@ -395,7 +395,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None
     """Wait until all processes of the group arrive."""
     if _is_outside(group, "barrier"):
         return None
-    pg = member(group)
+    pg = require_member(group)
     return launch(pg, "BARRIER", pg._engine.barrier, [], [], async_op)
 
 
@@ -407,7 +407,7 @@ def monitored_barrier(group: Any = None, timeout: timedelta | None = None,
     """
     if _is_outside(group, "monitored_barrier"):
         return
-    pg = member(group)
+    pg = require_member(group)
     if pg.size() == 1:
         return
     limit = timeout or pg._timeout

@@ -11,7 +11,7 @@ import numpy as np
 from .. import ops
 from ..tensor import Tensor
 from .group import get_world_size, init_process_group, is_initialized, new_group
-from .process_group import ProcessGroup, member, world
+from .process_group import ProcessGroup, require_member, world
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
@@ -42,7 +42,7 @@ class DeviceMesh:
         self.device_type = device_type
         self._ranks = np.array(mesh.tolist() if isinstance(mesh, Tensor) else mesh, np.int64)
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
-        self._rank = member().rank()
+        self._rank = require_member().rank()
         self._coordinate = _UNKNOWN
         self._root: DeviceMesh | None = None
         self._groups = [self._find_line(axis) for axis in range(self._ranks.ndim)]
@@ -52,7 +52,7 @@ class DeviceMesh:
         containing: Any = None
         for ranks in self._list_lines(axis):
             whole = sorted(ranks) == list(range(get_world_size()))
-            result = member() if whole else new_group(ranks, group_desc=f"mesh_dim_{axis}")
+            result = require_member() if whole else new_group(ranks, group_desc=f"mesh_dim_{axis}")
             if self._rank in ranks:
                 containing = result
         return containing
@@ -166,7 +166,7 @@ class DeviceMesh:
         ranks = groups[0]._ranks if mesh is None else \
             mesh.tolist() if isinstance(mesh, Tensor) else mesh
         result = object.__new__(DeviceMesh)
-        result.device_type, result._rank = device_type, member().rank()
+        result.device_type, result._rank = device_type, require_member().rank()
         result._coordinate, result._root = _UNKNOWN, None
         result._ranks = np.array(ranks, np.int64)
         if result._ranks.ndim != len(groups):
@@ -198,7 +198,7 @@ class DeviceMesh:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a mesh; its groups are those that this process has, or new ones."""
         self.__dict__.update(state)
-        self._ranks, self._rank = np.array(state["_ranks"], np.int64), member().rank()
+        self._ranks, self._rank = np.array(state["_ranks"], np.int64), require_member().rank()
         self._coordinate, self._root = _UNKNOWN, None
         lines = [[tuple(ranks) for ranks in self._list_lines(axis)]
                  for axis in range(self._ranks.ndim)]

@@ -65,10 +65,11 @@ def check_agreement(
     here = group.rank()
     for rank, other in enumerate(prints):
         if other != prints[here]:
-            raise _mismatch(here, rank, prints[here], other)
+            raise _describe_mismatch(here, rank, prints[here], other)
 
 
-def _mismatch(here: int, there: int, local: dict[str, Any], remote: dict[str, Any]) -> RuntimeError:
+def _describe_mismatch(here: int, there: int, local: dict[str, Any],
+                       remote: dict[str, Any]) -> RuntimeError:
     aspects = "".join(
         f"\t {label}: {local[key]}vs {remote[key]}"
         for key, label in _ASPECTS

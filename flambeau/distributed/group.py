@@ -12,7 +12,7 @@ from typing import Any
 from ..native.foundation.user_frames import warn
 from .engines.engine import Engine, LoneEngine
 from .process_group import (
-    NON_MEMBER, Backend, ProcessGroup, default_pg_timeout, member, rank_in, world,
+    NON_MEMBER, Backend, ProcessGroup, default_pg_timeout, rank_in, require_member, world,
 )
 from .rendezvous import meet
 from .stores import PrefixStore, Store
@@ -205,7 +205,7 @@ def destroy_process_group(group: Any = None) -> None:
     """Destroy a group, or all groups if given none or the default group."""
     if group == NON_MEMBER:
         return
-    pg = member(group)
+    pg = require_member(group)
     ended = list(world.groups) if pg is world.group else [pg]
     for each in reversed(ended):
         each._communicator.close()
@@ -218,22 +218,22 @@ def destroy_process_group(group: Any = None) -> None:
 def get_rank(group: Any = None) -> int:
     """Return this process's rank in the group, or -1 if it is not a member."""
     if group == NON_MEMBER:
-        member()
+        require_member()
         return -1
-    return member(group).rank()
+    return require_member(group).rank()
 
 
 def get_world_size(group: Any = None) -> int:
     """Return the number of processes in the group, or -1 if this process is not a member."""
     if group == NON_MEMBER:
-        member()
+        require_member()
         return -1
-    return member(group).size()
+    return require_member(group).size()
 
 
 def get_backend(group: Any = None) -> Backend:
     """Return the group's backend: "gloo" or "mpi". ValueError before `init_process_group`."""
-    return Backend(member(group).name())
+    return Backend(require_member(group).name())
 
 
 def get_backend_config(group: Any = None) -> str:
@@ -261,12 +261,12 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
     """Return the global ranks of the group's processes."""
-    return list(member(group)._ranks)
+    return list(require_member(group)._ranks)
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
     """Return the global rank of a group member."""
-    pg = member(group)
+    pg = require_member(group)
     if not 0 <= group_rank < pg.size():
         raise ValueError(f"Group rank {group_rank} is not part of group {group}")
     return pg._ranks[group_rank]
@@ -274,7 +274,7 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
     """Return the rank within the group of a global rank."""
-    return rank_in(member(group), global_rank)
+    return rank_in(require_member(group), global_rank)
 
 
 def _check_ranks(ranks: Sequence[int] | None, size: int) -> list[int]:
@@ -300,7 +300,7 @@ def new_group(
     With `use_local_synchronization` only the members call it. Nonmembers get
     `GroupMember.NON_GROUP_MEMBER`.
     """
-    everybody = member()
+    everybody = require_member()
     chosen = _check_ranks(ranks, everybody.size())
     if use_local_synchronization:
         text = ",".join(map(str, chosen)) + f" {group_desc} {len(world.groups)}"
@@ -368,7 +368,7 @@ def new_subgroups(
 
     Raises ValueError if `group_size` does not divide the number of processes.
     """
-    everybody = member(group)
+    everybody = require_member(group)
     world_size = everybody.size()
     if group_size is None:
         warn("group_size is None: each machine's processes become a group")

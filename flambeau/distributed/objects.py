@@ -13,7 +13,7 @@ import numpy as np
 
 from .collective_launch import launch
 from .engines.engine import Array
-from .process_group import NON_MEMBER, ProcessGroup, member, rank_in
+from .process_group import NON_MEMBER, ProcessGroup, rank_in, require_member
 
 __all__ = [
     "all_gather_object", "broadcast_object_list", "gather_object", "recv_object_list",
@@ -58,7 +58,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     """Copy each process's object into `object_list`."""
     if group == NON_MEMBER:
         return
-    pg = member(group)
+    pg = require_member(group)
     if len(object_list) != pg.size():
         raise ValueError(f"object_list has {len(object_list)} elements for a group of {pg.size()}")
     result: list[Any] = []
@@ -71,7 +71,7 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     """Copy each process's object into `object_gather_list` of process `dst` (default 0)."""
     if group == NON_MEMBER:
         return
-    pg = member(group)
+    pg = require_member(group)
     root = 0 if dst is None and group_dst is None else rank_in(pg, dst, group_dst)
     if pg.rank() == root and not object_gather_list:
         raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
@@ -99,7 +99,7 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     """Copy the objects of process `src` (default 0) to every process."""
     if group == NON_MEMBER:
         return
-    pg = member(group)
+    pg = require_member(group)
     root = 0 if src is None and group_src is None else rank_in(pg, src, group_src)
     result: list[Any] = []
     launch(pg, "BROADCAST", lambda: result.extend(_broadcast_object(pg, object_list, root)), [], [],
@@ -137,7 +137,7 @@ def scatter_object_list(
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at "
                          "least 1.")
-    pg = member(group)
+    pg = require_member(group)
     root = 0 if src is None and group_src is None else rank_in(pg, src, group_src)
     objects = scatter_object_input_list
     if pg.rank() == root and (objects is None or len(objects) != pg.size()):
@@ -152,7 +152,7 @@ def send_object_list(object_list: list[Any], dst: int | None = None, group: Any 
                      device: Any = None, group_dst: int | None = None,
                      use_batch: bool = False) -> None:
     """Send objects to process `dst`, which calls `recv_object_list`."""
-    pg = member(group)
+    pg = require_member(group)
     peer = rank_in(pg, dst, group_dst)
     data = _pickle(list(object_list))
 
@@ -167,7 +167,7 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: Any 
                      device: Any = None, group_src: int | None = None,
                      use_batch: bool = False) -> int:
     """Receive the objects sent by process `src`; return the sender's rank."""
-    pg = member(group)
+    pg = require_member(group)
     peer = None if src is None and group_src is None else rank_in(pg, src, group_src)
     result: list[Any] = []
 

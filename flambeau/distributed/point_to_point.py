@@ -8,7 +8,7 @@ from typing import Any
 from ..autograd.inplace import bump
 from ..tensor import Tensor
 from .collective_launch import Destination, refuse_compilation, require_tensor, source_array
-from .process_group import NON_MEMBER, ProcessGroup, member, rank_in
+from .process_group import NON_MEMBER, ProcessGroup, rank_in, require_member
 from .work import Work
 
 __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
@@ -27,7 +27,7 @@ def _start_send(tensor: Tensor, dst: int | None, group: Any, tag: int, group_dst
     require_tensor(tensor, "tensor")
     if group == NON_MEMBER:
         return None
-    pg = member(group)
+    pg = require_member(group)
     refuse_compilation("send")
     peer = _find_destination(pg, dst, group_dst, "destination")
     source, engine = source_array(tensor), pg._engine
@@ -41,7 +41,7 @@ def _start_receive(tensor: Tensor, src: int | None, group: Any, tag: int, group_
     require_tensor(tensor, "tensor")
     if group == NON_MEMBER:
         return None, [-1]
-    pg = member(group)
+    pg = require_member(group)
     refuse_compilation("recv")
     anybody = src is None and group_src is None
     peer = None if anybody else _find_destination(pg, src, group_src, "source")
@@ -72,7 +72,7 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
          group_src: int | None = None) -> int:
     """Receive a tensor from process `src` (None: any, MPI only); return the sender's rank."""
     _, sender = _start_receive(tensor, src, group, tag, group_src, is_async=False)
-    return sender[0] if sender[0] < 0 else member(group)._ranks[sender[0]]
+    return sender[0] if sender[0] < 0 else require_member(group)._ranks[sender[0]]
 
 
 def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0,
@@ -98,7 +98,7 @@ class P2POp:
             )
         require_tensor(tensor, "tensor")
         self.op, self.tensor, self.group, self.tag = op, tensor, group, tag
-        pg = member(group)
+        pg = require_member(group)
         self.group_peer = rank_in(pg, peer, group_peer)
         self.peer = pg._ranks[self.group_peer]
 

@@ -85,7 +85,7 @@ world = World()
 NON_MEMBER = -100
 
 
-def member(group: Any = None) -> ProcessGroup:
+def require_member(group: Any = None) -> ProcessGroup:
     """Return the group, or the default group for None. Raises ValueError for a nonmember."""
     if world.group is None:
         raise ValueError(

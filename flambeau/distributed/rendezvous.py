@@ -61,7 +61,7 @@ def meet(url: str, rank: int, world_size: int, timeout: timedelta) -> Meeting:
     rank = rank if rank >= 0 else int(options.get("rank", -1))
     world_size = world_size if world_size >= 0 else int(options.get("world_size", -1))
     if parts.scheme == "env":
-        return _from_environment(rank, world_size, timeout)
+        return _read_addresses(rank, world_size, timeout)
     if parts.scheme not in ("tcp", "file"):
         raise RuntimeError(f"No rendezvous handler for {parts.scheme}://")
     if parts.scheme == "tcp" and not parts.port:
@@ -84,7 +84,7 @@ def _open_file_store(parts: SplitResult, world_size: int) -> Store:
     return FileStore(parts.path, world_size)
 
 
-def environment_value(name: str) -> str:
+def read_environment(name: str) -> str:
     """Return a variable that torchrun sets. Raises ValueError, as PyTorch, if it is not set."""
     if name not in os.environ:
         raise ValueError(
@@ -94,12 +94,12 @@ def environment_value(name: str) -> str:
     return os.environ[name]
 
 
-def _from_environment(rank: int, world_size: int, timeout: timedelta) -> Meeting:
-    rank = rank if rank >= 0 else int(environment_value("RANK"))
-    world_size = world_size if world_size >= 0 else int(environment_value("WORLD_SIZE"))
+def _read_addresses(rank: int, world_size: int, timeout: timedelta) -> Meeting:
+    rank = rank if rank >= 0 else int(read_environment("RANK"))
+    world_size = world_size if world_size >= 0 else int(read_environment("WORLD_SIZE"))
     if world_size == 1 and "MASTER_ADDR" not in os.environ:
         return Meeting(HashStore(), rank, world_size)  # a single process needs no store server
-    host, port = environment_value("MASTER_ADDR"), int(environment_value("MASTER_PORT"))
+    host, port = read_environment("MASTER_ADDR"), int(read_environment("MASTER_PORT"))
     return Meeting(_open_tcp_store(host, port, rank, world_size, timeout), rank, world_size)
 
 

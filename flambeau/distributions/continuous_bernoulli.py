@@ -13,7 +13,7 @@ from ..tensor.tensor import Tensor
 from . import constraints
 from .discrete import Binary
 from .distribution import (
-    EVENTLESS, ExponentialFamily, all_true, broadcast_all, clamp_probs, lazy_property,
+    EVENTLESS, ExponentialFamily, broadcast_all, clamp_probs, holds_everywhere, lazy_property,
 )
 
 
@@ -40,7 +40,8 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         if validate_args is not None:
             self._validate_args = validate_args
         if probs is not None:
-            if self._validate_args and not all_true(self.arg_constraints["probs"].check(result)):
+            constraint = self.arg_constraints["probs"]
+            if self._validate_args and not holds_everywhere(constraint.check(result)):
                 raise ValueError("The parameter probs has invalid values")
             self.probs = clamp_probs(result)
         self._lims = lims

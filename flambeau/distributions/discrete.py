@@ -16,13 +16,13 @@ from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
 from .distribution import (
-    EVENTLESS, Distribution, ExponentialFamily, all_true, broadcast_all, clamp_probs,
+    EVENTLESS, Distribution, ExponentialFamily, broadcast_all, clamp_probs, holds_everywhere,
     lazy_property,
 )
 from .positive import Gamma
 
 
-def one_of(probs: Any, logits: Any) -> tuple[str, Any]:
+def require_either(probs: Any, logits: Any) -> tuple[str, Any]:
     """Which of the two was given, and it; ValueError for both or none."""
     if (probs is None) == (logits is None):
         raise ValueError("Either `probs` or `logits` must be specified, but not both.")
@@ -43,7 +43,7 @@ class Binary(Distribution):
     }
 
     def _flambeau_hold(self, probs: Any, logits: Any, *others: Any) -> list[Tensor]:
-        name, supplied = one_of(probs, logits)
+        name, supplied = require_either(probs, logits)
         result, *rest = broadcast_all(supplied, *others)
         self.__dict__[name] = result
         return [result, *rest]
@@ -128,7 +128,7 @@ class Geometric(Binary):
                  validate_args: bool | None = None) -> None:
         (result,) = self._flambeau_hold(probs, logits)
         super().__init__(result.shape, validate_args=validate_args)
-        if self._validate_args and probs is not None and not all_true(self.probs > 0):
+        if self._validate_args and probs is not None and not holds_everywhere(self.probs > 0):
             p = self.probs.detach()
             raise ValueError(
                 f"Expected parameter probs ({type(p).__name__} of shape {tuple(p.shape)}) of "
@@ -337,7 +337,7 @@ class Categorical(Distribution):
 
     def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None,
                  validate_args: bool | None = None) -> None:
-        name, supplied = one_of(probs, logits)
+        name, supplied = require_either(probs, logits)
         if supplied.dim() < 1:
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
         if probs is not None:

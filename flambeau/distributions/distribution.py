@@ -14,7 +14,7 @@ from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import warn
 from ..overrides import is_tensor_like
 from ..tensor import dtypes as types
-from ..tensor.capture_marks import all_hold, holds
+from ..tensor.capture_marks import are_all_true, holds
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from . import constraints
@@ -173,7 +173,7 @@ class Distribution:
                     getattr(type(self), name, None), lazy_property):
                 continue  # computed from another parameter
             value = getattr(self, name)
-            if not all_true(constraint.check(value)):
+            if not holds_everywhere(constraint.check(value)):
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape "
                     f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
@@ -322,7 +322,7 @@ class Distribution:
             )
             return
         assert support is not None
-        if not all_true(support.check(value)):
+        if not holds_everywhere(support.check(value)):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
                 f"to be within the support ({support!r}) of the distribution {self!r}, but "
@@ -371,6 +371,6 @@ class ExponentialFamily(Distribution):
         return level
 
 
-def all_true(inside: Any) -> bool:
+def holds_everywhere(inside: Any) -> bool:
     """Whether all elements are True. Compiled steps also check this, without Python."""
-    return holds(inside, all_hold)
+    return holds(inside, are_all_true)

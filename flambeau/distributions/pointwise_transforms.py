@@ -10,7 +10,7 @@ from typing import Any
 from .. import ops
 from ..ops.activation.softplus import softplus
 from ..tensor import dtypes as types
-from ..tensor.capture_marks import all_hold, holds
+from ..tensor.capture_marks import are_all_true, holds
 from ..tensor.tensor import Tensor
 from . import constraints
 from .constraints import Constraint
@@ -50,7 +50,7 @@ class ExpTransform(_Parameterless):
         return x
 
 
-def _clipped_sigmoid(x: Tensor) -> Tensor:
+def _clip_sigmoid(x: Tensor) -> Tensor:
     """Return sigmoid(x), between the smallest normal number and the largest below 1."""
     limits = types.finfo(x.dtype)
     return ops.clamp(ops.sigmoid(x), min=limits.tiny, max=1.0 - limits.eps)
@@ -66,7 +66,7 @@ class SigmoidTransform(_Parameterless):
     codomain = constraints.unit_interval
 
     def _call(self, x: Tensor) -> Tensor:
-        return _clipped_sigmoid(x)
+        return _clip_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         limits = types.finfo(y.dtype)
@@ -141,7 +141,7 @@ def _is_equal(a: Any, b: Any) -> bool:
     """Whether two parameters are equal in all elements."""
     if a is b or isinstance(a, Number) and isinstance(b, Number):
         return a is b or a == b
-    return holds(ops.as_tensor(a) == ops.as_tensor(b), all_hold)
+    return holds(ops.as_tensor(a) == ops.as_tensor(b), are_all_true)
 
 
 class PowerTransform(Transform):

@@ -10,7 +10,7 @@ from .pointwise_transforms import (
     AbsTransform, AffineTransform, CumulativeDistributionTransform, ExpTransform, PowerTransform,
     SigmoidTransform, SoftplusTransform, TanhTransform,
 )
-from .pointwise_transforms import _clipped_sigmoid as _clipped_sigmoid
+from .pointwise_transforms import _clip_sigmoid as _clip_sigmoid
 from .transform import Transform, _InverseTransform
 from .vector_transforms import (
     CorrCholeskyTransform, LowerCholeskyTransform, PositiveDefiniteTransform, SoftmaxTransform,

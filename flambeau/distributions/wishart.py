@@ -12,7 +12,7 @@ from ..native.foundation.user_frames import warn
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from . import constraints
-from .distribution import EVENTLESS, ExponentialFamily, all_true, lazy_property
+from .distribution import EVENTLESS, ExponentialFamily, holds_everywhere, lazy_property
 from .positive import Chi2
 
 _MATRICES = ("covariance_matrix", "precision_matrix", "scale_tril")
@@ -47,7 +47,7 @@ class Wishart(ExponentialFamily):
             batch = Size(ops.broadcast_shapes(matrix.shape[:-2], df.shape))
             self.df = df.expand(batch)
         n = matrix.shape[-1]
-        if not all_true(self.df > n - 1):
+        if not holds_everywhere(self.df > n - 1):
             raise ValueError(f"Value of df={df} must be greater than ndim - 1 = {n - 1}.")
         setattr(self, name, matrix.expand((*batch, -1, -1)))
         self.df = self.df.expand(batch)
@@ -184,6 +184,7 @@ def _factor(name: str, matrix: Tensor) -> Tensor:
 
 def _mvdigamma(x: Tensor, p: int) -> Tensor:
     """The derivative of mvlgamma."""
-    assert all_true(x.detach() > (p - 1) / 2), "Wrong domain for multivariate digamma function."
+    assert holds_everywhere(x.detach() > (p - 1)
+                            / 2), "Wrong domain for multivariate digamma function."
     steps = ops.arange(p, dtype=x.dtype) / 2
     return ops.digamma(x.unsqueeze(-1) - steps.expand((*x.shape, -1))).sum(-1)

@@ -14,7 +14,7 @@ _SHOWN = 8  # curves per chart; the legend counts the rest
 Curve = Sequence[tuple[int, float]]
 
 
-def chart(title: str, curves: dict[str, Curve]) -> str:
+def render_chart(title: str, curves: dict[str, Curve]) -> str:
     """Return one panel as HTML: curves over the backward pass number, on a logarithmic axis if
     they are positive and span more than two decades; "" if no value is finite."""
     finite = _select_finite(curves)

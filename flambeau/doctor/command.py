@@ -68,7 +68,7 @@ class Watched:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.doctor = Doctor(
-            off=[*options.off, *ignored_by_project()], strict=options.mode == "strict",
+            off=[*options.off, *read_ignored()], strict=options.mode == "strict",
             steps=_STEPS if options.mode == "check" else None,
         )
 
@@ -85,7 +85,7 @@ class Watched:
             self.doctor.json(self.options.json)
         if self.options.html:
             self.doctor.html(self.options.html)
-        print(f"\n{report.summary(self.doctor.session)}", file=sys.stderr)
+        print(f"\n{report.format_summary(self.doctor.session)}", file=sys.stderr)
         return ended
 
     @property
@@ -95,7 +95,7 @@ class Watched:
         return FAILED if self.options.mode and certain else 0
 
 
-def ignored_by_project(directory: Path | None = None) -> list[str]:
+def read_ignored(directory: Path | None = None) -> list[str]:
     """Return `[tool.flambeau.doctor] ignore` from the nearest pyproject.toml."""
     import tomllib
 

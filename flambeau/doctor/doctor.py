@@ -59,7 +59,7 @@ class Doctor:
     @property
     def summary(self) -> str:
         """One line: findings, passed checks, undecided checks, cost."""
-        return report.summary(self.session)
+        return report.format_summary(self.session)
 
     def report(self) -> None:
         """Print the summary to standard error."""
@@ -76,9 +76,9 @@ class Doctor:
 
     def html(self, path: str | Path) -> None:
         """Write a self-contained HTML page: findings in their source, curves, checks."""
-        from .page import page
+        from .page import render_page
 
-        Path(path).write_text(page(self.session), encoding="utf-8")
+        Path(path).write_text(render_page(self.session), encoding="utf-8")
 
 
 def check(

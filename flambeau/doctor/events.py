@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..tensor.tensor import Tensor
-from .graph import Graph, producer
+from .graph import Graph, find_producer
 from .places import Spot
-from .samples import row_hashes
+from .samples import hash_rows
 
 
 @dataclass
@@ -36,7 +36,7 @@ class ModuleCall:
     def hashes(self) -> list[int]:
         """Hashes of the samples of the first tensor; empty if it has fewer than two axes."""
         array = self.tensors[0]._array if self.tensors else None
-        return [] if array is None or array.ndim < 2 else row_hashes(array)
+        return [] if array is None or array.ndim < 2 else hash_rows(array)
 
 
 @dataclass
@@ -60,7 +60,7 @@ class LossCall:
     @cached_property
     def node(self) -> Any:
         """The node that computed the input, skipping reshapes."""
-        return producer(self.input)
+        return find_producer(self.input)
 
     @cached_property
     def values(self) -> np.ndarray:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from ..native.foundation.user_frames import is_internal, user_frame
+from ..native.foundation.user_frames import find_user_frame, is_internal
 from ..ops.interception.code_patching import Swap, swap_of
 from .source import find_loops, find_statements
 
@@ -31,11 +31,11 @@ class ExecutedLines:
                  tell: Callable[[], None]) -> None:
         """Call `tell` once: now if `frame` or one of its callers has passed the line, else when a
         frame does. Lines in a branch that no frame is ever caught past are missed."""
-        if any(has_passed(file, line, f) for f in frames_of(file, frame)):
+        if any(has_passed(file, line, f) for f in iterate_frames(file, frame)):
             tell()
             return
         self.waiting[file, line] = tell
-        self.latest |= {id(f): f.f_lasti for f in frames_of(file, frame)}
+        self.latest |= {id(f): f.f_lasti for f in iterate_frames(file, frame)}
         while frame is not None and is_internal(frame.f_code):
             frame = frame.f_back
         function = _find_function(file, line, frame)
@@ -45,9 +45,9 @@ class ExecutedLines:
 
     def look(self) -> None:
         """Check whether running frames have passed any awaited line."""
-        frame, running = user_frame(2), {}
+        frame, running = find_user_frame(2), {}
         for file, line in list(self.waiting):
-            frames = list(frames_of(file, frame))
+            frames = list(iterate_frames(file, frame))
             if any(has_passed(file, line, f) or self._has_looped(file, line, f) for f in frames):
                 self._tell(file, line)
             running.update({id(f): f.f_lasti for f in frames})
@@ -59,7 +59,7 @@ class ExecutedLines:
             return False
         loops = find_loops(file, line)
         return any(_covers([loop], frame.f_lineno) for loop in loops) \
-            and on_one_path(file, line, frame.f_lineno)
+            and are_on_same_path(file, line, frame.f_lineno)
 
     def stop(self) -> None:
         """Stop waiting: restore patched functions and drop all callbacks."""
@@ -84,7 +84,7 @@ class ExecutedLines:
             tell()
 
 
-def frames_of(file: str, frame: FrameType | None) -> Iterator[FrameType]:
+def iterate_frames(file: str, frame: FrameType | None) -> Iterator[FrameType]:
     """Yield the frame and its callers that run code of a file."""
     while frame is not None:
         if frame.f_code.co_filename == file:
@@ -96,10 +96,10 @@ def has_passed(file: str, line: int, frame: FrameType) -> bool:
     """Return whether a frame must have run a line: it is past the line, and inside each branch
     that contains it."""
     return line < frame.f_lineno and _is_of(line, frame.f_code) \
-        and on_one_path(file, line, frame.f_lineno)
+        and are_on_same_path(file, line, frame.f_lineno)
 
 
-def on_one_path(file: str, line: int, now: int) -> bool:
+def are_on_same_path(file: str, line: int, now: int) -> bool:
     """Return whether each branch containing `line` also contains `now`, a line of the function."""
     return all(any(_covers(block, line) and _covers(block, now) for block in blocks)
                for blocks in _iterate_branches(file, line))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 
-from .programs import without_marks
+from .programs import remove_marks
 from .rules import all_rules
 from .rules.rule import Rule
 
 
-def entry(rule: type[Rule]) -> str:
+def read_entry(rule: type[Rule]) -> str:
     """Return a check's section of docs/doctor.md."""
     return "\n".join([
         f"### {rule.id}",
@@ -21,13 +21,13 @@ def entry(rule: type[Rule]) -> str:
         f"**Fix:** {rule.fix}",
         "",
         "```py",
-        without_marks(rule.broken),
+        remove_marks(rule.broken),
         "```",
         "",
         "Without the mistake:",
         "",
         "```py",
-        without_marks(rule.fixed),
+        remove_marks(rule.fixed),
         "```",
     ])
 
@@ -44,4 +44,4 @@ def explain(id: str) -> str:
         matches = difflib.get_close_matches(id, rules, 3, 0.4)
         hint = f"; did you mean {' or '.join(matches)}?" if matches else ""
         raise ValueError(f"no check is called {id!r}{hint}")
-    return entry(rules[id])
+    return read_entry(rules[id])

@@ -77,7 +77,7 @@ class Finding:
         if self.place is not None and self.place.text:
             lines.append(f"    {self.place.line} | {self.place.text}")
         others = [f"{p.role or 'see'}: {p.short}" for p in self.places[1:3]]
-        evidence = [f"{name} {shown_value(value)}" for name, value in self.evidence.items()]
+        evidence = [f"{name} {format_value(value)}" for name, value in self.evidence.items()]
         if evidence or others:
             lines.append("    evidence: " + "; ".join([*evidence, *others]))
         if self.fix:
@@ -120,10 +120,10 @@ def _convert_to_plain(value: Any) -> Any:
     return str(value)
 
 
-def shown_value(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a piece of evidence as text, floats with four digits."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, (list, tuple)):
-        return ", ".join(shown_value(v) for v in value)
+        return ", ".join(format_value(v) for v in value)
     return str(value)

@@ -33,7 +33,7 @@ class Graph:
         self.leaves: dict[int, Tensor] = {}
         self.consumers: dict[int, list[Node]] = {}
         seen: set[int] = set()
-        stack = [node_of(root) for root in roots]
+        stack = [get_node(root) for root in roots]
         while stack:
             node = stack.pop()
             if node is None:
@@ -47,34 +47,34 @@ class Graph:
             self.nodes.append(node)
             for edge in node.edges:
                 if edge is not None:
-                    below = node_of(edge)
+                    below = get_node(edge)
                     self.consumers.setdefault(id(below), []).append(node)
                     stack.append(below)
         self.nodes.sort(key=lambda node: node.sequence)
 
     def signature(self) -> tuple[str, ...]:
         """Return the operator names in order, to compare steps."""
-        return tuple(operator_name(node) for node in self.nodes)
+        return tuple(get_operator_name(node) for node in self.nodes)
 
 
-def node_of(target: Any) -> Any:
+def get_node(target: Any) -> Any:
     """Return the node or leaf behind an edge."""
     return target.node if target.__class__ is Output else target
 
 
-def operator_name(node: Node) -> str:
+def get_operator_name(node: Node) -> str:
     """Return the name of a node's operator, or its class name if it has none."""
     operator = node.operator
     return type(node).__name__ if operator is None else str(operator.name)
 
 
-def spot_of(node: Node) -> Spot | None:
+def find_spot(node: Node) -> Spot | None:
     """Return where the user's program recorded a node, or None if unknown."""
     note = node.__dict__.get("_doctor_spot")
     return None if note is None else note[0]
 
 
-def module_of(node: Node) -> Any:
+def find_module(node: Node) -> Any:
     """Return the innermost module running when a node was recorded, or None if unknown."""
     note = node.__dict__.get("_doctor_spot")
     return None if note is None else note[1]
@@ -86,7 +86,7 @@ def call_of(node: Node) -> Spot | None:
     return None if note is None else note[2]
 
 
-def saved(node: Node, name: str) -> Any:
+def get_saved(node: Node, name: str) -> Any:
     """Return the value a node saved for a parameter (`y` for its output), or None."""
     plan, values = node.plan, node.saved
     if plan is None or values is None or node.operator is None:
@@ -99,7 +99,7 @@ def saved(node: Node, name: str) -> Any:
     return None
 
 
-def array_of(value: Any) -> np.ndarray | None:
+def get_array(value: Any) -> np.ndarray | None:
     """Return the array of a tensor or a saved output, or None if it isn't a real numeric array."""
     if isinstance(value, Tensor):
         value = value._array
@@ -110,28 +110,28 @@ def array_of(value: Any) -> np.ndarray | None:
     return value if isinstance(value, np.ndarray) and value.dtype.kind in "fiub" else None
 
 
-def saved_arrays(node: Node) -> Iterator[tuple[str, np.ndarray]]:
+def iterate_saved_arrays(node: Node) -> Iterator[tuple[str, np.ndarray]]:
     """Yield (parameter name, array) for the arrays a node saved; its output is named `y`."""
     plan, values = node.plan, node.saved
     if plan is None or values is None or node.operator is None:
         return
     names = node.operator.names
     for (kind, position), value in zip(plan.sources, values, strict=True):
-        array = array_of(value)
+        array = get_array(value)
         if array is not None:
             yield ("y" if kind == OUTPUT else names[position]), array
 
 
-def producer(tensor: Any, through: frozenset[str] = RESHAPES) -> Node | None:
+def find_producer(tensor: Any, through: frozenset[str] = RESHAPES) -> Node | None:
     """Return the node that computed a tensor's values, skipping operators that only reshape."""
     if not isinstance(tensor, Tensor):
         return None
-    node = node_of(tensor._history())
-    while isinstance(node, Node) and operator_name(node) in through and len(node.edges) == 1:
-        node = node_of(node.edges[0])
+    node = get_node(tensor._history())
+    while isinstance(node, Node) and get_operator_name(node) in through and len(node.edges) == 1:
+        node = get_node(node.edges[0])
     return node if isinstance(node, Node) else None
 
 
-def reached(node: Any, limit: int = 10_000) -> dict[int, Tensor]:
+def find_leaves(node: Any, limit: int = 10_000) -> dict[int, Tensor]:
     """Return the leaves below a node, by id."""
     return Graph([node]).leaves if node is not None and limit else {}

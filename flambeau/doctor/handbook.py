@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .explain import entry
+from .explain import read_entry
 from .programs import PRELUDE
 from .rules import all_rules
 
@@ -101,11 +101,11 @@ lines:
 """
 
 
-def handbook() -> str:
+def write_handbook() -> str:
     """Return the text of docs/doctor.md."""
-    entries = [entry(rule) for rule in all_rules().values()]
+    entries = [read_entry(rule) for rule in all_rules().values()]
     return f"{_HEAD}```py\n{PRELUDE}```\n\n" + "\n\n".join(entries) + "\n"
 
 
 if __name__ == "__main__":
-    FILE.write_text(handbook(), encoding="utf-8")
+    FILE.write_text(write_handbook(), encoding="utf-8")

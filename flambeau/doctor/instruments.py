@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .events import Backward, Update
-from .graph import array_of, module_of, operator_name, saved
+from .graph import find_module, get_array, get_operator_name, get_saved
 from .places import place_of
 
 if TYPE_CHECKING:
@@ -61,11 +61,11 @@ class Instruments:
 
     def _note_dead_units(self, backward: Backward) -> None:
         for node in backward.graph.nodes:
-            if operator_name(node) in ("relu_only", "relu"):
-                output = array_of(saved(node, "y"))
+            if get_operator_name(node) in ("relu_only", "relu"):
+                output = get_array(get_saved(node, "y"))
                 if output is not None and output.ndim > 1 and len(output) > 1:
                     dead = (output.reshape(len(output), -1) == 0).all(0).mean()
-                    layer = module_of(node)
+                    layer = find_module(node)
                     self._point("dead units", type(layer).__name__ if layer is not None else "relu",
                                 float(dead))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any, TypeVar
 
-from ..native.foundation.user_frames import user_frame
+from ..native.foundation.user_frames import find_user_frame
 from .finding import Place
 from .places import place_of
 from .source import find_statements
@@ -57,7 +57,7 @@ class intended:
         self.ids = frozenset(ids)
 
     def __enter__(self) -> intended:
-        frame = user_frame(2)
+        frame = find_user_frame(2)
         if frame is not None:
             place = place_of((frame.f_code, frame.f_lasti))
             assert place is not None

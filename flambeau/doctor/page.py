@@ -6,9 +6,9 @@ import linecache
 from html import escape
 from pathlib import Path
 
-from .charts import Curve, chart
-from .finding import Finding, Place, shown_value
-from .report import counts, summary, titles
+from .charts import Curve, render_chart
+from .finding import Finding, Place, format_value
+from .report import count_findings, format_summary, list_titles
 from .rules import all_rules
 from .session import Session
 
@@ -16,14 +16,14 @@ _AROUND = 3  # lines of source shown before and after
 _KINDS = ("loss", "learning rate", "gradient norm", "update / weight", "dead units")
 
 
-def page(session: Session) -> str:
+def render_page(session: Session) -> str:
     """Return the page as HTML."""
     template = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
     parts = {
-        "SUMMARY": escape(summary(session).removeprefix("doctor: ")),
+        "SUMMARY": escape(format_summary(session).removeprefix("doctor: ")),
         "BADGES": "".join(
             f"<span class='badge {level}'>{number} {level}</span>"
-            for level, number in counts(session).items()
+            for level, number in count_findings(session).items()
         ),
         "FINDINGS": "".join(_format_finding(f) for f in session.findings)
         or "<p class='none'>Nothing was found.</p>",
@@ -39,7 +39,7 @@ def _format_finding(finding: Finding) -> str:
     rule = all_rules()[finding.id]
     where = escape(finding.place.short) if finding.place else ""
     evidence = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(shown_value(value))}</td></tr>"
+        f"<tr><td>{escape(name)}</td><td>{escape(format_value(value))}</td></tr>"
         for name, value in finding.evidence.items()
     )
     sources = "".join(
@@ -77,12 +77,12 @@ def _format_curves(curves: dict[str, list[tuple[int, float]]]) -> str:
             name.partition(": ")[2]: curve for name, curve in curves.items()
             if name.startswith(f"{kind}: ")
         }
-        panels.append(chart(kind, lines))
+        panels.append(render_chart(kind, lines))
     return "".join(panels) or "<p class='none'>No backward pass was seen.</p>"
 
 
 def _format_checks(session: Session) -> str:
-    title, undecided = titles(), session.undecided()
+    title, undecided = list_titles(), session.undecided()
     result = {f.id: f.level for f in session.findings}
     rows = []
     for rule in sorted(session.rules, key=lambda r: (r.id not in result, r.id in undecided, r.id)):

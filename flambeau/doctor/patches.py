@@ -33,7 +33,7 @@ def install(watcher: Session) -> None:
             raise RuntimeError("a doctor is watching already; they do not nest")
         session = watcher
     try:
-        for function, observer in steps.rare_targets(watcher):
+        for function, observer in steps.list_rare_targets(watcher):
             _rare.append(_start(function, observer))
         watch_steps(True)
     except BaseException:
@@ -67,7 +67,7 @@ def watch_steps(watched: bool) -> None:
 def watch_closely(closely: bool) -> None:
     """Add or remove the patches that run on every operator."""
     if closely and session is not None and not _close:
-        for function, observer in operators.targets(session):
+        for function, observer in operators.iterate_targets(session):
             _close.append(_start(function, observer))
     elif not closely:
         _restore(_close)

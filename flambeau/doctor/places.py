@@ -10,22 +10,22 @@ import functools
 from types import CodeType, FrameType
 from typing import Any
 
-from ..native.foundation.user_frames import is_internal, user_frame
+from ..native.foundation.user_frames import find_user_frame, is_internal
 from .finding import Place
 
 Spot = tuple[CodeType, int]
 
 
-def here(depth: int = 2) -> Spot | None:
+def find_spot(depth: int = 2) -> Spot | None:
     """Return the innermost running spot in user code."""
-    frame = user_frame(depth)
+    frame = find_user_frame(depth)
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
-def callers(limit: int = 2) -> tuple[Spot, ...]:
+def list_callers(limit: int = 2) -> tuple[Spot, ...]:
     """Return up to `limit` running spots in user code, innermost first."""
     spots: list[Spot] = []
-    frame = user_frame(2)
+    frame = find_user_frame(2)
     while frame is not None and len(spots) < limit:
         if not is_internal(frame.f_code):
             spots.append((frame.f_code, frame.f_lasti))
@@ -33,9 +33,9 @@ def callers(limit: int = 2) -> tuple[Spot, ...]:
     return tuple(spots)
 
 
-def constructor_spot(instance: Any) -> Spot | None:
+def find_constructor(instance: Any) -> Spot | None:
     """Return where the user constructs `instance`, outside its running `__init__` methods."""
-    frame = user_frame(2)
+    frame = find_user_frame(2)
     while frame is not None:
         code = frame.f_code
         is_constructor = code.co_name == "__init__" and code.co_argcount > 0 \
@@ -61,7 +61,7 @@ def _place(code: CodeType, offset: int) -> Place:
     return Place(code.co_filename, line, code.co_qualname)
 
 
-def variable_name(target: Any, frame: FrameType | None) -> str | None:
+def find_variable_name(target: Any, frame: FrameType | None) -> str | None:
     """Return the user's name for an object: a variable, or an attribute of `self`, in a frame or
     its callers."""
     while frame is not None:

@@ -20,12 +20,12 @@ x, y, t = torch.randn(64, 8), torch.randint(0, 3, (64,)), torch.randn(64, 1)
 MARK = "# <-"
 
 
-def without_marks(program: str) -> str:
+def remove_marks(program: str) -> str:
     """Return a program without surrounding newlines, for the documentation."""
     return program.strip("\n")
 
 
-def marked_lines(program: str) -> list[int]:
+def find_marked_lines(program: str) -> list[int]:
     """Return the numbers of the lines to fix, counted in the file that `run` makes."""
     lines = (PRELUDE + program).splitlines()
     return [number for number, line in enumerate(lines, 1) if line.rstrip().endswith(MARK)]

@@ -18,14 +18,14 @@ def announce(finding: Finding) -> None:
     print(f"\n{finding.text()}", file=sys.stderr)
 
 
-def counts(session: Session) -> dict[Level, int]:
+def count_findings(session: Session) -> dict[Level, int]:
     """Return the number of findings per level."""
     return {level: sum(f.level is level for f in session.findings) for level in Level}
 
 
-def summary(session: Session) -> str:
+def format_summary(session: Session) -> str:
     """Return one line: findings, passed checks, undecided checks and why, and the cost."""
-    number = counts(session)
+    number = count_findings(session)
     result = [f"{n} {level}" + ("s" if level is Level.HINT and n != 1 else "")
              for level, n in number.items() if n]
     undecided = session.undecided()
@@ -72,6 +72,6 @@ def as_json(session: Session) -> str:
     return json.dumps(as_dict(session), indent=1, default=str)
 
 
-def titles() -> dict[str, str]:
+def list_titles() -> dict[str, str]:
     """Return the one-line title of each check, by id."""
     return {id: rule.title for id, rule in all_rules().items()}

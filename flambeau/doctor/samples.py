@@ -8,7 +8,7 @@ LOOKED = 1024  # rows hashed per batch
 _NUMBERS = 256  # at most this many evenly spaced values hashed per row
 
 
-def row_hashes(array: np.ndarray, min_columns: int = 3) -> list[int]:
+def hash_rows(array: np.ndarray, min_columns: int = 3) -> list[int]:
     """Return a hash per sample, skipping samples with fewer than `min_columns` distinct values or
     only whole numbers among their first 16. Non-float arrays have none."""
     rows = array.reshape(len(array), -1)

@@ -10,16 +10,16 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..native.foundation.user_frames import user_frame
+from ..native.foundation.user_frames import find_user_frame
 from ..tensor.windows.batched_window import ExampleRead
 from .clock import Clock
 from .executed import ExecutedLines
 from .finding import Finding, Level, Mistake, Place
 from .instruments import Instruments
 from .intended import is_intended
-from .places import Spot, variable_name
+from .places import Spot, find_variable_name
 from .rules import all_rules
-from .rules.rule import Rule, overridden
+from .rules.rule import Rule, list_handlers
 from .source import read_silenced_ids
 from .weak_table import WeakTable
 
@@ -46,7 +46,7 @@ class Session:
             raise ValueError(f"no such check: {', '.join(sorted(unknown))}")
         self.off, self.strict, self.announce, self.steps = set(off), strict, announce, steps
         self.rules = [rule(self) for id, rule in all_rules().items() if id not in self.off]
-        self.handlers = {event: overridden(self.rules, event) for event in Rule.EVENTS}
+        self.handlers = {event: list_handlers(self.rules, event) for event in Rule.EVENTS}
         self.findings: list[Finding] = []
         self.curves: dict[str, list[tuple[int, float]]] = {}  # for the page, by name
         self.seen: set[str] = set()  # events that happened
@@ -231,16 +231,17 @@ class Session:
 
     def name_of(self, target: Any, default: str) -> str:
         """Return the user's name for an object in the running code, or `default`."""
-        return variable_name(target, user_frame(1)) or default
+        return find_variable_name(target, find_user_frame(1)) or default
 
     def parameter_name(self, parameter: Any) -> str:
         """Return a parameter's path in its model, prefixed with the model's name."""
         for root in list(self.roots):
             for path, candidate in root.named_parameters():
                 if candidate is parameter:
-                    name = variable_name(root, sys._getframe(1))
+                    name = find_variable_name(root, sys._getframe(1))
                     return f"{name}.{path}" if name else path
-        return variable_name(parameter, sys._getframe(1)) or f"parameter {tuple(parameter.shape)}"
+        return find_variable_name(parameter,
+                                  sys._getframe(1)) or f"parameter {tuple(parameter.shape)}"
 
     def parameter_names(self, parameters: Iterable[Any], limit: int = 3) -> str:
         """Return the first `limit` parameter names and the number of further ones."""

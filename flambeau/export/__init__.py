@@ -3,7 +3,7 @@
 `export` records one run of a module; `save` and `load` write and read the result.
 """
 
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from .archive import load, save
 from .dataclass_nodes import register_dataclass_node
 from .decompositions import default_decompositions
@@ -37,4 +37,4 @@ def register_dataclass(cls: type, *, serialized_type_name: str | None = None) ->
     """
     register_dataclass_node(cls, serialized_type_name=serialized_type_name)
 
-__getattr__ = lacking(__name__, ("draft_export",))
+__getattr__ = make_absent_getattr(__name__, ("draft_export",))

@@ -42,7 +42,7 @@ from .graph_signature import (
     SymIntArgument, TensorArgument,
 )
 from .pytorch_files import reading
-from .pytorch_files.writing import Unwritable, document_of, tensor_meta
+from .pytorch_files.writing import Unwritable, describe_tensor, write_document
 
 __all__ = ["ArchiveError", "load", "save"]
 
@@ -78,7 +78,7 @@ def save(
     """
     own = json.dumps(_describe_program(ep))
     try:
-        document = json.dumps(document_of(ep))
+        document = json.dumps(write_document(ep))
         tensors = _collect_payloads("weights", "model_weights_config.json", "weight", ep.state_dict)
         tensors |= _collect_payloads(
             "constants", "model_constants_config.json", "tensor", ep.constants
@@ -114,7 +114,7 @@ def _collect_payloads(
         key = tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
         path = paths.setdefault(key, f"{prefix}_{len(paths)}")
         records[f"data/{folder}/{path}"] = flat._array.tobytes()
-        meta = tensor_meta(flat)
+        meta = describe_tensor(flat)
         meta["requires_grad"] = tensor.requires_grad
         entries[name] = {"path_name": path, "is_param": type(tensor) is not Tensor,
                          "use_pickle": False, "tensor_meta": meta}

@@ -15,7 +15,7 @@ from ..ops.interception import torch_function
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .errors import UserError, UserErrorType
-from .sizes import SymbolicFloat, SymbolicSize, plain, twin
+from .sizes import SymbolicFloat, SymbolicSize, get_first_value, get_second_value
 
 __all__ = ["Subgraph", "SubgraphRecorder", "add_subgraph", "choose", "map_over", "unrecorded"]
 
@@ -116,7 +116,8 @@ class Subgraph:
     def inside(self, value: SymbolicSize) -> SymbolicSize:
         """Return the symbolic number that stands for an outer one inside the graph."""
         _, node = self.inner.numbers[id(value)]
-        number = SymbolicSize(plain(value), twin(value), lambda: node, value.expression,
+        number = SymbolicSize(get_first_value(value), get_second_value(value), lambda: node,
+                              value.expression,
                               value.table)
         node.meta["val"] = number
         return number

@@ -10,7 +10,7 @@ from ..utils import _pytree as pytree
 from .errors import UserError, UserErrorType
 from .symbolic_expressions import INFINITE
 
-__all__ = ["Dim", "ShapesCollection", "dims", "dynamic_dims"]
+__all__ = ["Dim", "ShapesCollection", "collect_dynamic_dims", "dims"]
 
 
 class _Hint:
@@ -140,7 +140,7 @@ class ShapesCollection:
                 for name, value in bound.arguments.items()}
 
 
-def dynamic_dims(spec: Any, names: list[str], args: tuple, kwargs: dict) -> dict[int, dict]:
+def collect_dynamic_dims(spec: Any, names: list[str], args: tuple, kwargs: dict) -> dict[int, dict]:
     """For each tensor input, by its place among the leaves: {dimension: Dim or hint}.
 
     `names`: the parameters', in order. `spec`: by parameter name, or by position. UserError for

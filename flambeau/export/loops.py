@@ -14,7 +14,7 @@ from ..autograd.mode import no_grad
 from ..fx.node import Node
 from ..tensor.tensor import Tensor
 from .control_flow import Subgraph, add_subgraph, unrecorded
-from .sizes import SymbolicSize, plain, twin
+from .sizes import SymbolicSize, get_first_value, get_second_value
 from .symbolic_expressions import INFINITE, Expression
 
 __all__ = ["combine_over", "loop_while", "scan_over"]
@@ -68,7 +68,7 @@ def _stand_in(recorder: Any, leaf: Any) -> Any:
         return recorder.record(Tensor.detach, (leaf,), {})
     if isinstance(leaf, bool):
         raise NotImplementedError("torch.export: a bool that while_loop carries")
-    return _create_number(recorder, plain(leaf),
+    return _create_number(recorder, get_first_value(leaf),
                           lambda: recorder.add(operator.add, [leaf, 0], {}, leaf))
 
 
@@ -90,13 +90,14 @@ def _read_from_outside(parts: list[Subgraph], standing: tuple[Any, ...]) -> list
 def _run(recorder: Any, function: Any, graphs: list[Any], groups: list[Any], shapes: Any
          ) -> tuple[Any, Any]:
     """Run the loop on both inputs. `shapes`: the results to use if an operand is fake."""
-    first = [[plain(x) for x in group] for group in groups]
-    second = [[recorder.second_input(x) if isinstance(x, Tensor) else twin(x) for x in group]
+    first = [[get_first_value(x) for x in group] for group in groups]
+    second = [[recorder.second_input(x) if isinstance(x, Tensor) else get_second_value(x)
+               for x in group]
               for group in groups]
     flat = [x for group in first for x in group]
     with unrecorded(), no_grad():
         if shapes is not None and any(is_fake(x) for x in flat):
-            values = tuple(plain(x) for x in shapes)
+            values = tuple(get_first_value(x) for x in shapes)
             return values, tuple(recorder.second_input(x) for x in shapes)
         values = function(*graphs, *first)
         same = all(a is b for a, b in zip(flat, (x for g in second for x in g), strict=True))

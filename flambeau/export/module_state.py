@@ -11,11 +11,8 @@ from ..tensor.tensor import Tensor
 from .graph_signature import InputKind
 
 __all__ = [
-    "StateTensor",
-    "find_constant_paths",
-    "find_transient_buffers",
+    "StateTensor", "collect_state_tensors", "find_constant_paths", "find_transient_buffers",
     "format_class_name",
-    "state_tensors",
 ]
 
 
@@ -28,7 +25,7 @@ class StateTensor(NamedTuple):
     persistent: bool | None
 
 
-def state_tensors(module: Module) -> Iterator[StateTensor]:
+def collect_state_tensors(module: Module) -> Iterator[StateTensor]:
     """Return each parameter and buffer once."""
     for path, value in module.named_parameters():
         yield StateTensor(InputKind.PARAMETER, path, value, None)

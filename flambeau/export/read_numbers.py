@@ -14,7 +14,7 @@ from .errors import UserError, UserErrorType
 from .sizes import SymbolicBool, SymbolicFloat, SymbolicSize
 from .symbolic_expressions import INFINITE, Expression
 
-__all__ = ["is_counted", "lift_constant", "read_number", "read_numbers", "recounted", "refuse"]
+__all__ = ["is_counted", "lift_constant", "read_number", "read_numbers", "recount", "refuse"]
 
 # Functions whose number of result rows depends on values.
 _COUNTED = frozenset(("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive"))
@@ -82,7 +82,7 @@ def is_counted(name: str, target: Any, args: list[Any]) -> bool:
     return any(isinstance(i, Tensor) and i.dtype.name == "bool" for i in args[1])
 
 
-def recounted(recorder: Any, value: Any, other: Any, kwargs: dict[str, Any]) -> Any:
+def recount(recorder: Any, value: Any, other: Any, kwargs: dict[str, Any]) -> Any:
     """Return the second input's result with a different number of rows than its values give."""
     if not isinstance(value, tuple):
         return _resize(recorder, value, other)

@@ -27,10 +27,11 @@ from .aten_calls import decompose_call, decompose_getitem
 from .control_flow import Subgraph, choose, map_over
 from .loops import combine_over, loop_while, scan_over
 from .read_numbers import (
-    is_counted, lift_constant, read_number, read_numbers, recounted, refuse,
+    is_counted, lift_constant, read_number, read_numbers, recount, refuse,
 )
 from .sizes import (
-    SpecializationError, SymbolicBool, SymbolicFloat, SymbolicSize, plain, twin,
+    SpecializationError, SymbolicBool, SymbolicFloat, SymbolicSize, get_first_value,
+    get_second_value,
 )
 from .symbolic_expressions import Expression, SymbolTable
 
@@ -83,7 +84,7 @@ class Recorder(ModeRecorder):
         self.entries: dict[int, Entry] = {}
         self.stack: dict[str, tuple[str, Any]] = {}
         self.fixed: set[Node] = set()  # nodes that depend on no input
-        names = torch_function.properties()
+        names = torch_function.list_properties()
         self.properties = {p.__get__: name for name, p in names.items()}
 
     # ---------------------------------------------------------------- values and nodes
@@ -123,7 +124,7 @@ class Recorder(ModeRecorder):
         if isinstance(value, Tensor):
             entry = self.entry_of(value)
             return value if entry is None else entry.second
-        return twin(value)
+        return get_second_value(value)
 
     def shape_of(self, tensor: Tensor) -> Any:
         """Return the tensor's shape, with symbolic sizes for dynamic lengths."""
@@ -241,7 +242,7 @@ class Recorder(ModeRecorder):
                 value, other = self.run(target, step_args, step_kwargs)
             node = self.add(target, step_args, step_kwargs, value)
             if self.offset is not None and is_counted(name, target, step_args):
-                other = recounted(self, value, other, kwargs)
+                other = recount(self, value, other, kwargs)
                 self.unbacked.add(node)
             node.meta["torch_fn"] = _find_origin(func, self.calls)
             value = self.register_results(value, other, node)
@@ -249,7 +250,8 @@ class Recorder(ModeRecorder):
 
     def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Run a call on both inputs and return both results."""
-        value = func(*pytree.tree_map(plain, args), **pytree.tree_map(plain, kwargs))
+        value = func(*pytree.tree_map(get_first_value, args),
+                     **pytree.tree_map(get_first_value, kwargs))
         if not self.twins:
             return value, None
         others = pytree.tree_map(self.second_input, (list(args), kwargs))

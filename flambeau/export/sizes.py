@@ -20,7 +20,8 @@ from ..tensor.symbolic_length import SymBool, SymFloat, SymInt
 from .errors import GuardOnDataDependentSymNode, UserError, UserErrorType
 from .symbolic_expressions import INFINITE, Expression, SymbolTable
 
-__all__ = ["SpecializationError", "SymbolicBool", "SymbolicFloat", "SymbolicSize", "plain", "twin"]
+__all__ = ["SpecializationError", "SymbolicBool", "SymbolicFloat", "SymbolicSize",
+           "get_first_value", "get_second_value"]
 
 _SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _NEGATIONS = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
@@ -87,7 +88,7 @@ class SymbolicSize(_Number, int):
     __str__ = __repr__
 
     def __reduce__(self) -> Any:
-        return int, (plain(self),)
+        return int, (get_first_value(self),)
 
     def __deepcopy__(self, memo: Any) -> SymbolicSize:
         return self
@@ -106,15 +107,15 @@ class SymbolicFloat(_Number, float, SymFloat):
     __hash__ = float.__hash__
 
     def __reduce__(self) -> Any:
-        return float, (plain(self),)
+        return float, (get_first_value(self),)
 
     def __deepcopy__(self, memo: Any) -> SymbolicFloat:
         return self
 
     def __int__(self) -> int:
         if self.unbacked:
-            raise undecided("int of a number that a tensor holds")
-        return int(plain(self))
+            raise build_undecided_error("int of a number that a tensor holds")
+        return int(get_first_value(self))
 
 
 class SymbolicBool(SymBool):
@@ -156,7 +157,7 @@ class SymbolicBool(SymBool):
     def __bool__(self) -> bool:
         answer = self.known()
         if answer is None:
-            raise undecided(self.text)
+            raise build_undecided_error(self.text)
         return answer
 
     def state(self, message: Any = None) -> None:
@@ -185,7 +186,7 @@ def _note_value(node: Node, value: Any, table: SymbolTable | None) -> Node:
     return node
 
 
-def undecided(text: str) -> GuardOnDataDependentSymNode:
+def build_undecided_error(text: str) -> GuardOnDataDependentSymNode:
     """Return the error for a branch on a number read from a tensor."""
     error = GuardOnDataDependentSymNode(
         f"Could not guard on data-dependent expression {text} (unhinted: {text})"
@@ -195,7 +196,7 @@ def undecided(text: str) -> GuardOnDataDependentSymNode:
     return error
 
 
-def plain(value: Any) -> Any:
+def get_first_value(value: Any) -> Any:
     """Return the value for the first input."""
     if isinstance(value, SymbolicSize):
         return int.__add__(value, 0)
@@ -204,7 +205,7 @@ def plain(value: Any) -> Any:
     return value.value if isinstance(value, SymbolicBool) else value
 
 
-def twin(value: Any) -> Any:
+def get_second_value(value: Any) -> Any:
     """Return the value for the second input."""
     if isinstance(value, (SymbolicSize, SymbolicFloat)):
         return value.other
@@ -261,7 +262,7 @@ def _add_call(function: Callable[..., Any], args: tuple) -> Node:
 def compute(function: Callable[..., Any], name: str, args: tuple) -> Any:
     """Apply a function to numbers of which at least one is symbolic."""
     own = next(a for a in args if isinstance(a, (SymbolicSize, SymbolicFloat)))
-    value, other = function(*map(plain, args)), function(*map(twin, args))
+    value, other = function(*map(get_first_value, args)), function(*map(get_second_value, args))
     unbacked = any(getattr(a, "unbacked", False) for a in args)
     if value == other and not unbacked and name not in ("neg", "floordiv"):  # 4 // 2 is 5 // 2
         return value
@@ -299,17 +300,18 @@ def _create_comparison(name: str) -> Callable[..., Any]:
             return NotImplemented
         sizes = isinstance(self, SymbolicSize) and isinstance(operand, int)
         difference = _find_expression(self).plus(_find_expression(operand), -1) if sizes else None
-        value = function(plain(self), plain(operand))
+        value = function(get_first_value(self), get_first_value(operand))
         text = f"{self!r} {_SIGNS[name]} {operand!r}"
         if self.unbacked or getattr(operand, "unbacked", False):
             def make() -> Node:
                 return _add_call(function, (self, operand))
 
             return SymbolicBool(value, make, text, name, difference, self.table)
-        if value != function(twin(self), twin(operand)):
+        if value != function(get_second_value(self), get_second_value(operand)):
             error = SpecializationError(
-                f"Constraints violated: the program decides by a dynamic size ({plain(self)} here)"
-                f" {name} {plain(operand)}, which not all its sizes answer alike"
+                f"Constraints violated: the program decides by a dynamic size "
+                f"({get_first_value(self)} here) {name} {get_first_value(operand)}, which not "
+                "all its sizes answer alike"
             )
             explain(error, "Take the dimension out of `dynamic_shapes`, or write the program "
                            "without this decision.")

@@ -27,7 +27,7 @@ from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .dimension_symbols import DimensionSymbols
-from .dynamic_shapes import dynamic_dims
+from .dynamic_shapes import collect_dynamic_dims
 from .errors import UserError, UserErrorType
 from .exported_program import ExportedProgram
 from .graph_signature import (
@@ -35,7 +35,7 @@ from .graph_signature import (
     SymIntArgument, TensorArgument,
 )
 from .module_calls import ModuleCalls
-from .module_state import find_constant_paths, state_tensors, find_transient_buffers
+from .module_state import find_constant_paths, collect_state_tensors, find_transient_buffers
 from .recorder import Recorder
 from .sizes import SpecializationError
 
@@ -123,7 +123,7 @@ class _Export:
         labels = _list_labels(self.names, args, kwargs)
         self.labels = [_make_unique(labels, i) for i in range(len(labels))]
         signature.bind(*args, **kwargs)
-        self.dims = dynamic_dims(spec, _list_positional(signature), args, kwargs)
+        self.dims = collect_dynamic_dims(spec, _list_positional(signature), args, kwargs)
         self.graph = Graph()
         self.inputs: list[InputSpec] = []
         self.state: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
@@ -185,7 +185,7 @@ class _Export:
     def add_state(self, recorder: Recorder) -> None:
         """Add an input for each parameter and buffer, before the caller's inputs."""
         self.constants.update(find_transient_buffers(self.module))
-        for kind, path, value, persistent in state_tensors(self.module):
+        for kind, path, value, persistent in collect_state_tensors(self.module):
             prefix = "p_" if kind is InputKind.PARAMETER else "b_"
             node = self.hidden_input(re.sub(r"\W", "_", prefix + path))
             recorder.register(value, node)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor import Tensor
-from ..tensor.tree import leaves
+from ..tensor.tree import get_leaves
 from ..utils import _pytree
 
 
-def positions(argnums: Any, count: int) -> list[int]:
+def parse_argnums(argnums: Any, count: int) -> list[int]:
     """Return the argument positions that `argnums` names, counted from 0.
 
     Raise RuntimeError if it is not an int or a tuple of ints, is empty, out of range, or has
@@ -34,12 +34,12 @@ def _position(argnum: Any, count: int) -> int:
     return argnum % count
 
 
-def outputs_of(result: Any, call: str) -> list[Tensor]:
+def list_outputs(result: Any, call: str) -> list[Tensor]:
     """Return a function's result as a list of tensors.
 
     Raise RuntimeError naming `call` if it is empty or holds anything but tensors.
     """
-    outputs = leaves(result)
+    outputs = get_leaves(result)
     if not outputs or (len(outputs) == 1 and outputs[0] is None):
         raise RuntimeError(f"{call}: Expected f to be a function that has non-empty output "
                            f"(got output = {outputs})")
@@ -57,7 +57,7 @@ def split_aux(result: Any, has_aux: bool, call: str) -> tuple[Any, Any]:
     if not (isinstance(result, tuple) and len(result) == 2):
         raise RuntimeError(f"{call}: output of function f should be a tuple: (output, aux) if "
                            "has_aux is True")
-    for x in leaves(result[1]):
+    for x in get_leaves(result[1]):
         if not isinstance(x, Tensor):
             raise RuntimeError(f"Expected tensors, got unsupported type {type(x)}")
     return result
@@ -75,7 +75,7 @@ def check_scalar(y: Any) -> None:
 
 def check_real(tree: Any, name: str, what: str) -> None:
     """Raise RuntimeError if any of the `what` ("inputs" or "outputs") is complex."""
-    for i, x in enumerate(leaves(tree)):
+    for i, x in enumerate(get_leaves(tree)):
         if isinstance(x, Tensor) and x.is_complex():
             raise RuntimeError(f"{name}: Expected all {what} to be real but received complex "
                                f"tensor at flattened input idx: {i}")
@@ -107,7 +107,7 @@ def check_tangents(primals: Any, tangents: Any) -> None:
                            f"also must be. Got primals with structure {wanted} and tangents with "
                            f"structure {structure}")
     for name, tree in (("primals", primals), ("tangents", tangents)):
-        ends = leaves(tree)
+        ends = get_leaves(tree)
         if not ends:
             raise RuntimeError(f"{call}: Expected {name} to contain at least one Tensor.")
         for x in ends:

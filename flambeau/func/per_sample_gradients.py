@@ -12,7 +12,7 @@ from typing import Any
 
 from ..nn.module import Module
 from ..tensor import Tensor
-from ..tensor.tree import leaves, map_leaves
+from ..tensor.tree import get_leaves, map_leaves
 from .functional_call import functional_call
 from .vmap import vmap
 
@@ -54,7 +54,7 @@ def call_for_per_sample_grads(
         )
 
         def run(parameters: dict[str, Tensor], args: tuple, kwargs: dict[str, Any]) -> Any:
-            mapped = iter(dim is not None for dim in leaves(dims))
+            mapped = iter(dim is not None for dim in get_leaves(dims))
             args, kwargs = map_leaves(lambda x: _add_batch(x, next(mapped), axis), (args, kwargs))
             result = functional_call(module, parameters, args, kwargs)
             return map_leaves(lambda y: y.squeeze(axis), result)
@@ -107,7 +107,7 @@ def _check_arguments(module: Any, batch_size: Any, loss_reduction: str) -> None:
 
 
 def _find_batch_size(args: tuple, kwargs: dict[str, Any], axis: int) -> int:
-    sizes = [x.size(axis) for x in leaves((args, kwargs)) if isinstance(x, Tensor)]
+    sizes = [x.size(axis) for x in get_leaves((args, kwargs)) if isinstance(x, Tensor)]
     for before, size in zip(sizes, sizes[1:], strict=False):
         if before != size:
             raise RuntimeError(

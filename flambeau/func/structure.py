@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..tensor import Tensor
-from ..tensor.tree import leaves, map_leaves
+from ..tensor.tree import get_leaves, map_leaves
 
 
 def rebuild(nested: Any, ends: Iterator[Any]) -> Any:
@@ -14,9 +14,9 @@ def rebuild(nested: Any, ends: Iterator[Any]) -> Any:
     return map_leaves(lambda _: next(ends), nested)
 
 
-def tensors_of(nested: Any, what: str) -> list[Tensor]:
+def list_tensors(nested: Any, what: str) -> list[Tensor]:
     """Return the leaves. Raise RuntimeError naming `what` if one is not a tensor."""
-    result = leaves(nested)
+    result = get_leaves(nested)
     for x in result:
         if not isinstance(x, Tensor):
             raise RuntimeError(f"{what}: expected only tensors, got {type(x).__name__}")
@@ -39,4 +39,4 @@ def spread(prefix: Any, nested: Any, what: str) -> list[Any]:
         return [entry for single, below in pairs for entry in spread(single, below, what)]
     if isinstance(prefix, (tuple, list, dict)):
         raise ValueError(f"{what} is deeper than the inputs: got {prefix!r}")
-    return [prefix] * len(leaves(nested))
+    return [prefix] * len(get_leaves(nested))

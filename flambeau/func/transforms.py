@@ -16,16 +16,17 @@ from ..autograd import grad as autograd_grad
 from ..autograd.mode import transforming
 from ..autograd.outputs import Output
 from ..autograd.tangents import (
-    LEVELS, attach, carry, give, match_strides, pop_level, primal_at, push_level, same_history,
-    tangent_at, tangents_of,
+    LEVELS, alias_history, attach, carry, get_primal, get_tangent, give, match_strides, pop_level,
+    push_level, tangents_of,
 )
-from ..ops.interception.batching import inner_leaf, is_inside, with_below
+from ..ops.interception.batching import detach_inside, is_inside, with_below
 from ..tensor import Tensor
-from ..tensor.tree import leaves, map_leaves
+from ..tensor.tree import get_leaves, map_leaves
 from .checks import (
-    check_cotangents, check_real, check_scalar, check_tangents, outputs_of, positions, split_aux,
+    check_cotangents, check_real, check_scalar, check_tangents, list_outputs, parse_argnums,
+    split_aux,
 )
-from .structure import rebuild, tensors_of
+from .structure import list_tensors, rebuild
 from .vmap import map_calls
 
 Argnums = int | tuple[int, ...]
@@ -90,11 +91,11 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
         with transforming():
             result = func(*level.args)
         y, aux = split_aux(result, has_aux, "vjp(f, *primals)")
-        outputs = outputs_of(y, "vjp(f, *primals)")
+        outputs = list_outputs(y, "vjp(f, *primals)")
 
     def pull(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> tuple:
         check_cotangents(cotangents, y)
-        supplied = tensors_of(cotangents, "vjp_fn(cotangents)")
+        supplied = list_tensors(cotangents, "vjp_fn(cotangents)")
         level.recorded = is_grad_enabled()
         with enable_grad():
             match = level.gradients(outputs, supplied)
@@ -120,17 +121,17 @@ def jvp(
             arguments = [_create_dual(x, t, level) for x, t in zip(primals, tangents, strict=True)]
         else:
             duals = (_create_dual(x, t, level)
-                     for x, t in zip(leaves(primals), leaves(tangents), strict=True))
+                     for x, t in zip(get_leaves(primals), get_leaves(tangents), strict=True))
             arguments = rebuild(primals, duals)
         with transforming():
             y = func(*arguments)
         y, aux = split_aux(y, has_aux, _JVP)
-        outputs = [y] if isinstance(y, Tensor) else outputs_of(y, _JVP)
-        result = [tangent_at(t, level) for t in outputs]
+        outputs = [y] if isinstance(y, Tensor) else list_outputs(y, _JVP)
+        result = [get_tangent(t, level) for t in outputs]
         if strict and any(t is None for t in result):
             raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is "
                                "independent of the inputs")
-        values = [primal_at(t, level) for t in outputs]
+        values = [get_primal(t, level) for t in outputs]
         new = [ops.zeros_like(x) if t is None else t for x, t in zip(values, result, strict=True)]
     finally:
         LEVELS.enabled = enabled
@@ -141,12 +142,12 @@ def jvp(
         value, product = rebuild(y, iter(values)), rebuild(y, iter(new))
     if not has_aux:
         return value, product
-    return value, product, map_leaves(lambda x: primal_at(x, level), aux)
+    return value, product, map_leaves(lambda x: get_primal(x, level), aux)
 
 
 def _create_dual(x: Tensor, tangent: Tensor, level: int) -> Tensor:
     """Return a new tensor object equal to `x` that carries a tangent."""
-    dual = same_history(x)
+    dual = alias_history(x)
     attach(dual, level, x, match_strides(tangent, x))
     return dual
 
@@ -162,13 +163,13 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     with enable_grad():
         level = _Level(primals, tuple(range(len(primals))))
         y = func(*level.args)
-        outputs = outputs_of(y, "linearize(f, *primals)")
+        outputs = list_outputs(y, "linearize(f, *primals)")
         slots = [ops.zeros_like(t).requires_grad_() for t in outputs]
         once = level.gradients(outputs, slots)
 
     def push(*tangents: Any) -> Any:
         """Return the jvp, computed as the vjp of the vjp, which is linear in its cotangents."""
-        supplied = leaves(tangents)
+        supplied = get_leaves(tangents)
         pairs = [(g, t) for g, t in zip(once, supplied, strict=True) if g.requires_grad]
         result: Sequence[Tensor | None] = [None] * len(slots)
         if pairs:
@@ -199,7 +200,7 @@ def jacrev(
         with enable_grad():
             level = _Level(args, argnums)
             y, aux = split_aux(func(*level.args, **kwargs), has_aux, "vjp(f, *primals)")
-            outputs = outputs_of(y, "vjp(f, *primals)")
+            outputs = list_outputs(y, "vjp(f, *primals)")
             check_real(outputs, "jacrev", "outputs")
             rows = [_compute_rows(t, level, chunk_size) for t in outputs]
             result = [level.like_arguments(level.freed(new)) for new in rows]
@@ -222,7 +223,7 @@ def jacfwd(
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         check_real(args, "jacfwd", "inputs")
-        chosen_at = positions(argnums, len(args))
+        chosen_at = parse_argnums(argnums, len(args))
         supplied = tuple(args[i] for i in chosen_at)
 
         def chosen(*inputs: Any) -> Any:
@@ -232,7 +233,7 @@ def jacfwd(
             return func(*every, **kwargs)
 
         y, columns, aux = _compute_columns(chosen, supplied, has_aux, randomness)
-        per_output = [mapped_back(supplied, parts) for parts in columns]
+        per_output = [restore_structure(supplied, parts) for parts in columns]
         result = [new[0] if isinstance(argnums, int) else new for new in per_output]
         matrices = rebuild(y, iter(result))
         return (matrices, aux) if has_aux else matrices
@@ -244,21 +245,21 @@ def _compute_columns(
     func: Callable, supplied: tuple, has_aux: bool, randomness: str
 ) -> tuple[Any, list[list[Tensor]], Any]:
     """Return (result, per output its Jacobians with respect to each input, aux)."""
-    inputs = tensors_of(supplied, "jacfwd(f): the inputs")
+    inputs = list_tensors(supplied, "jacfwd(f): the inputs")
     zeros = [ops.zeros_like(x) for x in inputs]
     last: list[Any] = []
 
     def push(at: int, tangent: Tensor) -> tuple[Tensor, ...]:
         tangents = [*zeros[:at], tangent, *zeros[at + 1 :]]
         last[:] = jvp(func, supplied, rebuild(supplied, iter(tangents)), has_aux=has_aux)
-        return tuple(tensors_of(last[1], "jacfwd(f): the outputs of f"))
+        return tuple(list_tensors(last[1], "jacfwd(f): the outputs of f"))
 
     columns = []
     for i, x in enumerate(inputs):
         basis = ops.eye(x.numel(), dtype=x.dtype).reshape(x.numel(), *x.shape)
         columns.append(map_calls(functools.partial(push, i), 0, -1, randomness)(basis))
     y, aux = last[0], last[2] if has_aux else None
-    outputs = tensors_of(y, "jacfwd(f): the outputs of f")
+    outputs = list_tensors(y, "jacfwd(f): the outputs of f")
     check_real(outputs, "jacfwd", "outputs")
     matches = [
         [column[j].reshape((*t.shape, *x.shape)) for column, x in zip(columns, inputs, strict=True)]
@@ -267,7 +268,7 @@ def _compute_columns(
     return y, matches, aux
 
 
-def mapped_back(arguments: tuple, parts: list[Tensor]) -> tuple:
+def restore_structure(arguments: tuple, parts: list[Tensor]) -> tuple:
     """Return the parts, one per tensor, in the structure of the arguments."""
     ends = iter(parts)
     return tuple(rebuild(x, ends) for x in arguments)
@@ -308,9 +309,9 @@ class _Level:
 
     def __init__(self, args: tuple, argnums: Argnums, recorded: bool = True) -> None:
         self.argnums, self.recorded = argnums, recorded
-        self.positions = positions(argnums, len(args))
+        self.positions = parse_argnums(argnums, len(args))
         self.arguments = [args[i] for i in self.positions]
-        self.own: list[Tensor] = [_alias(x) for x in tensors_of(self.arguments, "the inputs")]
+        self.own: list[Tensor] = [_alias(x) for x in list_tensors(self.arguments, "the inputs")]
         self.wanted = list(self.own)
         ends = iter(self.own)
         self.args = list(args)
@@ -353,7 +354,7 @@ class _Level:
 
 
 def _alias(x: Tensor) -> Tensor:
-    inner = inner_leaf(x)
+    inner = detach_inside(x)
     if x.requires_grad and (inner is None or is_inside(x)):
         return x.view_as(x)
     return carry(x, x.detach() if inner is None else inner).requires_grad_()

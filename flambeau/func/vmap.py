@@ -12,15 +12,15 @@ from typing import Any
 
 from .. import ops
 from ..native.foundation.public_names import class_of
-from ..native.foundation.user_frames import noted
-from ..ops.core.axes import canonical_dim
+from ..native.foundation.user_frames import add_notes
+from ..ops.core.axes import canonicalize_dim
 from ..ops.creation.random import get_rng_state, set_rng_state
 from ..ops.interception import (  # noqa: F401 they add themselves
     batched_derivatives, batched_draws, batched_functions, batched_index, batched_views,
 )
 from ..ops.interception.batching import batch_of
 from ..tensor import Tensor
-from ..tensor.tree import leaves
+from ..tensor.tree import get_leaves
 from ..tensor.windows.batch import Batch
 from ..tensor.windows.batched_window import ExampleRead
 from ..utils._pytree import tree_leaves, tree_structure
@@ -87,7 +87,7 @@ def map_calls(
 
 
 def _iterate_examples(args: tuple, dims: list[int | None], batch: Batch) -> Iterator[Any]:
-    for dim, x in zip(dims, leaves(args), strict=True):
+    for dim, x in zip(dims, get_leaves(args), strict=True):
         yield x if dim is None else batch.wrap(x.movedim(dim, 0) if dim % x.dim() else x)
 
 
@@ -106,7 +106,7 @@ def _list_input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | No
                          "trying to vmap over a function with no inputs. The latter is "
                          "unsupported.")
     result = _spread_dims(in_dims, args, f"{called}: in_dims", "inputs")
-    for dim, x in zip(result, leaves(args), strict=True):
+    for dim, x in zip(result, get_leaves(args), strict=True):
         if dim is None:
             continue
         if not isinstance(dim, int):
@@ -124,11 +124,11 @@ def _list_input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | No
 
 
 def _find_size(dims: list[int | None], args: tuple, func: Callable) -> int:
-    pairs = zip(dims, leaves(args), strict=True)
+    pairs = zip(dims, get_leaves(args), strict=True)
     sizes = [x.size(dim) for dim, x in pairs if dim is not None]
     if not sizes:
-        raise noted(ValueError("vmap: Expected at least one Tensor to vmap over"),
-                    "in_dims are all None")
+        raise add_notes(ValueError("vmap: Expected at least one Tensor to vmap over"),
+                        "in_dims are all None")
     if len(set(sizes)) > 1:
         raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped "
                          f"dimension, got sizes {sizes} for the mapped dimension")
@@ -136,7 +136,7 @@ def _find_size(dims: list[int | None], args: tuple, func: Callable) -> int:
 
 
 def _iterate_chunks(args: tuple, dims: list[int | None], start: int, length: int) -> Iterator[Any]:
-    for dim, x in zip(dims, leaves(args), strict=True):
+    for dim, x in zip(dims, get_leaves(args), strict=True):
         yield x if dim is None else x.narrow(dim, start, min(length, x.size(dim) - start))
 
 
@@ -144,7 +144,7 @@ def _join_chunks(parts: list[Any], out_dims: Any, what: str) -> Any:
     """Concatenate the results of chunks along `out_dims`."""
     first = parts[0]
     dims = _spread_over(out_dims, first, what)
-    columns = zip(*map(leaves, parts), strict=True)
+    columns = zip(*map(get_leaves, parts), strict=True)
     new = [column[0] if dim is None or column[0] is None else ops.cat(column, dim)
            for dim, column in zip(dims, columns, strict=True)]
     return rebuild(first, iter(new))
@@ -184,7 +184,7 @@ def _move_results(
     called = f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>)"
     dims = _spread_over(out_dims, result, called)
     new: list[Any] = []
-    for dim, x in zip(dims, leaves(result), strict=True):
+    for dim, x in zip(dims, get_leaves(result), strict=True):
         if x is None and lets_none_pass:
             new.append(None)
             continue
@@ -198,7 +198,7 @@ def _move_results(
                                  "BatchedTensor when out_dim is None")
             new.append(batch.lower(x))
             continue
-        axis = canonical_dim(dim, x.dim() + 1)
+        axis = canonicalize_dim(dim, x.dim() + 1)
         below = batch.expand(x)
         new.append(below.movedim(0, axis) if axis else below)
     return rebuild(result, iter(new))

@@ -4,7 +4,7 @@
 `GraphModule` runs the result as readable Python code.
 """
 
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from ._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
 from .graph import CodeGen, Graph
 from .graph_module import GraphModule
@@ -19,4 +19,4 @@ __all__ = [
     "wrap",
 ]
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)

@@ -362,7 +362,7 @@ class Tracer(TracerBase):
             fn = self._begin(root)
             own_globals = fn.__globals__
             fn, args = self.create_args_for_root(fn, isinstance(root, Module), concrete_args)
-            with torch_function.handed_over(), Patcher() as patcher:
+            with torch_function.mark_handed_over(), Patcher() as patcher:
                 self._patch_modules(patcher)
                 patch_tensor_methods(patcher)
                 patch_wrapped_functions(patcher)

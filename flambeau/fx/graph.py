@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..native.foundation.user_frames import warn
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from ._compatibility import compatibility
 from .code_writer import format_target
 from .codegen import (
@@ -38,7 +38,7 @@ _override_sym_repr = override_sym_repr
 _EMPTY = inspect.Signature.empty
 
 
-_absent = lacking(__name__)
+_absent = make_absent_getattr(__name__)
 
 
 def __getattr__(name: str) -> Any:

@@ -88,7 +88,7 @@ def _find_schemas(op: Any) -> list[Schema] | None:
     space, _, name = path.rpartition(".")
     if space not in _NATIVE_SPACES:
         return None
-    return list(aten_schemas.schemas(_NATIVE_SPACES[space] + name).values()) or None
+    return list(aten_schemas.get_schemas(_NATIVE_SPACES[space] + name).values()) or None
 
 
 _NATIVE_SPACES = {  # where PyTorch has functions of C++, with the prefixes of their names in aten

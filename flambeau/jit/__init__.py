@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from typing import Any, Final
 
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from .tracer_warning import TracerWarning
 
 __all__ = [
@@ -320,6 +320,6 @@ def __getattr__(name: str) -> Any:
 
 
 globals()["annotations"] = import_module(f"{__name__}.annotations")  # not the __future__ feature
-_lacking = lacking(__name__, (
+_lacking = make_absent_getattr(__name__, (
     "fork", "wait",
 ))

@@ -5,14 +5,14 @@
 
 from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: UP035  # its public names
 
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 
 __all__ = [
     "Any", "BroadcastingList1", "BroadcastingList2", "BroadcastingList3", "Dict", "List",
     "Optional", "Tuple", "Union",
 ]
 
-__getattr__ = lacking(__name__, (
+__getattr__ = make_absent_getattr(__name__, (
     "ann_to_type", "get_signature", "try_ann_to_type", "try_real_annotations",
 ))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from .checking.signatures import Signature, signature_of
+from .checking.signatures import Signature, derive_signature
 from .checking.source import read_source
 from .checking.types import Kind
 from .conversions import CastError, convert_value
@@ -55,7 +55,7 @@ class Entry:
         source = read_source(plain) if isinstance(plain, FunctionType) else None
         if source is not None:
             try:
-                self._signature = signature_of(plain, source, is_method)
+                self._signature = derive_signature(plain, source, is_method)
                 self._signature.returns = self._signature.returns or returns
             except (RuntimeError, ValueError):  # the checker reports what is wrong
                 self._signature = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from .checking.diagnostics import FrontendError, NotSupportedError, UnsupportedNodeError
 
 __all__ = ["FrontendError", "NotSupportedError", "UnsupportedNodeError"]
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)

@@ -11,7 +11,7 @@ from ..canonical_masks import _canonical_dim as _canonical_dim
 from ..canonical_masks import _input_mask as _input_mask
 from ..canonical_masks import _output_mask as _output_mask
 from ..canonical_masks import _where as _where
-from ..ops.core.axes import canonical_dims
+from ..ops.core.axes import canonicalize_dims
 from ..ops.core.operator import PUBLIC
 from ..tensor import dtypes as types
 from ..tensor.dtypes import dtype as Dtype
@@ -64,14 +64,14 @@ def _reduction_identity(op_name: str, input: Tensor, *args: Any) -> Tensor | Non
 
 
 def _axes(dim: Dims, input: Tensor) -> tuple[int, ...]:
-    return canonical_dims(None if dim == () or dim == [] else dim, input._array.ndim)
+    return canonicalize_dims(None if dim == () or dim == [] else dim, input._array.ndim)
 
 
 def _sparse(
     name: str, input: Tensor, dim: Dims, keepdim: bool, dtype: Dtype, mask: Tensor | None
 ) -> Tensor:
     """Reduce the stored values of a sparse tensor."""
-    reduce: Any = PUBLIC["sparse"]["masked_reduction"]
+    reduce: Any = PUBLIC["sparse"]["reduce_masked"]
     return reduce(name, input, _axes(dim, input), bool(keepdim), dtype, mask)
 
 
@@ -196,7 +196,7 @@ def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tens
     return seen.sum(_axes(dim, input), keepdim)
 
 
-def _divided(total: Tensor, counts: Tensor) -> Tensor:
+def _divide(total: Tensor, counts: Tensor) -> Tensor:
     """The quotient of two sparse tensors with the same sparsity pattern."""
     if total.is_sparse:
         values = total._values() / counts._values()
@@ -226,7 +226,7 @@ def mean(
         if mask is None:
             raise ValueError(f"masked mean expects explicit mask for {input.layout} tensor input")
         valid = _input_mask(input, mask=mask).to(kind)
-        return _divided(total, sum(valid, dim, keepdim=keepdim, dtype=kind, mask=mask))
+        return _divide(total, sum(valid, dim, keepdim=keepdim, dtype=kind, mask=mask))
     return total / _count(input, dim, bool(keepdim), mask)
 
 

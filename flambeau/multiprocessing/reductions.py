@@ -11,7 +11,7 @@ import numpy as np
 
 from ..nn.parameter import Buffer, Parameter
 from ..tensor import Tensor
-from ..tensor.layout import owner_of
+from ..tensor.layout import find_owner
 from ..tensor.shared_memory import SharedMemory, address_of, shared_memory, window
 from ..tensor.storages.references import is_expired
 from ..tensor.tensor import wrap
@@ -90,7 +90,7 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
     if type(array) is not np.ndarray:  # meta: nothing to share
         reduced: Any = tensor.__reduce_ex__(2)
         return reduced
-    if shared_memory(array) is None and owner_of(array).nbytes != array.nbytes:
+    if shared_memory(array) is None and find_owner(array).nbytes != array.nbytes:
         tensor = tensor.detach().clone().requires_grad_(tensor.requires_grad)
         _keep_until_started(tensor)
     array = tensor.share_memory_()._array
@@ -118,10 +118,10 @@ def rebuild_tensor(
     """The tensor on this process's mapping of the memory; `extent`: offset and size of it."""
     file_offset, size_bytes = extent
     memory = SharedMemory.of(descriptor.detach(), size_bytes, file_offset)
-    return rewrapped(kind, window(memory, dtype, shape, strides, offset), requires_grad)
+    return rewrap(kind, window(memory, dtype, shape, strides, offset), requires_grad)
 
 
-def rewrapped(kind: type[Tensor], array: np.ndarray, requires_grad: bool) -> Tensor:
+def rewrap(kind: type[Tensor], array: np.ndarray, requires_grad: bool) -> Tensor:
     """A tensor, parameter or buffer on an array that came from another process."""
     tensor = wrap(array)
     if kind is Tensor:

@@ -9,7 +9,7 @@ from .. import ops
 from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 from .jagged_shapes import check_plain, rule, unbind
-from .jagged_tensor import NestedTensor, ragged_sizes_match
+from .jagged_tensor import NestedTensor, has_same_ragged_sizes
 from .packing import pack, pad
 
 _functional = PUBLIC["nn.functional"]
@@ -27,7 +27,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix products, also along the ragged axis."""
     a, b = input, other
     if isinstance(a, NestedTensor) and isinstance(b, NestedTensor):
-        if a.dim() > 3 and b.dim() > 3 and ragged_sizes_match(a, b._size):
+        if a.dim() > 3 and b.dim() > 3 and has_same_ragged_sizes(a, b._size):
             return a._build_like(ops.matmul(a._values, b._values))
         if a.dim() == b.dim() == 3 and a._ragged_idx == 2 and b._ragged_idx == 1 \
                 and a._size[2] == b._size[1]:

@@ -10,7 +10,7 @@ from .. import ops
 from ..tensor.layout import contiguous_format, preserve_format
 from ..tensor.symbolic_length import SymInt
 from ..tensor.tensor import Tensor
-from .jagged_tensor import NestedTensor, jagged_from_list, ragged_sizes_match
+from .jagged_tensor import NestedTensor, has_same_ragged_sizes, jagged_from_list
 from .ragged_tensor import as_number
 
 RULES = NestedTensor.RULES
@@ -95,7 +95,7 @@ def view(input: NestedTensor, *sizes: Any) -> NestedTensor:
         raise RuntimeError(
             "view(): does not support ragged_idx != 1 except when inp._size == size. "
             f"inp._size is ({input._size}) and size is ({size}).")
-    if len(size) < 3 or not ragged_sizes_match(input, size):
+    if len(size) < 3 or not has_same_ragged_sizes(input, size):
         raise RuntimeError(f"view(): cannot view shape {input._size} as {size}")
     r = input._ragged_idx
     inner = [input._values.shape[i] if i == r - 1 else n for i, n in enumerate(size[1:])]
@@ -140,7 +140,7 @@ def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTens
 def expand(input: NestedTensor, *size: Any, implicit: bool = False) -> NestedTensor:
     """Expand axes of length 1 after the ragged axis, without a copy."""
     wanted = _flatten_sizes(size)
-    if not ragged_sizes_match(input, wanted):
+    if not has_same_ragged_sizes(input, wanted):
         raise RuntimeError(f"expand(): cannot expand shape {input._size} -> {wanted}")
     inner = [-1 if d == input._ragged_idx else wanted[d] for d in range(1, input.dim())]
     return input._build_like(input._values.expand(inner))
@@ -301,7 +301,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> NestedTensor:
             raise RuntimeError("stack(): expected all nested tensors inputs")
         if t.dim() != first.dim():
             raise RuntimeError("stack(): expected all nested tensors to have the same dim")
-        if not ragged_sizes_match(t, first._size):
+        if not has_same_ragged_sizes(t, first._size):
             raise RuntimeError("stack(): expected all nested tensors to have the same nested "
                                "structure")
     axis = normalize_inner_axis(first, dim, "stack", extra=1)

@@ -87,7 +87,7 @@ class NestedTensor(RaggedTensor):
 
     def _prepare_operand(self, name: str, x: Tensor) -> Tensor:
         if isinstance(x, NestedTensor):
-            if x is not self and not ragged_sizes_match(self, x._size):
+            if x is not self and not has_same_ragged_sizes(self, x._size):
                 raise _build_mismatch_error(name, self, x)
             return x._values
         if x.dim() > self.dim():
@@ -235,7 +235,7 @@ def _rebuild_njt(parts: dict[str, Any]) -> NestedTensor:
 _rebuild_njt.__module__ = "flambeau.nested._internal.nested_tensor"
 
 
-def ragged_sizes_match(nt: NestedTensor, size: Iterable[Any]) -> bool:
+def has_same_ragged_sizes(nt: NestedTensor, size: Iterable[Any]) -> bool:
     """Return whether a size matches the tensor up to its ragged axis; -1 matches anything."""
     end = nt._ragged_idx + 1
     sizes, expected = nt._size[:end], tuple(size)[:end]

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from ..ops.core.axes import canonical_dim
-from ..ops.core.dispatch import pointwise_call
+from ..ops.core.axes import canonicalize_dim
+from ..ops.core.dispatch import find_pointwise_operator
 from ..ops.core.operator import OPERATORS, Kind
 from ..ops.interception.subclass import DisableTorchFunctionSubclass
 from ..overrides.modes import redispatch_function
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor, _TensorType
-from ..tensor.windows.opaque_window import OpaqueWindow, missing_implementation
+from ..tensor.windows.opaque_window import OpaqueWindow, describe_missing_implementation
 
 Rules = dict[str, Callable[..., Any]]
 
@@ -95,7 +95,7 @@ class RaggedTensor(Tensor):
         if name.strip("_") in ELEMENTWISE or _is_pointwise(func):
             return apply_elementwise(name, func, args, named)
         if _is_operator(func):
-            raise NotImplementedError(missing_implementation(name, RaggedWindow.backend))
+            raise NotImplementedError(describe_missing_implementation(name, RaggedWindow.backend))
         return redispatch_function(func, types, args, named)
 
     # ------------------------------------------------------------------- its place in the graph
@@ -141,7 +141,7 @@ class RaggedTensor(Tensor):
 
     def axis(self, dim: int, extra: int = 0) -> int:
         """Return `dim` as a non-negative axis; IndexError if it is out of range."""
-        return canonical_dim(dim, self.dim() + extra)
+        return canonicalize_dim(dim, self.dim() + extra)
 
     def dim(self) -> int:
         """The number of axes, including the batch."""
@@ -165,7 +165,7 @@ def as_number(key: Any) -> Any:
 
 
 def _is_pointwise(func: Any) -> bool:
-    if pointwise_call(func) is not None:
+    if find_pointwise_operator(func) is not None:
         return True
     operator = _OPERATOR_OF.get(func)
     return operator is not None and operator.pointwise

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import ops
-from ..tensor.layout import contiguous_format, contiguous_strides, preserve_format
+from ..tensor.layout import compute_contiguous_strides, contiguous_format, preserve_format
 from ..tensor.tensor import Tensor
 from .ragged_tensor import as_number
 from .strided_tensor import Shape, StridedNestedTensor, map_rows, strided_from_rows
@@ -182,7 +182,7 @@ def reshape(input: StridedNestedTensor, *shape: Any) -> Tensor:
     _check_view(input, wanted, "reshape")
     shapes = [_compute_row_size(input, wanted, "reshape", n) for n in input._sizes]
     if input.is_contiguous():
-        return input.view_rows(shapes, [contiguous_strides(n) for n in shapes])
+        return input.view_rows(shapes, [compute_contiguous_strides(n) for n in shapes])
     return strided_from_rows([row.reshape(n) for row, n in
                               zip(input.rows(), shapes, strict=True)])
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from .. import ops
-from ..tensor.layout import contiguous_format, contiguous_strides, strided
+from ..tensor.layout import compute_contiguous_strides, contiguous_format, strided
 from ..tensor.tensor import Tensor
 from .ragged_tensor import SHARED, RaggedTensor, Rules
 
@@ -49,7 +49,7 @@ class StridedNestedTensor(RaggedTensor):
         shape = (len(sizes), *[c.pop() if len(c) == 1 else -1 for c in columns])
         result = cls._new(values, shape if rank else (len(sizes),))
         result._sizes = sizes
-        result._row_strides = [contiguous_strides(n) for n in sizes] if strides is None \
+        result._row_strides = [compute_contiguous_strides(n) for n in sizes] if strides is None \
             else strides
         result._starts = _compute_dense_starts(sizes) if starts is None else starts
         return result
@@ -129,7 +129,7 @@ class StridedNestedTensor(RaggedTensor):
     def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
         """Whether the rows are row-major and consecutive."""
         return self._starts == _compute_dense_starts(self._sizes) and \
-            self._row_strides == [contiguous_strides(n) for n in self._sizes]
+            self._row_strides == [compute_contiguous_strides(n) for n in self._sizes]
 
     def data_ptr(self) -> int:
         """The address of the buffer."""
@@ -166,7 +166,7 @@ class StridedNestedTensor(RaggedTensor):
         if is_dense and sum(spans) == self._values.numel():
             parts = ops.split(self._values, spans) if spans else ()
             return tuple(
-                part.view(size) if strides == contiguous_strides(size)
+                part.view(size) if strides == compute_contiguous_strides(size)
                 else part.as_strided(size, strides, part.storage_offset())
                 for part, size, strides in zip(parts, self._sizes, self._row_strides, strict=True))
         first = self._values.storage_offset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd.function import NESTED_APPLY, Function
-from ..ops.interception.torch_function import dispatching
+from ..ops.interception.torch_function import enable_dispatch
 from .ragged_tensor import RaggedTensor
 
 
@@ -30,7 +30,7 @@ def apply_on_values(cls: type[Function], args: tuple) -> Any:
     def backward(context: Any, *gradients: Any) -> Any:
         rows = [_as_rows(y, g) for y, g in zip(results, gradients, strict=True)]
         custom = cls.backward if cls.backward is not Function.backward else cls.vjp
-        with dispatching():  # a user's code on rows, in the middle of backward
+        with enable_dispatch():  # a user's code on rows, in the middle of backward
             returned = custom(context, *rows)
         if isinstance(returned, (tuple, list)):
             return tuple(map(_values, returned))

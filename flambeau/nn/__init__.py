@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tensor.absent import lacking as _answering
+from ..tensor.absent import make_absent_getattr as _answering
 from . import attention, functional, grad, init, modules, parallel, parameter, utils
 from .modules import *
 from .parallel import DataParallel

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import ops  # noqa: F401  (its families declare what is shown here)
 from ..ops.core.operator import PUBLIC
-from ..tensor.absent import lacking as _answering
+from ..tensor.absent import make_absent_getattr as _answering
 
 _PUBLIC = PUBLIC.setdefault("nn.functional", {})
 globals().update(_PUBLIC)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ops
-from ..native.foundation.user_frames import noted
+from ..native.foundation.user_frames import add_notes
 from ..ops.core.errors import RefusedValue
 from ..ops.interception.torch_function import _disabled_torch_function_impl
 from ..tensor import Tensor
@@ -59,7 +59,7 @@ class Parameter(Tensor, metaclass=_ParameterType):
         if data is None:
             data = ops.empty(0)
         if requires_grad and data._array.dtype.kind not in "fcV":
-            raise noted(
+            raise add_notes(
                 RuntimeError(
                     "Only Tensors of floating point and complex dtype can require gradients"),
                 f"This one is of dtype {data.dtype}: requires_grad=False, or data.float().",

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Any
 
 from ..native.foundation.public_names import class_name, class_of
-from ..native.foundation.user_frames import noted
+from ..native.foundation.user_frames import add_notes
 from ..ops.core.operator import PUBLIC
 from ..tensor import Tensor
 from . import global_hooks
@@ -45,7 +45,7 @@ def _create_module_error(candidate: Any) -> TypeError:
     public = next((name for name, value in PUBLIC["torch"].items() if value is candidate), None)
     if public is None:
         return TypeError(f"{_typename(candidate)} is not a Module subclass")
-    return noted(
+    return add_notes(
         TypeError(f"torch._VariableFunctionsClass.{public} is not a Module subclass"),
         f"torch.{public} is a function: add its module, as nn.ReLU() is that of torch.relu.",
     )
@@ -189,7 +189,7 @@ class Registration(Members):
             self._flambeau_set_parameter(name, value)
         elif name in attributes.get("_parameters", ()):
             if value is not None:
-                raise noted(
+                raise add_notes(
                     TypeError(f"cannot assign '{_typename(value)}' as parameter '{name}' "
                               "(torch.nn.Parameter or None expected)"),
                     f"To set its numbers: self.{name}.data.copy_(...) under torch.no_grad(); for "

@@ -14,7 +14,7 @@ from ..autograd import no_grad
 from ..autograd.handle import RemovableHandle
 from ..native.foundation.public_names import class_of
 from ..native.foundation.user_frames import warn
-from ..native.foundation.user_frames import noted
+from ..native.foundation.user_frames import add_notes
 from ..tensor import Tensor
 from .conversion import ConversionPolicy
 from .hooks import _add, _WrappedHook
@@ -142,7 +142,7 @@ class StateDict(Members):
                     listed = ", ".join(f'"{key}"' for key in keys)
                     errors.insert(0, f"{problem} key(s) in state_dict: {listed}. ")
         if errors:
-            raise noted(RuntimeError(
+            raise add_notes(RuntimeError(
                 f"Error(s) in loading state_dict for {self._get_name()}:\n\t" + "\n\t".join(errors)
             ), _advise_on_prefix(missing, unexpected))
         return _IncompatibleKeys(missing, unexpected)

@@ -5,7 +5,7 @@ Libraries register export functions for their operators at import time; these ar
 
 from typing import Any
 
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from ..version import __version__
 from .data_types import TensorProtoDataType
 from .export_modes import (
@@ -24,7 +24,7 @@ __all__ = [
     "register_custom_op_symbolic", "unregister_custom_op_symbolic",
 ]
 
-_lacking = lacking(__name__, ("ExportOptions", "dynamo_export"))
+_lacking = make_absent_getattr(__name__, ("ExportOptions", "dynamo_export"))
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .core.aten import Packet, aten, prim
 from .core.operator import OPERATORS, PUBLIC
-from .registration.aten_schemas import schemas
+from .registration.aten_schemas import get_schemas
 
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
@@ -55,7 +55,7 @@ FAMILIES = {
         "forward_mode mutation_of_saved_tensors operator_timing subclass torch_dispatch",
 }
 
-Packet.schemas_of = staticmethod(schemas)
+Packet.schemas_of = staticmethod(get_schemas)
 for _folder, _names in FAMILIES.items():
     for _name in _names.split():
         importlib.import_module(f"{__name__}.{_folder}.{_name}")
@@ -69,12 +69,12 @@ def __getattr__(name: str) -> Any:
     except KeyError:
         if name.startswith("__"):
             raise AttributeError(f"module 'flambeau.ops' has no attribute '{name}'") from None
-    from .registration.custom_operators import namespace  # late: few programs have their own
+    from .registration.custom_operators import get_namespace  # late: few programs have their own
 
     if name == "profiler":
         importlib.import_module(f"{__name__}.registration.profiler_labels")
     # As in PyTorch every name is one, with nothing in it at first, and can be deleted.
-    return globals().setdefault(name, namespace(name))
+    return globals().setdefault(name, get_namespace(name))
 
 
 def __dir__() -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from flambeau import ops
 from flambeau.tensor import Tensor
 
-from .elementwise import Elementwise, add_scaled_, new_counter, scalar, tick
+from .elementwise import Elementwise, add_scaled_, create_counter, increment_counter, scalar
 from .optimizer import ParamsT, check_learning_rate
-from .refresh import counters_to_tensors, set_missing
+from .refresh import convert_counters, set_missing
 
 
 class Flags(NamedTuple):
@@ -88,13 +88,13 @@ class Adadelta(Elementwise):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         set_missing(self, foreach=None, maximize=False, differentiable=False, capturable=False)
-        counters_to_tensors(self)
+        convert_counters(self)
 
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         if not state:
-            state.update(step=new_counter(), square_avg=ops.zeros_like(param),
+            state.update(step=create_counter(), square_avg=ops.zeros_like(param),
                          acc_delta=ops.zeros_like(param))
-        tick(state["step"])
+        increment_counter(state["step"])
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return "square_avg", "acc_delta"

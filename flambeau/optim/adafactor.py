@@ -10,9 +10,9 @@ from flambeau.autograd import no_grad
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import finfo
 
-from .elementwise import new_counter, tick
+from .elementwise import create_counter, increment_counter
 from .optimizer import Optimizer, ParamsT, check_single, number
-from .refresh import counters_to_tensors, set_missing
+from .refresh import convert_counters, set_missing
 
 
 def update(group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, Any]) -> None:
@@ -23,7 +23,7 @@ def update(group: dict[str, Any], param: Tensor, grad: Tensor, state: dict[str, 
         smallest = finfo(param.dtype).eps
     if group["maximize"]:
         grad = -grad
-    step = tick(state["step"])
+    step = increment_counter(state["step"])
     weight = step ** group["beta2_decay"]
     relative = min(lr, 1 / step**0.5)
     scale = max(least_scale, param.norm(2).item() / param.numel() ** 0.5) * relative
@@ -96,7 +96,7 @@ class Adafactor(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         set_missing(self, foreach=None)
-        counters_to_tensors(self)
+        convert_counters(self)
 
     @no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
@@ -114,7 +114,7 @@ def _start(state: dict[str, Any], grad: Tensor) -> None:
     """Fill the state in one call, as `Elementwise._flambeau_begin` does."""
     if grad.dim() > 1:
         shape = list(grad.shape)
-        state.update(step=new_counter(), row_var=grad.new_zeros([*shape[:-1], 1]),
+        state.update(step=create_counter(), row_var=grad.new_zeros([*shape[:-1], 1]),
                      col_var=grad.new_zeros([*shape[:-2], 1, shape[-1]]))
     else:
-        state.update(step=new_counter(), variance=ops.zeros_like(grad))
+        state.update(step=create_counter(), variance=ops.zeros_like(grad))

@@ -8,9 +8,9 @@ from flambeau import ops
 from flambeau.tensor import Tensor
 
 from .adam import check_fused
-from .elementwise import Elementwise, add_quotient_, new_counter, scalar, tick
+from .elementwise import Elementwise, add_quotient_, create_counter, increment_counter, scalar
 from .optimizer import ParamsT, check_learning_rate
-from .refresh import counters_to_tensors, set_missing
+from .refresh import convert_counters, set_missing
 
 
 class Flags(NamedTuple):
@@ -97,13 +97,13 @@ class Adagrad(Elementwise):
     def _flambeau_start(self, group: dict[str, Any], param: Tensor) -> None:
         value = self.defaults["initial_accumulator_value"]
         filling = complex(value, value) if param.is_complex() else value
-        result = {"step": new_counter(group["fused"]), "sum": ops.full_like(param, filling)}
+        result = {"step": create_counter(group["fused"]), "sum": ops.full_like(param, filling)}
         self.state[param].update(result)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         set_missing(self, foreach=None, maximize=False, differentiable=False, fused=None)
-        counters_to_tensors(self)
+        convert_counters(self)
 
     def share_memory(self) -> None:
         """Move the sums to memory shared with other processes."""
@@ -114,7 +114,7 @@ class Adagrad(Elementwise):
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
             self._flambeau_start(group, param)
-        return tick(state["step"])
+        return increment_counter(state["step"])
 
     def _flambeau_run_sparse(
         self, flags: Flags, s: Scalars, param: Tensor, grad: Tensor, states: list[Tensor]

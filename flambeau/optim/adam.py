@@ -8,16 +8,10 @@ from flambeau import ops
 from flambeau.tensor import Tensor
 
 from .elementwise import (
-    Elementwise,
-    add_product_,
-    add_quotient_,
-    add_scaled,
-    new_counter,
-    scalar,
-    tick,
+    Elementwise, add_product_, add_quotient_, add_scaled, create_counter, increment_counter, scalar,
 )
 from .optimizer import ParamsT, check_single
-from .refresh import counters_to_tensors, set_missing
+from .refresh import convert_counters, set_missing
 
 
 _tuple = tuple.__new__
@@ -123,16 +117,16 @@ class Adam(Elementwise):
             self, amsgrad=False, maximize=False, foreach=None, capturable=False,
             differentiable=False, decoupled_weight_decay=False, fused=None,
         )
-        counters_to_tensors(self)
+        convert_counters(self)
 
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
-            result = {"step": new_counter(group["fused"]), "exp_avg": ops.zeros_like(param),
+            result = {"step": create_counter(group["fused"]), "exp_avg": ops.zeros_like(param),
                     "exp_avg_sq": ops.zeros_like(param)}
             if group["amsgrad"]:
                 result["max_exp_avg_sq"] = ops.zeros_like(param)
             state.update(result)
-        return tick(state["step"])
+        return increment_counter(state["step"])
 
     def _flambeau_run_sparse(self, *_: Any) -> None:
         raise RuntimeError(

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from flambeau import ops
 from flambeau.tensor import Tensor
 
-from .elementwise import Elementwise, new_counter, tick
+from .elementwise import Elementwise, create_counter, increment_counter
 from .optimizer import ParamsT, check_learning_rate, number
-from .refresh import counters_to_tensors, set_missing
+from .refresh import convert_counters, set_missing
 
 
 class Flags(NamedTuple):
@@ -84,7 +84,7 @@ class ASGD(Elementwise):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         set_missing(self, foreach=None, maximize=False, differentiable=False, capturable=False)
-        counters_to_tensors(self, "eta", "mu")
+        convert_counters(self, "eta", "mu")
 
     def _flambeau_begin(
         self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
@@ -92,9 +92,10 @@ class ASGD(Elementwise):
         """Return this step's rate and averaging weight; store those of the next step."""
         lr = number(group["lr"])
         if not state:
-            state.update(step=new_counter(), eta=new_counter(value=lr), mu=new_counter(value=1.0),
+            state.update(step=create_counter(), eta=create_counter(value=lr),
+                         mu=create_counter(value=1.0),
                          ax=ops.zeros_like(param))
-        step = tick(state["step"])
+        step = increment_counter(state["step"])
         eta, mu = state["eta"], state["mu"]
         now = eta._array.item(), mu._array.item()
         eta._array[()] = lr / (1 + group["lambd"] * lr * step) ** group["alpha"]

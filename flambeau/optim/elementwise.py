@@ -16,7 +16,7 @@ from flambeau import ops
 from flambeau.autograd import enable_grad, is_grad_enabled, set_grad_enabled
 from flambeau.tensor import Tensor
 
-from .kernel import Table, kernel_for
+from .kernel import Table, get_kernel
 from .optimizer import Optimizer, counter_dtype, number
 
 WARM = 6  # requests for a kernel before it is compiled, which takes about 50 ms;
@@ -26,12 +26,12 @@ _compiled: set[Any] = set()  # kernels compiled for any optimizer are used from 
 Row = tuple[Tensor, Tensor, dict[str, Any]]  # a parameter, its gradient and its state
 
 
-def new_counter(fused: bool | None = None, value: float = 0.0) -> Tensor:
+def create_counter(fused: bool | None = None, value: float = 0.0) -> Tensor:
     """Return a parameter's step counter: a 0-dimensional tensor that starts at `value`."""
     return ops.tensor(value, dtype=counter_dtype(fused))
 
 
-def tick(counter: Tensor) -> float:
+def increment_counter(counter: Tensor) -> float:
     """Increment a step counter; return the new count."""
     array = counter._array
     count = array.item() + 1.0
@@ -218,5 +218,5 @@ class Elementwise(Optimizer):
         if requests[place] <= WARM and key not in _compiled:
             return None
         _compiled.add(key)
-        kernel = kernels[place] = kernel_for(*key)
+        kernel = kernels[place] = get_kernel(*key)
         return kernel

@@ -96,13 +96,13 @@ class Table:
 
 
 @functools.cache
-def kernel_for(
+def get_kernel(
     formula: Callable, flags: Any, scalars: Any, states: int, dtype: np.dtype
 ) -> Kernel | None:
     """Compile `formula(flags, scalars, param, grad, *states)`. Return None without llvmlite."""
     if dtype not in ELEMENTS:
         return None
-    result = traced(formula, flags, scalars, states, ELEMENTS[dtype])
+    result = trace_formula(formula, flags, scalars, states, ELEMENTS[dtype])
     try:
         from flambeau.native.jit.kernel_function import compile_kernel
 
@@ -127,7 +127,7 @@ def count_writes(
     return param.writes, *(state.writes for state in rest)
 
 
-def traced(
+def trace_formula(
     formula: Callable, flags: Any, scalars: type[Any], states: int, type: Type
 ) -> ir.Kernel:
     """Trace a formula. Buffers: parameter, gradient, states, scalars (F64). Size: elements."""

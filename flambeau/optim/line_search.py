@@ -27,7 +27,7 @@ DECREASE = 1e-4  # c1: fraction of the predicted decrease that is required
 CURVATURE = 0.9  # c2: fraction of the initial slope that may remain
 
 
-def cubic_minimum(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> Any:
+def minimize_cubic(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) -> Any:
     """Return the minimizer, within the bounds, of the cubic through two points and slopes.
 
     The default bounds are the points. Without a minimum, return the middle of the bounds.
@@ -82,7 +82,7 @@ def _bracket(
         if point.slope >= 0:
             return [before, point], tries, False
         bounds = point.t + 0.01 * (point.t - before.t), point.t * 10
-        t = cubic_minimum(before, point, bounds)
+        t = minimize_cubic(before, point, bounds)
         before, point = point, evaluate(t)
     return [start, point], max(max_tries, 0), False
 
@@ -114,7 +114,7 @@ def _zoom(
 
 def _choose_between(ends: list[Point], stalled: bool) -> tuple[Any, bool]:
     """Choose a step between the ends, at least a tenth of the gap from them the second time."""
-    t = cubic_minimum(ends[0], ends[1])
+    t = minimize_cubic(ends[0], ends[1])
     low, high = min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t)
     margin = 0.1 * (high - low)
     if not min(high - t, t - low) < margin:

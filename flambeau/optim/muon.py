@@ -13,7 +13,7 @@ from flambeau.tensor import Tensor
 from .optimizer import Optimizer, ParamsT, check_single, number
 
 
-def orthogonalized(
+def orthogonalize(
     matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float
 ) -> Tensor:
     """Approximate the orthogonal factor of `matrix` in bfloat16: `steps` iterations of `X = a X +
@@ -44,7 +44,7 @@ def orthogonalized(
     return x.T if tall else x
 
 
-def adjusted(lr: float, method: str | None, shape: Any) -> float:
+def adjust_lr(lr: float, method: str | None, shape: Any) -> float:
     """Return the learning rate for a matrix of this shape."""
     rows, columns = shape[:2]
     if method == "match_rms_adamw":
@@ -57,9 +57,9 @@ def update(group: dict[str, Any], param: Tensor, grad: Tensor, buffer: Tensor) -
     lr, momentum = number(group["lr"]), group["momentum"]
     buffer.lerp_(grad, 1 - momentum)
     direction = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
-    direction = orthogonalized(direction, group["ns_coefficients"], group["ns_steps"], group["eps"])
+    direction = orthogonalize(direction, group["ns_coefficients"], group["ns_steps"], group["eps"])
     param.mul_(1 - lr * group["weight_decay"])
-    param.add_(direction, alpha=-adjusted(lr, group["adjust_lr_fn"], param.shape))
+    param.add_(direction, alpha=-adjust_lr(lr, group["adjust_lr_fn"], param.shape))
 
 
 class Muon(Optimizer):

@@ -8,9 +8,9 @@ from flambeau import ops
 from flambeau.tensor import Tensor
 
 from .adam import check_ranges
-from .elementwise import Elementwise, add_quotient_, new_counter, scalar, tick
+from .elementwise import Elementwise, add_quotient_, create_counter, increment_counter, scalar
 from .optimizer import ParamsT, check_single
-from .refresh import counters_to_tensors, set_missing
+from .refresh import convert_counters, set_missing
 
 
 class Flags(NamedTuple):
@@ -100,7 +100,7 @@ class NAdam(Elementwise):
             self, maximize=False, foreach=None, capturable=False, differentiable=False,
             decoupled_weight_decay=False,
         )
-        counters_to_tensors(self, "mu_product")
+        convert_counters(self, "mu_product")
 
     def _flambeau_begin(
         self, group: dict[str, Any], param: Tensor, state: dict[str, Any]
@@ -110,9 +110,9 @@ class NAdam(Elementwise):
         The product is a tensor if the step is differentiated with respect to it.
         """
         if not state:
-            state.update(step=new_counter(), mu_product=new_counter(value=1.0),
+            state.update(step=create_counter(), mu_product=create_counter(value=1.0),
                          exp_avg=ops.zeros_like(param), exp_avg_sq=ops.zeros_like(param))
-        step = tick(state["step"])
+        step = increment_counter(state["step"])
         product = state["mu_product"]
         if group["differentiable"] and product.requires_grad:
             return step, product.mul_(_compute_momentum(group, step))

@@ -18,7 +18,7 @@ from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import float32
 
 from ..native.foundation.public_names import class_name, class_of
-from ..native.foundation.user_frames import noted, warn
+from ..native.foundation.user_frames import add_notes, warn
 from .derived import (  # noqa: F401 - for optimizers derived from PyTorch's
     DeviceDict,
     DeviceDtypeDict,
@@ -108,10 +108,11 @@ def _list_parameters(params: Any) -> list[Any]:
         owner = getattr(params, "__self__", None)
         if owner is not None and callable(params):
             name = params.__name__
-            raise noted(error, f"{name} is a method of {type(owner).__name__} that is not called: "
+            raise add_notes(error,
+                            f"{name} is a method of {type(owner).__name__} that is not called: "
                                f"write {name}().") from None
         if callable(getattr(params, "parameters", None)):
-            raise noted(error, "An optimizer takes a model's parameters: write "
+            raise add_notes(error, "An optimizer takes a model's parameters: write "
                                ".parameters().") from None
         raise
 
@@ -173,7 +174,7 @@ class Optimizer(GraphCaptureChecks):
         self.param_groups: list[dict[str, Any]] = []
         groups = _list_parameters(params)
         if not groups:
-            raise noted(
+            raise add_notes(
                 ValueError("optimizer got an empty parameter list"),
                 "A module finds layers that are its attributes or stand in nn.ModuleList or "
                 "nn.ModuleDict, not those in a plain list or dict; a generator can be read once.",
@@ -346,7 +347,7 @@ class Optimizer(GraphCaptureChecks):
             )
         for index, (group, current) in enumerate(zip(groups, self.param_groups, strict=True)):
             if len(group["params"]) != len(current["params"]):
-                raise noted(
+                raise add_notes(
                     ValueError("loaded state dict contains a parameter group that doesn't match "
                                "the size of optimizer's group"),
                     f"Group {index} has {len(group['params'])} parameters, the optimizer's has "
@@ -434,14 +435,14 @@ class Optimizer(GraphCaptureChecks):
     def _flambeau_check_param(self, param: Any) -> None:
         if not isinstance(param, Tensor):
             module = hasattr(param, "parameters")
-            raise noted(
+            raise add_notes(
                 TypeError("optimizer can only optimize Tensors, but one of the params is "
                           f"{_name_type(param)}"),
                 "Pass the parameters: model.parameters()" if module else None,
             )
         differentiable = self.defaults.get("differentiable")
         if not differentiable and not (param.is_leaf or param.retains_grad):
-            raise noted(
+            raise add_notes(
                 ValueError("can't optimize a non-leaf Tensor"),
                 "It was computed from another tensor. Compute first, then ask for the gradient: "
                 "w = (2 * start).detach().requires_grad_().",

@@ -8,9 +8,9 @@ from flambeau import ops
 from flambeau.tensor import Tensor
 
 from .adam import check_ranges
-from .elementwise import Elementwise, add_scaled_, new_counter, scalar, tick
+from .elementwise import Elementwise, add_scaled_, create_counter, increment_counter, scalar
 from .optimizer import ParamsT, check_single
-from .refresh import counters_to_tensors, set_missing
+from .refresh import convert_counters, set_missing
 
 
 class Flags(NamedTuple):
@@ -96,13 +96,13 @@ class RAdam(Elementwise):
             self, foreach=None, maximize=False, differentiable=False,
             decoupled_weight_decay=False, capturable=False,
         )
-        counters_to_tensors(self)
+        convert_counters(self)
 
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> float:
         if not state:
-            state.update(step=new_counter(), exp_avg=ops.zeros_like(param),
+            state.update(step=create_counter(), exp_avg=ops.zeros_like(param),
                          exp_avg_sq=ops.zeros_like(param))
-        return tick(state["step"])
+        return increment_counter(state["step"])
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return "exp_avg", "exp_avg_sq"

@@ -17,7 +17,7 @@ def set_missing(optimizer: Optimizer, **options: Any) -> None:
             group.setdefault(name, value)
 
 
-def counters_to_tensors(optimizer: Optimizer, *names: str) -> None:
+def convert_counters(optimizer: Optimizer, *names: str) -> None:
     """Convert step counters, and other named numbers, to 0-dimensional tensors."""
     for group in optimizer.param_groups:
         dtype = counter_dtype(group.get("fused"))

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 from flambeau import ops
 from flambeau.tensor import Tensor
 
-from .elementwise import Elementwise, add_quotient_, add_scaled_, new_counter, scalar, tick
+from .elementwise import (
+    Elementwise, add_quotient_, add_scaled_, create_counter, increment_counter, scalar,
+)
 from .optimizer import ParamsT, check_learning_rate
-from .refresh import counters_to_tensors, set_missing
+from .refresh import convert_counters, set_missing
 
 
 class Flags(NamedTuple):
@@ -106,17 +108,17 @@ class RMSprop(Elementwise):
             self, momentum=0, centered=False, foreach=None, maximize=False,
             differentiable=False, capturable=False,
         )
-        counters_to_tensors(self)
+        convert_counters(self)
 
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         if not state:
-            result = {"step": new_counter(), "square_avg": ops.zeros_like(param)}
+            result = {"step": create_counter(), "square_avg": ops.zeros_like(param)}
             if group["momentum"] > 0:
                 result["momentum_buffer"] = ops.zeros_like(param)
             if group["centered"]:
                 result["grad_avg"] = ops.zeros_like(param)
             state.update(result)
-        tick(state["step"])
+        increment_counter(state["step"])
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         momentum = ("momentum_buffer",) if group["momentum"] > 0 else ()

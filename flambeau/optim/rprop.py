@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from flambeau import ops
 from flambeau.tensor import Tensor
 
-from .elementwise import Elementwise, new_counter, tick
+from .elementwise import Elementwise, create_counter, increment_counter
 from .optimizer import ParamsT, check_learning_rate, number
-from .refresh import counters_to_tensors, set_missing
+from .refresh import convert_counters, set_missing
 
 
 class Flags(NamedTuple):
@@ -85,15 +85,15 @@ class Rprop(Elementwise):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         set_missing(self, foreach=None, maximize=False, differentiable=False, capturable=False)
-        counters_to_tensors(self)
+        convert_counters(self)
 
     def _flambeau_begin(self, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> None:
         if not state:
             lr = number(group["lr"])
             filling = complex(lr, lr) if param.is_complex() else lr
-            state.update(step=new_counter(), prev=ops.zeros_like(param),
+            state.update(step=create_counter(), prev=ops.zeros_like(param),
                          step_size=ops.full_like(param, filling))
-        tick(state["step"])
+        increment_counter(state["step"])
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return "prev", "step_size"

@@ -13,7 +13,7 @@ from flambeau.autograd import no_grad
 from flambeau.nn.module import Module
 from flambeau.tensor import Tensor
 
-from .lr_scheduler.scheduler import LRScheduler, for_each_group, warn_outside_step
+from .lr_scheduler.scheduler import LRScheduler, expand_to_groups, warn_outside_step
 from .optimizer import Optimizer
 
 __all__ = [
@@ -243,7 +243,7 @@ class SWALR(LRScheduler):
         anneal_strategy: Literal["cos", "linear"] = "cos",
         last_epoch: int = -1,
     ) -> None:
-        rates = for_each_group("swa_lr", optimizer, swa_lr)
+        rates = expand_to_groups("swa_lr", optimizer, swa_lr)
         for rate, group in zip(rates, optimizer.param_groups, strict=True):
             group["swa_lr"] = rate
         if anneal_strategy not in ("cos", "linear"):

@@ -57,7 +57,7 @@ class Symbol(TensorFacade):
         is_near_start = Apply(Scalar.LT, (weight.wide, Constant(Type.F64, 0.5)), Type.BOOL)
         rest = Apply(Scalar.SUB, (Constant(Type.F64, 1.0), weight.wide), Type.F64)
         from_start = self.add(gap.mul(weight))
-        from_end = self._do(Scalar.SUB, end, gap.mul(Symbol(narrowed(rest, self.type))))
+        from_end = self._do(Scalar.SUB, end, gap.mul(Symbol(narrow(rest, self.type))))
         return self._set(self._choose(is_near_start, from_start, from_end))
 
     def maximum(self, other: Any) -> Symbol:
@@ -80,10 +80,10 @@ class Number(Symbol):
     __slots__ = ("wide",)
 
     def __init__(self, wide: Expression, type: Type) -> None:
-        super().__init__(narrowed(wide, type))
+        super().__init__(narrow(wide, type))
         self.wide = wide
 
 
-def narrowed(wide: Expression, type: Type) -> Expression:
+def narrow(wide: Expression, type: Type) -> Expression:
     """Round a double to the element type."""
     return wide if type is Type.F64 else Apply(Scalar.CAST, (wide,), type)

@@ -31,7 +31,7 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
     True
     """
     torch = importlib.import_module("flambeau")
-    routed = torch_function.public_functions()
+    routed = torch_function.list_public_functions()
     names = {name for name in dir(torch) if not name.startswith("_")}
     functions = {getattr(torch, name) for name in names
                  if isinstance(getattr(torch, name, None), FunctionType)}
@@ -47,11 +47,11 @@ def get_default_nowrap_functions() -> set[Callable[..., Any]]:
 def _index() -> tuple[dict[Any, list[Callable[..., Any]]], dict[Any, str]]:
     """Return (overridable functions by namespace, every function's public name)."""
     torch_function.meet(_Probe)
-    routed = torch_function.public_functions()
+    routed = torch_function.list_public_functions()
     ignored = get_ignored_functions()
     spaces: dict[Any, list[Callable[..., Any]]] = {}
     names: dict[Any, str] = {}
-    for accessor_of, property_ in torch_function.properties().items():
+    for accessor_of, property_ in torch_function.list_properties().items():
         names[property_.__get__] = f"torch.Tensor.{accessor_of}.__get__"
         names[property_.__set__] = f"torch.Tensor.{accessor_of}.__set__"
         spaces[property_] = [property_.__get__]

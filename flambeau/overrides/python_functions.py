@@ -59,7 +59,7 @@ def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
     """What the mode, or the first class that does not pass, gives; TypeError if all pass."""
-    match = [] if STATE.no_subclasses else torch_function.overloaded_arguments(relevant_args)
+    match = [] if STATE.no_subclasses else torch_function.find_overloaded_arguments(relevant_args)
     kinds = tuple(map(type, match))
     mode = None
     if STATE.modes and not STATE.nothing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..autograd.profiler import DeviceType as DeviceType
 from ..autograd.profiler import KinetoStepTracker, kineto_available, record_function
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from . import _pattern_matcher as _pattern_matcher, _utils as _utils
 from .execution_trace import ExecutionTraceObserver
 from .flame_graph import write_flame_graph
@@ -18,4 +18,4 @@ __all__ = [
     "write_flame_graph",
 ]
 
-__getattr__ = lacking(__name__, ("itt", "profile_memory_timeline"))
+__getattr__ = make_absent_getattr(__name__, ("itt", "profile_memory_timeline"))

@@ -14,7 +14,7 @@ from ..autograd.traces.argument_texts import number_of, type_of
 from ..autograd.traces.recorder import Details, Recorder, RecordScope
 from ..tensor.devices import device
 from ..tensor.dtypes import dtype
-from ..tensor.layout import layout, memory_format, strides_of
+from ..tensor.layout import get_strides, layout, memory_format
 from ..tensor.tensor import Tensor
 
 __all__ = ["TracedCalls", "list_nodes"]
@@ -78,7 +78,7 @@ def _describe_tensor(x: Tensor) -> _Value:
     storage = x.untyped_storage()
     key = _TensorKey(id(x), storage.data_ptr(), x.storage_offset(), array.size, array.itemsize,
                      str(x.device))
-    return _Value(key, list(array.shape), kind, list(strides_of(array)))
+    return _Value(key, list(array.shape), kind, list(get_strides(array)))
 
 
 class _Call(NamedTuple):

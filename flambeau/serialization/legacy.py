@@ -18,7 +18,7 @@ from flambeau.tensor.storage import TypedStorage, UntypedStorage
 
 from .byte_order import swap_bytes
 from .location import MapLocation, restorer
-from .pickler import StorageTable, pickler_for
+from .pickler import StorageTable, get_pickler
 from .rebuild import StorageType
 
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
@@ -156,7 +156,7 @@ def save(obj: Any, file: IO[bytes], pickle_module: Any, protocol: int) -> None:
     for part in (MAGIC_NUMBER, PROTOCOL_VERSION, system):
         pickle_module.dump(part, file, protocol=protocol)
     table = _Table()
-    pickler_for(pickle_module, file, protocol, table).dump(obj)
+    get_pickler(pickle_module, file, protocol, table).dump(obj)
     keys = sorted(table.storages)
     pickle_module.dump(keys, file, protocol=protocol)
     for key in keys:

@@ -15,7 +15,7 @@ import numpy as np
 
 from flambeau.tensor.devices import device
 from flambeau.tensor.dtypes import dtype, uint8
-from flambeau.tensor.storage import TypedStorage, UntypedStorage, anchored
+from flambeau.tensor.storage import TypedStorage, UntypedStorage, anchor
 
 from ..native.foundation.user_frames import warn
 from . import legacy, names, safe_globals, unpickler
@@ -68,7 +68,7 @@ class StorageSource:
             start = self._archive.offset(record)
             if nbytes > self._archive.size(record):
                 raise RuntimeError(f"record {record} has fewer than {nbytes} bytes")
-            memory = anchored(self._mapped[start : start + nbytes])
+            memory = anchor(self._mapped[start : start + nbytes])
         else:
             if nbytes > self._archive.size(record):  # before allocating the memory
                 raise RuntimeError(f"record {record} has fewer than {nbytes} bytes")
@@ -322,7 +322,7 @@ def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
         if not is_archive(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         data = ArchiveReader(file).read("data.pkl")
-    allowed = safe_globals.user_globals() | safe_globals.default_globals()
+    allowed = safe_globals.get_user_globals() | safe_globals.default_globals()
     result = {".".join(pair) for pair in _iterate_globals(data)}
     return sorted(name for name in result if name not in allowed)
 
@@ -332,7 +332,7 @@ def _iterate_globals(data: bytes) -> Iterator[tuple[str, str]]:
     for code, argument, _ in pickletools.genops(data):
         if code.name == "GLOBAL":
             module, name = str(argument).split(" ", 1)
-            yield unpickler.modern_name(module, name)
+            yield unpickler.modernize_name(module, name)
         elif code.name == "STACK_GLOBAL" and len(strings) > 1:
             yield strings[-2], strings[-1]
         elif isinstance(argument, str):

@@ -15,7 +15,7 @@ from flambeau.tensor.storage import TypedStorage, UntypedStorage
 
 from . import names
 from .location import location_tag
-from .rebuild import STORAGE_NAMES, STORAGE_TYPES, StorageType, parameter_class, reduce_tensor
+from .rebuild import STORAGE_NAMES, STORAGE_TYPES, StorageType, get_parameter_class, reduce_tensor
 
 
 class StorageTable:
@@ -79,7 +79,7 @@ class _Hooks:
     @staticmethod
     def _reduce_tensor(tensor: Tensor) -> Any:
         reduce = type(tensor).__reduce_ex__
-        if reduce not in (Tensor.__reduce_ex__, parameter_class().__reduce_ex__):
+        if reduce not in (Tensor.__reduce_ex__, get_parameter_class().__reduce_ex__):
             return NotImplemented  # the class has its own pickling
         return reduce_tensor(tensor)
 
@@ -160,7 +160,7 @@ def _check_resolves(obj: Any, module: str, qualname: str) -> None:
         )
 
 
-def pickler_for(pickle_module: Any, file: Any, protocol: int, table: StorageTable) -> Any:
+def get_pickler(pickle_module: Any, file: Any, protocol: int, table: StorageTable) -> Any:
     """Return a pickler with PyTorch's names, or a foreign one (dill, ...) with flambeau's."""
     if pickle_module is pickle:
         return NamingPickler(file, protocol, table)

@@ -13,16 +13,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import ops
-from flambeau.ops.quantized.conversion import per_channel, per_tensor, quantized_tensor_on
+from flambeau.ops.quantized.conversion import (
+    make_channel_quantizer, make_tensor_quantizer, quantized_tensor_on,
+)
 from flambeau.ops.interception.subclass import DisableTorchFunction, make_wrapper_subclass
 from flambeau.tensor import Tensor
-from flambeau.tensor.dtypes import QuantizedDtype, by_name, dtype, from_numpy_dtype, uint8
+from flambeau.tensor.dtypes import QuantizedDtype, dtype, from_numpy_dtype, parse_dtype, uint8
 from flambeau.tensor.layout import strided
 from flambeau.tensor.quantizers import (
     Quantizer, per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine,
 )
 from flambeau.tensor.storage import TypedStorage, UntypedStorage
-from flambeau.tensor.tensor import tensor_on
+from flambeau.tensor.tensor import wrap_storage
 
 from .location import MapLocation, place_of
 
@@ -49,7 +51,7 @@ class StorageType:
         return f"StorageType(dtype={self.dtype})"
 
 
-_DTYPE_OF_STORAGE = {name: by_name(key) for key, name in STORAGE_NAMES.items()}
+_DTYPE_OF_STORAGE = {name: parse_dtype(key) for key, name in STORAGE_NAMES.items()}
 STORAGE_TYPES = {name: StorageType(name) for name in _DTYPE_OF_STORAGE}
 
 
@@ -98,7 +100,7 @@ def _create_window(storage: Any, kind: dtype, offset: Any, size: Any, stride: An
                 f"{(last + 1) * kind.itemsize} are out of bounds for storage of size "
                 f"{untyped.nbytes()}"
             )
-    return tensor_on(untyped, kind, offset, size, stride)
+    return wrap_storage(untyped, kind, offset, size, stride)
 
 
 def _with_metadata(tensor: Tensor, metadata: dict[str, bool] | None) -> Tensor:
@@ -156,7 +158,7 @@ def _as_tensor(value: Any) -> Tensor:
 
 
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:
-    return parameter_class()(_as_tensor(data), bool(requires_grad))
+    return get_parameter_class()(_as_tensor(data), bool(requires_grad))
 
 
 def _rebuild_parameter_with_state(
@@ -245,9 +247,9 @@ def _rebuild_qtensor(
     shape = tuple(size)
     if by_channel:
         scales, zero_points = _convert_parameters(parts[0]), _convert_parameters(parts[1])
-        quantizer: Quantizer = per_channel(kind, scales, zero_points, parts[2], shape)
+        quantizer: Quantizer = make_channel_quantizer(kind, scales, zero_points, parts[2], shape)
     else:
-        quantizer = per_tensor(kind, *parts)
+        quantizer = make_tensor_quantizer(kind, *parts)
     return quantized_tensor_on(codes, shape, quantizer)
 
 
@@ -309,7 +311,7 @@ REBUILDERS = (
 )
 
 
-def parameter_class() -> Any:
+def get_parameter_class() -> Any:
     """Return `nn.Parameter`, imported lazily: tensors can be loaded before any module exists."""
     from flambeau.nn.parameter import Parameter
 
@@ -390,7 +392,7 @@ def _reduce_wrapper(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, .
 def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
     """Return how to pickle a tensor: a rebuild function and its arguments, storage first."""
     state = _read_state(tensor)
-    if type(tensor).__name__ == "Parameter" and type(tensor) is parameter_class():
+    if type(tensor).__name__ == "Parameter" and type(tensor) is get_parameter_class():
         parts: tuple[Any, ...] = (tensor.data, tensor.requires_grad, OrderedDict())
         if state:
             return _rebuild_parameter_with_state, (*parts, state)

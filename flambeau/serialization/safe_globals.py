@@ -78,7 +78,7 @@ class safe_globals:
         _Added.globals -= set(self.safe_globals)
 
 
-def user_globals() -> dict[str, Any]:
+def get_user_globals() -> dict[str, Any]:
     """Return the user's additions by full name. Raises ValueError or TypeError if malformed."""
     result: dict[str, Any] = {}
     for entry in _Added.globals:
@@ -157,7 +157,7 @@ def _counter(items: Any = ()) -> Counter[Any]:
 def _parameter(data: Any = None, requires_grad: bool = True) -> Any:
     if data is not None and not isinstance(data, Tensor):
         raise TypeError(f"a Parameter's data is a {type(data).__name__}, not a Tensor")
-    return rebuild.parameter_class()(data, requires_grad)
+    return rebuild.get_parameter_class()(data, requires_grad)
 
 
 # Classes named by files, and the functions that replace their constructors.
@@ -184,7 +184,7 @@ def default_globals() -> dict[str, Any]:
     allowed |= {
         "collections.OrderedDict": OrderedDict,
         "collections.Counter": Counter,
-        "torch.nn.parameter.Parameter": rebuild.parameter_class(),
+        "torch.nn.parameter.Parameter": rebuild.get_parameter_class(),
         "_codecs.encode": _encode,
         "builtins.bytearray": bytearray,
         "builtins.set": set,
@@ -225,7 +225,7 @@ def _list_callables() -> dict[int, Callable[..., Any]]:
     )
     table: dict[int, Callable[..., Any]] = {id(function): function for function in functions}
     table |= {id(cls): stand_in for cls, stand_in in CONSTRUCTORS.items()}
-    table[id(rebuild.parameter_class())] = _parameter
+    table[id(rebuild.get_parameter_class())] = _parameter
     return table
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import all_dtypes, dtype
 from flambeau.tensor.storage import UntypedStorage
-from flambeau.tensor.tensor import tensor_on
+from flambeau.tensor.tensor import wrap_storage
 
 from ..native.foundation.public_names import class_of
 from .atomic_file import open_replacement
@@ -134,7 +134,7 @@ def _create_tensor(memory: Any, format_dtype: str, shape: list[int]) -> Tensor:
         strides.append(step)
         step *= max(n, 1)
     buffer = np.frombuffer(memory, np.uint8) if len(memory) else np.empty(0, np.uint8)
-    return tensor_on(UntypedStorage(buffer), _find_dtype(format_dtype), 0, shape, strides[::-1])
+    return wrap_storage(UntypedStorage(buffer), _find_dtype(format_dtype), 0, shape, strides[::-1])
 
 
 class safe_open:

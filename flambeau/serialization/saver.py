@@ -13,7 +13,7 @@ from . import legacy
 from .archive import ALIGNMENT, ArchiveWriter
 from .atomic_file import open_replacement
 from .options import Settings
-from .pickler import StorageTable, pickler_for
+from .pickler import StorageTable, get_pickler
 
 DEFAULT_PROTOCOL = 2
 FileLike = str | os.PathLike[str] | IO[bytes]
@@ -65,7 +65,7 @@ def _write(
         legacy.save(obj, file, pickle_module, protocol)
         return
     table, pickled = StorageTable(), io.BytesIO()
-    pickler_for(pickle_module, pickled, protocol, table).dump(obj)
+    get_pickler(pickle_module, pickled, protocol, table).dump(obj)
     archive = ArchiveWriter(file, name, Settings.crc32)
     archive.record("data.pkl", pickled.getbuffer())
     archive.record(".format_version", b"1")

@@ -20,7 +20,7 @@ from flambeau.tensor import Tensor
 
 from . import rebuild
 from .opcodes import OPERATIONS, last, opcode
-from .safe_globals import call as call_allowed, find as find_allowed, user_globals
+from .safe_globals import call as call_allowed, find as find_allowed, get_user_globals
 
 _LONGEST_LINE = 1 << 16
 
@@ -57,7 +57,7 @@ class WeightsUnpickler:
         self.marks: list[list[Any]] = []
         self.stack: list[Any] = []
         self.allowed: dict[int, Any] = {}
-        self.user = user_globals()
+        self.user = get_user_globals()
         try:
             self._run()
         except _Stop as stop:
@@ -130,10 +130,10 @@ class WeightsUnpickler:
 @opcode(pickle.GLOBAL)
 def _global(u: WeightsUnpickler) -> None:
     module, name = u.line().decode(), u.line().decode()
-    u.find(*modern_name(module, name))
+    u.find(*modernize_name(module, name))
 
 
-def modern_name(module: str, name: str) -> tuple[str, str]:
+def modernize_name(module: str, name: str) -> tuple[str, str]:
     """Return Python 3's names for Python 2's, which protocol 2 uses."""
     if (module, name) in NAME_MAPPING:
         return NAME_MAPPING[module, name]
@@ -190,7 +190,7 @@ def _build(u: WeightsUnpickler) -> None:
     if type(result) is OrderedDict:
         result.__dict__.update(state)
         return
-    if isinstance(result, Tensor) and type(result) in (Tensor, rebuild.parameter_class()):
+    if isinstance(result, Tensor) and type(result) in (Tensor, rebuild.get_parameter_class()):
         raise UnpicklingError("BUILD on a Tensor: flambeau does not read that old form")
     if not any(type(result) is allowed for allowed in u.user.values()):
         raise UnpicklingError(

@@ -18,7 +18,8 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn, Union
 
-__all__ = ["Lacking", "answer_for_absent", "give_absent_methods", "install_finders", "lacking"]
+__all__ = ["Lacking", "answer_for_absent", "give_absent_methods", "install_finders",
+           "make_absent_getattr"]
 
 _PACKAGE = __name__.partition(".")[0]
 _MOVED = ("intrinsic", "qat", "quantizable", "quantized")  # from torch.nn to torch.ao.nn
@@ -38,14 +39,14 @@ def is_torch_module(module: str) -> bool:
 
 
 @cache
-def names_of(module: str) -> dict[str, str]:
+def list_names(module: str) -> dict[str, str]:
     """Return the public names of a PyTorch module, each with its shortest path below `torch`, or
     "" if there is no shorter one."""
     items = (item.partition("=") for item in _read_lines().get(module, "").split())
     return {name: home for name, _, home in items}
 
 
-def methods_of(cls: str) -> list[str]:
+def list_methods(cls: str) -> list[str]:
     """Return the public attributes of a PyTorch class, given by its path."""
     return _read_lines().get(f"{cls}.", "").split()
 
@@ -93,7 +94,7 @@ class Lacking:
         return f"<{self._name}, which is not implemented in flambeau>"
 
 
-def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
+def make_absent_getattr(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
     """Return a module's `__getattr__` for names of PyTorch's module: the object if flambeau has it
     under another name, else a Lacking. AttributeError for all other names.
 
@@ -108,7 +109,7 @@ def lacking(module: str, names: Iterable[str] = ()) -> Callable[[str], Any]:
                 return Lacking(f"{torch_name}.{name}")
             if is_torch_module(f"{torch_name}.{name}"):
                 return importlib.import_module(f"{module}.{name}")
-            home = names_of(torch_name).get(name)
+            home = list_names(torch_name).get(name)
             if home is not None:
                 home = home or _find_new_path(torch_name, name)
                 result = _resolve(home) if home else Lacking(f"{torch_name}.{name}")
@@ -183,7 +184,7 @@ def answer_for_absent(module: ModuleType) -> None:
     """
     if module.__name__.count(".") == 1:
         module.__dict__.setdefault("__path__", [])
-    module.__dict__.setdefault("__getattr__", lacking(module.__name__))
+    module.__dict__.setdefault("__getattr__", make_absent_getattr(module.__name__))
 
 
 class _Finder:
@@ -216,7 +217,7 @@ class _AbsentLoader:
         torch_name = "torch" + module.__name__.removeprefix(_PACKAGE)
         module.__doc__ = f"{torch_name}, most of which is not implemented in flambeau."
         module.__path__ = []
-        module.__all__ = list(names_of(torch_name))  # type: ignore[attr-defined]
+        module.__all__ = list(list_names(torch_name))  # type: ignore[attr-defined]
         answer_for_absent(module)
 
 

@@ -33,7 +33,7 @@ def peek(x: Tensor) -> np.ndarray:
     return x._array
 
 
-def values_of(x: Tensor) -> np.ndarray:
+def read_values(x: Tensor) -> np.ndarray:
     """Return the values of x to code that computes outside the operators: a compiled step computes
     them first. The caller neither writes the array nor keeps it."""
     return x._array
@@ -54,11 +54,11 @@ def holds(x: Tensor, condition: Callable[[np.ndarray], Any]) -> bool:
     return bool(condition(x._array))
 
 
-def all_hold(values: np.ndarray) -> Any:
+def are_all_true(values: np.ndarray) -> Any:
     """Return whether all bools are True."""
     return np.all(values)
 
 
-def none_is_negative(values: np.ndarray) -> Any:
+def are_nonnegative(values: np.ndarray) -> Any:
     """Return whether no value is below zero; NaN and complex numbers are not."""
     return values.dtype.kind == "c" or np.all(~(values < 0))

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .layout import owner_of
+from .layout import find_owner
 from .meta import MetaArray
-from .storage import UntypedStorage, offset_of, window
+from .storage import UntypedStorage, get_offset, window
 from .tensor import Tensor, attach, wrap
 from .windows.lazy_window import LazyWindow
 from .windows.opaque_window import OpaqueWindow
@@ -84,7 +84,7 @@ def _copy_array(array: Any, memo: dict[int, Any]) -> Any:
         return array.like(_copy_array(array.memory, memo)).resolved()
     if array.__class__ is MetaArray or array.size == 0:
         return array.copy()
-    owner = owner_of(array)
+    owner = find_owner(array)
     if owner is array and array.flags.c_contiguous and id(owner) not in memo:
         memo[id(owner)] = result = array.copy()
         _keep_alive(owner, memo)
@@ -97,7 +97,7 @@ def _copy_array(array: Any, memo: dict[int, Any]) -> Any:
     strides = [s // array.itemsize for s in array.strides]
     if flat.size == 0 or not (copied.flags.c_contiguous or copied.flags.f_contiguous):
         return array.copy("K")
-    return window(flat, array.dtype, offset_of(array), array.shape, strides)
+    return window(flat, array.dtype, get_offset(array), array.shape, strides)
 
 
 def _keep_alive(owner: Any, memo: dict[int, Any]) -> None:

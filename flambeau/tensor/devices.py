@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from ..native.foundation.user_frames import noted
+from ..native.foundation.user_frames import add_notes
 from .ambient import note_change
 
 _KNOWN = (
@@ -48,7 +48,7 @@ class device:
             )
         match = re.fullmatch(r"([a-z_]+)(?::(0|[1-9]\d*))?", type)
         if match is None:
-            raise noted(
+            raise add_notes(
                 RuntimeError(f"Invalid device string: '{type}'"),
                 f"A dtype is no string: torch.{type}." if _DTYPE.fullmatch(type) else None,
             )
@@ -124,11 +124,11 @@ def set_default_device(device_: device | str | None) -> None:
     >>> x.device
     device(type='meta')
     """
-    _Default.current = CPU if device_ is None else usable(device_)
+    _Default.current = CPU if device_ is None else require_usable(device_)
     note_change()
 
 
-def usable(wanted: device | str | int) -> device:
+def require_usable(wanted: device | str | int) -> device:
     """Return the device if tensors can be allocated on it; otherwise raise as PyTorch does."""
     if wanted is CPU or wanted.__class__ is str and wanted == "cpu":
         return CPU
@@ -136,7 +136,7 @@ def usable(wanted: device | str | int) -> device:
     if actual.type in ("cpu", "meta"):
         return CPU if actual.type == "cpu" else META
     if actual.type == "cuda":
-        raise noted(
+        raise add_notes(
             AssertionError("Torch not compiled with CUDA enabled"),
             f"flambeau runs on the CPU; device '{actual}' is not available. Check "
             "torch.cuda.is_available() first.",

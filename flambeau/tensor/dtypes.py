@@ -46,7 +46,7 @@ class dtype:
         return f"torch.{self.name}"
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        return by_name, (self.name,)
+        return parse_dtype, (self.name,)
 
     @property
     def abbr(self) -> str:
@@ -189,7 +189,7 @@ def as_dtype(wanted: Any) -> Any:
     return PYTHON_TYPES.get(wanted, wanted) if wanted.__class__ is type else wanted
 
 
-def by_name(name: str) -> dtype:
+def parse_dtype(name: str) -> dtype:
     """Return the dtype called `name`, without 'torch.'; KeyError if there is none."""
     result = _BY_NAME.get(name) or NOMINAL.get(name)
     return ALIASES[name] if result is None else result
@@ -252,7 +252,7 @@ def from_numpy_dtype(numpy_dtype: np.dtype) -> dtype:
     return FROM_NUMPY[native]
 
 
-def of_scalar(value: bool | int | float | complex) -> dtype:
+def infer_scalar_dtype(value: bool | int | float | complex) -> dtype:
     """Return the dtype of a tensor made from a Python number."""
     if isinstance(value, (bool, np.bool_)):
         return bool_

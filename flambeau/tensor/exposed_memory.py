@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..native.foundation.user_frames import noted
-from .layout import owner_of
+from ..native.foundation.user_frames import add_notes
+from .layout import find_owner
 
 EXPOSED: dict[int, Any] = {}  # weak references to owners, by id
 
@@ -23,7 +23,7 @@ class PrivateBlock(bytearray):
 
 def expose(array: np.ndarray) -> None:
     """Record that the memory of an array has been exposed."""
-    owner = owner_of(array)
+    owner = find_owner(array)
     key = id(owner)
     if key not in EXPOSED:
         EXPOSED[key] = weakref.ref(owner, lambda _: EXPOSED.pop(key, None))
@@ -40,17 +40,17 @@ def check_resizable(array: np.ndarray, count: int) -> None:
     tensor with new memory would silently part from them."""
     if not isinstance(array, np.ndarray):
         return
-    memory = owner_of(array)
+    memory = find_owner(array)
     if count * array.itemsize > memory.nbytes and is_exposed(memory):
         raise_not_resizable()
 
 
 def raise_not_resizable() -> NoReturn:
     """RuntimeError for memory that cannot grow, as others see it."""
-    raise noted(RuntimeError("Trying to resize storage that is not resizable"),
-                "A NumPy array or another library sees this memory. clone() has its own.")
+    raise add_notes(RuntimeError("Trying to resize storage that is not resizable"),
+                    "A NumPy array or another library sees this memory. clone() has its own.")
 
 
-def any_exposed(owners: set[int]) -> bool:
+def is_any_exposed(owners: set[int]) -> bool:
     """Return whether any of the owners, given by id, has exposed memory."""
     return not EXPOSED.keys().isdisjoint(owners)

@@ -68,7 +68,7 @@ channels_last_3d = memory_format("channels_last_3d")
 _ORDER = {channels_last: (0, 2, 3, 1), channels_last_3d: (0, 2, 3, 4, 1)}
 
 
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+def compute_contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of a row-major tensor, in elements."""
     strides, step = [], 1
     for n in reversed(shape):
@@ -81,13 +81,13 @@ def format_strides(shape: Sequence[int], form: memory_format) -> tuple[int, ...]
     """Return the strides for a memory format, in elements; RuntimeError if the rank is wrong."""
     order = _ORDER.get(form)
     if order is None:
-        return contiguous_strides(shape)
+        return compute_contiguous_strides(shape)
     if len(shape) != len(order):
         raise RuntimeError(
             f"required rank {len(order)} tensor to use {form.name} format, "
             f"got shape {tuple(shape)}"
         )
-    inner = contiguous_strides([shape[i] for i in order])
+    inner = compute_contiguous_strides([shape[i] for i in order])
     strides = [0] * len(shape)
     for axis, stride in zip(order, inner, strict=True):
         strides[axis] = stride
@@ -103,7 +103,7 @@ def is_contiguous(array: np.ndarray, form: memory_format = contiguous_format) ->
         return False
     if array.size:
         return array.transpose(order).flags.c_contiguous
-    return _is_dense_in_order(array.shape, strides_of(array), order)
+    return _is_dense_in_order(array.shape, get_strides(array), order)
 
 
 def _is_dense_in_order(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
@@ -117,7 +117,7 @@ def _is_dense_in_order(shape: Sequence[int], strides: Sequence[int], order: Sequ
     return True
 
 
-def strides_of(array: np.ndarray) -> tuple[int, ...]:
+def get_strides(array: np.ndarray) -> tuple[int, ...]:
     """Return an array's strides in elements.
 
     NumPy drops the strides of empty arrays, and leaves those of new length-1 axes unset: row-major
@@ -126,9 +126,9 @@ def strides_of(array: np.ndarray) -> tuple[int, ...]:
     strides, item = array.strides, array.itemsize
     if array.size == 0:
         if not any(strides):
-            return contiguous_strides(array.shape)
+            return compute_contiguous_strides(array.shape)
     elif 1 in array.shape and array.base is None and array.flags.c_contiguous:
-        return contiguous_strides(array.shape)
+        return compute_contiguous_strides(array.shape)
     return tuple([s // item for s in strides])
 
 
@@ -205,7 +205,8 @@ def _compare_axes(shape: Sequence[int], operands: Sequence[Sequence[int]], a: in
     return 0
 
 
-def ordered_strides(shape: Sequence[int], axes: Sequence[int], min_length: int = 0) -> Strides:
+def compute_ordered_strides(shape: Sequence[int], axes: Sequence[int],
+                            min_length: int = 0) -> Strides:
     """Return dense strides for the axes ordered from innermost to outermost."""
     strides, step = [0] * len(shape), 1
     for axis in axes:
@@ -214,7 +215,7 @@ def ordered_strides(shape: Sequence[int], axes: Sequence[int], min_length: int =
     return tuple(strides)
 
 
-def channels_last_form(rank: int) -> memory_format | None:
+def get_channels_last_format(rank: int) -> memory_format | None:
     """Return the channels-last format for a rank, or None."""
     return channels_last if rank == 4 else channels_last_3d if rank == 5 else None
 
@@ -232,23 +233,23 @@ def is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-def lies_in(array: np.ndarray, form: memory_format) -> bool:
+def is_in_format(array: np.ndarray, form: memory_format) -> bool:
     """Return whether conversion to the memory format is a no-op. For channels-last formats the
     strides alone decide, including those of length-1 axes."""
     if form is contiguous_format:
         return is_contiguous(array)
-    return channels_last_form(array.ndim) is form \
-        and is_channels_last(array.shape, strides_of(array))
+    return get_channels_last_format(array.ndim) is form \
+        and is_channels_last(array.shape, get_strides(array))
 
 
-def preserved_strides(shape: tuple[int, ...], strides: Strides) -> Strides:
+def compute_copy_strides(shape: tuple[int, ...], strides: Strides) -> Strides:
     """Return the strides of a copy of a tensor: the same if it is dense, else dense ones."""
     if is_dense(shape, strides):
         return strides
-    return ordered_strides(shape, loop_order(shape, [strides]), 1)
+    return compute_ordered_strides(shape, loop_order(shape, [strides]), 1)
 
 
-def dense_order(array: np.ndarray) -> tuple[int, ...] | None:
+def find_dense_order(array: np.ndarray) -> tuple[int, ...] | None:
     """Return the axes from outermost to innermost if dense in some order, else None."""
     order = tuple(sorted(range(array.ndim), key=lambda i: -array.strides[i]))
     return order if array.transpose(order).flags.c_contiguous else None
@@ -261,10 +262,10 @@ def is_plain(array: np.ndarray) -> bool:
     )
 
 
-def empty_preserving(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def allocate_copy(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return an uninitialized array of `dtype` with the strides of a copy of `array`."""
     return empty_strided_array(
-        array.shape, preserved_strides(array.shape, strides_of(array)), dtype
+        array.shape, compute_copy_strides(array.shape, get_strides(array)), dtype
     )
 
 
@@ -275,14 +276,14 @@ def copy_in_format(array: np.ndarray, form: memory_format = preserve_format) -> 
     if form is preserve_format:
         if is_plain(array):
             return array.copy("C")
-        result = empty_preserving(array, array.dtype)
+        result = allocate_copy(array, array.dtype)
     else:
         result = empty_strided_array(array.shape, format_strides(array.shape, form), array.dtype)
     np.copyto(result, array)
     return result
 
 
-def owner_of(array: np.ndarray) -> np.ndarray:
+def find_owner(array: np.ndarray) -> np.ndarray:
     """Return the array that owns the memory of `array`, as far as NumPy knows."""
     while True:
         base: Any = array.base

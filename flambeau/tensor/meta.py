@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .layout import contiguous_format, is_contiguous, owner_of
+from .layout import contiguous_format, find_owner, is_contiguous
 from .tree import map_leaves
 
 
@@ -58,7 +58,7 @@ def share_meta_memory(array: MetaArray, source: MetaArray) -> MetaArray:
 
     A wider dtype than that of `source` has no view of its single element; `array` stays as it is.
     """
-    owner = owner_of(source)
+    owner = find_owner(source)
     if array.itemsize > owner.itemsize:
         return array
     element = owner.reshape(-1)[:1].view(array.dtype)[0:1].reshape(())
@@ -126,7 +126,7 @@ def _convert_to_meta(result: Any) -> Any:
     return result
 
 
-def unreadable(x: Any) -> Exception:
+def build_unreadable_error(x: Any) -> Exception:
     """Return the error for listing the elements of a tensor without memory."""
     if x.is_meta:
         return NotImplementedError("Cannot copy out of meta tensor; no data!")

@@ -32,7 +32,7 @@ def refuse_eight_bit(array: np.ndarray, kernel: str) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{EIGHT_BIT[array.dtype]}'")
 
 
-def widened(array: np.ndarray) -> np.ndarray:
+def widen(array: np.ndarray) -> np.ndarray:
     """Return narrow elements as complex64 or float32; other arrays unchanged."""
     if array.dtype == COMPLEX32:
         result = np.empty(array.shape, np.complex64)
@@ -41,7 +41,7 @@ def widened(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == E8M0 else array
 
 
-def narrowed(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def narrow(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return the elements rounded to complex32 or float8_e8m0fnu."""
     if dtype == COMPLEX32:
         result = np.empty(array.shape, COMPLEX32)
@@ -59,6 +59,6 @@ def _to_exponents(array: np.ndarray) -> np.ndarray:
     return np.where(exponent < 0xFF, exponent + up, 0xFF).astype(np.uint8).view(E8M0)
 
 
-def plain_number(value: Any) -> Any:
+def convert_to_number(value: Any) -> Any:
     """Return an element of a narrow dtype as a Python number."""
     return complex(*map(float, value)) if isinstance(value, tuple) else float(value)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..native.foundation.user_frames import warn
-from .layout import dense_order
+from .layout import find_dense_order
 
 
 def has_internal_overlap(array: np.ndarray) -> bool:
@@ -65,7 +65,7 @@ def check_no_overlap(target: np.ndarray, operand: np.ndarray, partial: bool = Tr
         and target.shape == operand.shape
     if same and partial:
         return
-    if dense_order(target) is not None and dense_order(operand) is not None:
+    if find_dense_order(target) is not None and find_dense_order(operand) is not None:
         raise RuntimeError(
             "unsupported operation: some elements of the input tensor and the written-to tensor "
             "refer to a single memory location. Please clone() the tensor before performing the "

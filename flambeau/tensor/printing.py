@@ -17,7 +17,7 @@ import numpy as np
 
 from .dtypes import bool_, complex64, complex128, float64, get_default_dtype, int64
 from .meta import MetaArray
-from .narrow_dtypes import widened
+from .narrow_dtypes import widen
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -173,10 +173,10 @@ def _join_row(cells: list[str], per_line: int, indent: int) -> str:
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
-def array_str(array: np.ndarray, indent: int = 0) -> str:
+def format_array(array: np.ndarray, indent: int = 0) -> str:
     """Return the elements of an array in brackets, with the first line starting at `indent`.
 
-    >>> array_str(np.array([[1.0, 2.5]]))
+    >>> format_array(np.array([[1.0, 2.5]]))
     '[[1.0000, 2.5000]]'
     """
     if array.size == 0:
@@ -187,7 +187,7 @@ def array_str(array: np.ndarray, indent: int = 0) -> str:
             return "[...]"
         array, cut = _cut_corners(array)
     kind = array.dtype.kind
-    array = widened(array)
+    array = widen(array)
     kind = array.dtype.kind
     to_cells = {"c": _format_complex_numbers, "f": _format_floats, "V": _format_floats}.get(
         kind, _format_integers
@@ -290,32 +290,32 @@ def _count_vmaps(tensor: Tensor) -> int:
     return 0 if below is None else 1 + _count_vmaps(below)
 
 
-def tensor_str(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
+def format_tensor(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
     """Return a tensor as text, with `tensor_contents` in place of its elements if given.
 
-    >>> tensor_str(torch.ones(2, dtype=torch.float64))
+    >>> format_tensor(torch.ones(2, dtype=torch.float64))
     'tensor([1., 1.], dtype=torch.float64)'
     """
     cls = type(tensor)
     if (below := getattr(tensor._array, "below", None)) is not None:  # an example of a vmap
-        inner = textwrap.indent(tensor_str(below), "    ")
+        inner = textwrap.indent(format_tensor(below), "    ")
         return f"BatchedTensor(lvl={_count_vmaps(tensor)}, bdim=0, value=\n{inner}\n)"
     plain = cls in _PLAIN_CLASSES
     prefix = "tensor(" if plain else f"{cls.__name__}("
     indent = len(prefix)
     if tensor_contents is None:
         array = tensor._array
-        tensor_contents = "..." if array.__class__ is MetaArray else array_str(array, indent)
+        tensor_contents = "..." if array.__class__ is MetaArray else format_array(array, indent)
     text = _close(prefix + tensor_contents, _list_suffixes(tensor), indent)
     return f"Parameter({text})" if not plain and _is_parameter(tensor) else text
 
 
-def sparse_str(tensor: Tensor, parts: dict[str, np.ndarray], nnz: int) -> str:
+def format_sparse(tensor: Tensor, parts: dict[str, np.ndarray], nnz: int) -> str:
     """Return a sparse tensor as text: its component arrays, then size, nnz, dtype and layout."""
     prefix = "tensor("
     indent, lines = len(prefix), []
     for name, array in parts.items():
-        text = array_str(array, indent + len(f"{name}=tensor("))
+        text = format_array(array, indent + len(f"{name}=tensor("))
         if array.size == 0:
             text += f", size={tuple(array.shape)}"
         lines.append(f"{name}=tensor({text})")

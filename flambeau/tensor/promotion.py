@@ -78,7 +78,7 @@ def result_dtype(operands: Iterable[Any]) -> dtype:
         elif x is None:
             continue
         else:
-            rank, kind = 2, types.of_scalar(x)
+            rank, kind = 2, types.infer_scalar_dtype(x)
         stored = ranked[rank]
         ranked[rank] = kind if stored is None else promote_types(stored, kind)
     dims, zero_dim, numbers = ranked
@@ -139,7 +139,7 @@ def legacy_name(d: dtype) -> str:
     }.get(d.name, d.name)
 
 
-def missing_kernel(kernel: str, kind: dtype | np.dtype) -> NotImplementedError:
+def build_missing_kernel_error(kernel: str, kind: dtype | np.dtype) -> NotImplementedError:
     """Return PyTorch's error for a dtype that one of its kernels lacks."""
     known = kind if isinstance(kind, dtype) else FROM_NUMPY[kind]
     return NotImplementedError(f"\"{kernel}\" not implemented for '{legacy_name(known)}'")
@@ -148,4 +148,4 @@ def missing_kernel(kernel: str, kind: dtype | np.dtype) -> NotImplementedError:
 def refuse_complex(array: np.ndarray, kernel: str) -> None:
     """NotImplementedError for complex numbers, which have no order."""
     if array.dtype.kind == "c":
-        raise missing_kernel(kernel, array.dtype)
+        raise build_missing_kernel_error(kernel, array.dtype)

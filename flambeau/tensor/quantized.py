@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .dtypes import QuantizedDtype
-from .printing import array_str, prints_as_tensor, quantized_str, tensor_str
+from .printing import format_array, format_tensor, prints_as_tensor, quantized_str
 from .quantizers import Quantizer
-from .storage import TypedStorage, UntypedStorage, offset_of, storage_of
+from .storage import TypedStorage, UntypedStorage, get_offset, get_storage
 from .tensor import Tensor, creation, wrap
 from .windows.opaque_window import OpaqueWindow
 
@@ -138,12 +138,12 @@ class QuantizedTensor(Tensor):
     # mypy rejects keyword arguments added to special methods.
     def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         if tensor_contents is not None:
-            return tensor_str(self, tensor_contents=tensor_contents)
+            return format_tensor(self, tensor_contents=tensor_contents)
         array = self._array
         quantizer = array.quantizer
         details = [f"dtype={self.dtype}", f"quantization_scheme={quantizer.scheme}",
                    *quantizer.suffixes(lambda numbers: repr(wrap(numbers)))]
-        return quantized_str(array_str(array.values(), len("tensor(")), self, details)
+        return quantized_str(format_array(array.values(), len("tensor(")), self, details)
 
     def stride(self, dim: int | None = None) -> Any:
         """Return the strides in elements, or the one along `dim`."""
@@ -159,11 +159,11 @@ class QuantizedTensor(Tensor):
 
     def storage_offset(self) -> int:
         """Return the offset of its first integer in its storage."""
-        return offset_of(self._array.memory)
+        return get_offset(self._array.memory)
 
     def untyped_storage(self) -> UntypedStorage:
         """Return the memory of its integers."""
-        return storage_of(self._array.memory)
+        return get_storage(self._array.memory)
 
     def storage(self) -> TypedStorage:
         """Return the memory of its integers, as elements of its dtype."""

@@ -211,7 +211,7 @@ def _stretch_range(low: Any, high: Any, before: Any, steps: int) -> tuple[Any, A
     return low * factor, high * factor
 
 
-def quantization_range(dtype: QuantizedDtype, reduce_range: bool = False) -> tuple[int, int]:
+def get_quantization_range(dtype: QuantizedDtype, reduce_range: bool = False) -> tuple[int, int]:
     """Return the integer range of a dtype; with `reduce_range`, in one bit less."""
     low, high = dtype.limits
     if reduce_range and dtype is not qint32:

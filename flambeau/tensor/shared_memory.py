@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .layout import owner_of
+from .layout import find_owner
 
 
 class SharedMemory(mmap.mmap):
@@ -35,7 +35,7 @@ class SharedMemory(mmap.mmap):
     @classmethod
     def new(cls, size: int) -> SharedMemory:
         """Allocate shared memory of `size` bytes."""
-        descriptor = unnamed_file()
+        descriptor = create_unnamed_file()
         os.ftruncate(descriptor, size)
         return cls.of(descriptor, size)
 
@@ -48,7 +48,7 @@ class SharedMemory(mmap.mmap):
             os.close(self.descriptor)
 
 
-def unnamed_file() -> int:
+def create_unnamed_file() -> int:
     """Return the descriptor of an empty in-memory file, which is freed with its last user."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("flambeau")
@@ -133,7 +133,7 @@ class SharedRegion:
 
 def shared_memory(array: np.ndarray) -> SharedMemory | SharedRegion | None:
     """Return the shared memory that contains an array, or None for ordinary memory."""
-    base: Any = owner_of(array).base
+    base: Any = find_owner(array).base
     while isinstance(base, memoryview):
         base = base.obj
     return base if isinstance(base, (SharedMemory, SharedRegion)) else None
@@ -159,7 +159,7 @@ def move_to_shared_memory(array: np.ndarray) -> np.ndarray:
     """
     if shared_memory(array) is not None:
         return array
-    if owner_of(array).nbytes != array.nbytes:
+    if find_owner(array).nbytes != array.nbytes:
         raise NotImplementedError(
             f"share_memory_ of a tensor of {list(array.shape)} that is a part of a larger memory "
             "is not implemented in flambeau: share the tensor that it was taken from, or a clone"

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .layout import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
-from .printing import prints_as_tensor, sparse_str, tensor_str
+from .printing import format_sparse, format_tensor, prints_as_tensor
 from .size import Size
 from .tensor import Tensor, creation, wrap
 from .windows.opaque_window import OpaqueWindow
@@ -208,14 +208,14 @@ class SparseTensor(Tensor):
     # mypy rejects keyword arguments added to special methods.
     def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         if tensor_contents is not None:
-            return tensor_str(self, tensor_contents=tensor_contents)
+            return format_tensor(self, tensor_contents=tensor_contents)
         array: Any = self._array
         if isinstance(array, CooArray):
             parts = {"indices": array.indices}
         else:
             first, second = ("crow", "col") if array.by_row else ("ccol", "row")
             parts = {f"{first}_indices": array.compressed, f"{second}_indices": array.plain}
-        text = sparse_str(self, {**parts, "values": array.values}, array.nnz)
+        text = format_sparse(self, {**parts, "values": array.values}, array.nnz)
         return f"Parameter containing:\n{text}" if self.__dict__.get("_is_param") else text
 
     is_sparse = property(lambda self: self.layout is sparse_coo)

@@ -14,15 +14,15 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from .dtypes import FROM_NUMPY, QuantizedDtype, by_name, get_default_dtype
+from .dtypes import FROM_NUMPY, QuantizedDtype, get_default_dtype, parse_dtype
 from .dtypes import dtype as Dtype
 from .exposed_memory import is_exposed, raise_not_resizable
-from .layout import _as_bytes, owner_of
+from .layout import _as_bytes, find_owner
 from .meta import MetaArray, meta_array
 from .shared_memory import move_to_shared_memory, shared_memory
 from .storages.casts import StorageCasts
 from .storages.references import find_storage_number
-from .windows.lazy_window import memory_of
+from .windows.lazy_window import get_memory
 
 
 class VersionCounter:
@@ -88,14 +88,14 @@ class _Anchor:
         self.__array_interface__ = array.__array_interface__
 
 
-def anchored(array: np.ndarray) -> np.ndarray:
+def anchor(array: np.ndarray) -> np.ndarray:
     """Return the same window with a storage that starts at its first element."""
     if array.base is None or array.dtype.kind == "V":  # ml_dtypes have no array interface
         return array
     return np.asarray(_Anchor(array))
 
 
-def version_of(tensor: Any) -> int:
+def get_version(tensor: Any) -> int:
     """Return a tensor's version, bypassing overrides in user-defined subclasses."""
     counter = tensor._counter
     return 0 if counter is None else int(counter.value)
@@ -156,7 +156,7 @@ class UntypedStorage(StorageCasts):
 
     def resizable(self) -> bool:
         """Return whether resize_ may make it larger: not if others, like NumPy, see its memory."""
-        return self._bytes.__class__ is MetaArray or not is_exposed(owner_of(self._bytes))
+        return self._bytes.__class__ is MetaArray or not is_exposed(find_owner(self._bytes))
 
     def resize_(self, size: int) -> UntypedStorage:
         """Change the size in bytes; existing tensors keep their old memory. RuntimeError for memory
@@ -235,7 +235,7 @@ class UntypedStorage(StorageCasts):
 
     def _weak_ref(self) -> int:
         """Return a number that only storages with the same memory have."""
-        return find_storage_number(getattr(self, "_meta_owner", owner_of(self._bytes)))
+        return find_storage_number(getattr(self, "_meta_owner", find_owner(self._bytes)))
 
     @property
     def _cdata(self) -> int:
@@ -530,32 +530,32 @@ def storage_name(kind: Dtype) -> str:
 def _find_named_dtype(name: str) -> Dtype:
     """Return the dtype of a storage class's name: float64 for 'torch.DoubleStorage'."""
     short = name.removeprefix("torch.").removesuffix("Storage")
-    return by_name(next((new for new, old in _OLD_NAMES.items() if old == short), short))
+    return parse_dtype(next((new for new, old in _OLD_NAMES.items() if old == short), short))
 
 
-def storage_of(array: np.ndarray) -> UntypedStorage:
+def get_storage(array: np.ndarray) -> UntypedStorage:
     """Return the storage that contains the window `array`: the same object while it is in use."""
-    array = memory_of(array)
+    array = get_memory(array)
     if array.__class__ is MetaArray:
         size_bytes = array.size * array.itemsize
         result = UntypedStorage(meta_array((size_bytes,), np.dtype(np.uint8)))
-        result._meta_owner = owner_of(array)
+        result._meta_owner = find_owner(array)
         return result
-    owner = owner_of(array)
+    owner = find_owner(array)
     storage = _STORAGES.get(id(owner))
-    if storage is None or owner_of(storage._bytes) is not owner:
+    if storage is None or find_owner(storage._bytes) is not owner:
         storage = _STORAGES[id(owner)] = UntypedStorage(_as_bytes(owner))
     return storage
 
 
-def offset_of(array: np.ndarray) -> int:
+def get_offset(array: np.ndarray) -> int:
     """Return the window's offset in its storage, in elements."""
     if isinstance(array, MetaArray) and array.layout is not None:
         return array.layout[1]
-    array = memory_of(array)
+    array = get_memory(array)
     if array.base is None or array.size == 0:
         return 0
-    start = owner_of(array).ctypes.data
+    start = find_owner(array).ctypes.data
     return (array.ctypes.data - start) // array.itemsize
 
 
@@ -587,6 +587,6 @@ def _as_typed(elements: np.ndarray, kind: Dtype) -> TypedStorage:
     return TypedStorage(wrap_storage=UntypedStorage(values.view(np.uint8)), dtype=kind)
 
 
-def dtype_of(array: np.ndarray) -> Dtype:
+def get_dtype(array: np.ndarray) -> Dtype:
     """Return the dtype of a tensor's array."""
     return FROM_NUMPY[array.dtype]

@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..native.foundation.method_patches import PatchableType
-from ..native.foundation.user_frames import noted, warn
+from ..native.foundation.user_frames import add_notes, warn
 from .devices import CPU, META, device
 from .dtypes import FROM_NUMPY, dtype
 from .layout import (
-    contiguous_format, contiguous_strides, is_contiguous, layout, owner_of, strided, strides_of,
+    contiguous_format, compute_contiguous_strides, is_contiguous, layout, find_owner, strided,
+    get_strides,
 )
-from .meta import MetaArray, unreadable
-from .narrow_dtypes import COMPLEX32, NARROW, plain_number, widened
-from .printing import prints_as_tensor, tensor_str
+from .meta import MetaArray, build_unreadable_error
+from .narrow_dtypes import COMPLEX32, NARROW, convert_to_number, widen
+from .printing import format_tensor, prints_as_tensor
 from .shared_memory import move_to_shared_memory, shared_memory
 from .size import Size
 from .storage import (
-    STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, offset_of, storage_of, window,
+    STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, get_offset, get_storage, window,
 )
 from .windows.batched_window import BatchedWindow
-from .windows.lazy_window import LazyWindow, is_conjugated, is_negated, memory_of
+from .windows.lazy_window import LazyWindow, get_memory, is_conjugated, is_negated
 
 if TYPE_CHECKING:
     from .methods import Methods  # a generated stub of the operators' methods
@@ -219,9 +220,9 @@ class Tensor(Methods, metaclass=_TensorType):
         """
         array = self._array
         if array.__class__ is MetaArray:
-            result = array.layout[0] if array.layout else contiguous_strides(array.shape)
+            result = array.layout[0] if array.layout else compute_contiguous_strides(array.shape)
         else:
-            result = strides_of(array)
+            result = get_strides(array)
         return result if dim is None else result[dim]
 
     def storage_offset(self) -> int:
@@ -230,7 +231,7 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.zeros(2, 3)[1].storage_offset()
         3
         """
-        return offset_of(self._array)
+        return get_offset(self._array)
 
     def element_size(self) -> int:
         """Return the bytes per element.
@@ -258,7 +259,7 @@ class Tensor(Methods, metaclass=_TensorType):
         4
         """
         empty = self._array.size == 0 or "_flambeau_device" in self.__dict__
-        return 0 if empty else memory_of(self._array).ctypes.data
+        return 0 if empty else get_memory(self._array).ctypes.data
 
     def untyped_storage(self) -> UntypedStorage:
         """Return the memory that it is a window of.
@@ -267,7 +268,7 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x[1].untyped_storage().nbytes()
         24
         """
-        return storage_of(self._array)
+        return get_storage(self._array)
 
     def storage(self) -> TypedStorage:
         """Return its memory as elements of its dtype.
@@ -322,7 +323,7 @@ class Tensor(Methods, metaclass=_TensorType):
         if not same or a.__class__ is not b.__class__:
             return False
         return self.data_ptr() == tensor.data_ptr() and (
-            a.size > 0 or owner_of(a) is owner_of(b))
+            a.size > 0 or find_owner(a) is find_owner(b))
 
     def get_device(self) -> int:
         """Return the index of its GPU: -1 on the CPU.
@@ -578,7 +579,7 @@ class Tensor(Methods, metaclass=_TensorType):
             if array.size == 0:
                 raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
             error = RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-            raise noted(error, f"It has {array.size}. For one answer: x.any(), x.all(); for an "
+            raise add_notes(error, f"It has {array.size}. For one answer: x.any(), x.all(); for an "
                                "answer each: torch.where().")
         return bool(self.item())
 
@@ -596,7 +597,7 @@ class Tensor(Methods, metaclass=_TensorType):
         if array.size != 1:
             raise RuntimeError(f"a Tensor with {array.size} elements cannot be converted to Scalar")
         value = array.item()
-        return value if array.dtype.kind != "V" else plain_number(value)
+        return value if array.dtype.kind != "V" else convert_to_number(value)
 
     def tolist(self) -> Any:
         """Return the elements as nested lists of Python numbers.
@@ -607,14 +608,14 @@ class Tensor(Methods, metaclass=_TensorType):
         array: Any = self._array
         if array.__class__ is not np.ndarray:
             if array.__class__ is not LazyWindow:
-                raise unreadable(self)
+                raise build_unreadable_error(self)
             array = array.resolved()
         if array.dtype.kind == "V":
-            array = widened(array) if array.dtype in NARROW else array.astype(np.float32)
+            array = widen(array) if array.dtype in NARROW else array.astype(np.float32)
         return array.tolist()
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
-        return tensor_str(self, tensor_contents=tensor_contents)
+        return format_tensor(self, tensor_contents=tensor_contents)
 
     def __format__(self, spec: str) -> str:
         if self._array.ndim == 0 and not self.is_meta and type(self) is Tensor:
@@ -624,12 +625,12 @@ class Tensor(Methods, metaclass=_TensorType):
 
 def _share(x: Tensor) -> Tensor:
     """Return a plain tensor without history on the same memory."""
-    result = wrap(memory_of(x._array))
+    result = wrap(get_memory(x._array))
     result._array = x._array
     return result
 
 
-def tensor_on(
+def wrap_storage(
     storage: UntypedStorage, kind: dtype, offset: int, shape: Sequence[int],
     stride: Sequence[int],
 ) -> Tensor:

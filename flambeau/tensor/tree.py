@@ -13,14 +13,14 @@ from typing import Any
 Kinds = type | tuple[type, ...]
 
 
-def leaves(tree: Any) -> list[Any]:
+def get_leaves(tree: Any) -> list[Any]:
     """Return the leaves in order: [1, 2, 3] for `{"b": 1, "a": (2, 3)}`."""
     result: list[Any] = []
     _collect(tree, object, (), result)
     return result
 
 
-def leaves_of(kinds: Kinds, tree: Any) -> list[Any]:
+def collect_leaves(kinds: Kinds, tree: Any) -> list[Any]:
     """Return the leaves of the given class or classes, which may be containers themselves."""
     result: list[Any] = []
     _collect(tree, kinds, kinds, result)
@@ -64,7 +64,7 @@ def map_leaves_of(kinds: Kinds, function: Callable[[Any], Any], tree: Any) -> An
     return tree
 
 
-def first_leaf(tree: Any) -> Any:
+def get_first_leaf(tree: Any) -> Any:
     """Return the first leaf, or the empty container in its place."""
     while isinstance(tree, (tuple, list, dict)) and tree:
         tree = next(iter(tree.values() if isinstance(tree, dict) else tree))

@@ -14,7 +14,7 @@ from ..autograd import grad as gradients_of
 from ..autograd.mode import no_grad
 from ..ops.registration.custom_operators import AUTOGRAD_KEYS, CustomOperator, CustomPacket
 from ..tensor.tensor import Tensor
-from ..tensor.tree import leaves_of
+from ..tensor.tree import collect_leaves
 from ..utils._pytree import tree_map
 from ._comparison import assert_close
 
@@ -101,10 +101,10 @@ def _check_schema(
                                         strict=True)} | kwargs
     with no_grad():
         before = _copied(values)
-        outputs = leaves_of(Tensor, operator(*args, **kwargs))
+        outputs = collect_leaves(Tensor, operator(*args, **kwargs))
     for argument in declared:
-        tensors = leaves_of(Tensor, values[argument.name])
-        olds = leaves_of(Tensor, before[argument.name])
+        tensors = collect_leaves(Tensor, values[argument.name])
+        olds = collect_leaves(Tensor, before[argument.name])
         if argument.is_written:
             continue
         if any(not _same(x, old) for x, old in zip(tensors, olds, strict=True)):
@@ -131,12 +131,12 @@ def _check_autograd(
 ) -> None:
     """Raise AssertionError if a kernel below autograd returns a tensor that requires grad."""
     args, kwargs = _copied((args, kwargs))
-    if not any(x.requires_grad for x in leaves_of(Tensor, (args, kwargs))):
+    if not any(x.requires_grad for x in collect_leaves(Tensor, (args, kwargs))):
         return
     if operator.opaque or operator.backward is not None \
             or any(key in operator.kernels for key in AUTOGRAD_KEYS):
         return
-    outputs = leaves_of(Tensor, operator(*args, **kwargs))
+    outputs = collect_leaves(Tensor, operator(*args, **kwargs))
     if any(y.requires_grad for y in outputs) \
             and "CompositeImplicitAutograd" not in operator.kernels:
         raise AssertionError(
@@ -155,8 +155,9 @@ def _check_fake(
     Strides are not compared: meta tensors have none."""
     args, kwargs = _copied((args, kwargs))
     with no_grad():
-        fakes = leaves_of(Tensor, operator(*tree_map(_as_meta, args), **tree_map(_as_meta, kwargs)))
-        outputs = leaves_of(Tensor, operator(*args, **kwargs))
+        fakes = collect_leaves(Tensor,
+                               operator(*tree_map(_as_meta, args), **tree_map(_as_meta, kwargs)))
+        outputs = collect_leaves(Tensor, operator(*args, **kwargs))
     if len(fakes) != len(outputs):
         raise AssertionError(f"the fake kernel returns {len(fakes)} tensors, the operator "
                              f"{len(outputs)}")
@@ -191,8 +192,8 @@ def _check_compiled(
 
 def _run(call: Callable, args: tuple, kwargs: dict) -> tuple[list, list, list]:
     """Return the results, the gradients of their sum, and the arguments after the call."""
-    leaves = leaves_of(Tensor, (args, kwargs))
-    outputs = leaves_of(Tensor, call(args, kwargs))
+    leaves = collect_leaves(Tensor, (args, kwargs))
+    outputs = collect_leaves(Tensor, call(args, kwargs))
     wanted = [x for x in leaves if x.requires_grad]
     smooth = [y for y in outputs if y.requires_grad]
     gradients: list[Any] = []

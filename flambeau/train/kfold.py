@@ -14,7 +14,7 @@ from ..ops.creation.random import manual_seed
 from ..tensor.tensor import Tensor
 from ..utils.data import Subset
 from .state.data import _build_dataset, is_arrays, is_loader
-from .state.formatting import scalars, short
+from .state.formatting import list_scalars, shorten
 
 
 class KFold:
@@ -88,7 +88,7 @@ class Folds:
     @property
     def last(self) -> list[dict[str, float]]:
         """Each fold's metrics in its last epoch."""
-        return [scalars({k: v for k, v in rows[-1].items() if k != "epoch"})
+        return [list_scalars({k: v for k, v in rows[-1].items() if k != "epoch"})
                 for rows in self.histories]
 
     @property
@@ -111,7 +111,7 @@ class Folds:
 
     def __repr__(self) -> str:
         mean, deviation = self.mean, self.deviation
-        numbers = (f"{name} {short(mean[name])} ± {short(deviation[name])}" for name in mean)
+        numbers = (f"{name} {shorten(mean[name])} ± {shorten(deviation[name])}" for name in mean)
         return f"{len(self.histories)} folds: {', '.join(numbers)}"
 
 

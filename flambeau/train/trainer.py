@@ -14,9 +14,9 @@ from .events import scope
 from .events.handler_arguments import step_of
 from .events.scope import Stage
 from .loop.attach import as_list
-from .loop.evaluation import joined, observe, sweep
+from .loop.evaluation import join, observe, sweep
 from .loop.loop import Loop
-from .state.data import check_paired, inputs, is_arrays, count_batches, as_loader
+from .state.data import check_paired, get_inputs, is_arrays, count_batches, as_loader
 from .state.data_limits import set_aside
 from .state.epoch_numbers import Measures
 from .state.fit_data import build_training_loader, build_validation_loaders
@@ -409,7 +409,8 @@ class Trainer(Loop):
             try:
                 sweep(
                     self, scope.predict, loader,
-                    lambda batch: self.supervised.predict(inputs(batch, labelled)), outputs.append,
+                    lambda batch: self.supervised.predict(get_inputs(batch, labelled)),
+                    outputs.append,
                 )
             except TypeError as error:
                 if several:
@@ -418,7 +419,7 @@ class Trainer(Loop):
                 raise
         if not outputs:
             raise ValueError("predict: there were no batches")
-        return joined(outputs)
+        return join(outputs)
 
     # ---- showing ----
 

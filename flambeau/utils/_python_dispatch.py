@@ -72,16 +72,16 @@ class BaseTorchDispatchMode(TorchDispatchMode):
 
 def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
     """Return whether a mode is active."""
-    return bool(torch_dispatch.program_modes())
+    return bool(torch_dispatch.get_program_modes())
 
 
 def _get_current_dispatch_mode() -> Any:
-    modes = torch_dispatch.program_modes()
+    modes = torch_dispatch.get_program_modes()
     return modes[-1] if modes else None
 
 
 def _get_current_dispatch_mode_stack() -> list[Any]:
-    return torch_dispatch.program_modes()
+    return torch_dispatch.get_program_modes()
 
 
 def _push_mode(mode: Any) -> None:
@@ -103,7 +103,7 @@ def _pop_mode_temporarily(k: Any = None) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _disable_current_modes() -> Iterator[list[Any]]:
-    modes = [_pop_mode() for _ in torch_dispatch.program_modes()]
+    modes = [_pop_mode() for _ in torch_dispatch.get_program_modes()]
     try:
         yield modes
     finally:

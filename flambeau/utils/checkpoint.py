@@ -18,9 +18,9 @@ from flambeau.autograd.graph import saved_tensors_hooks
 from flambeau.tensor import Tensor
 from flambeau.tensor.random.generator import default_generator
 
-from ..autograd.engine import current_task_number, is_checkpoint_valid
+from ..autograd.engine import get_task_number, is_checkpoint_valid
 from ..native.foundation.user_frames import warn
-from ..ops.core.autocast import autocast_settings, with_autocast_settings
+from ..ops.core.autocast import get_autocast_settings, with_autocast_settings
 from .checkpoint_debug import CheckpointDebugLogs
 from .selective_checkpoint import (
     CheckpointPolicy, SelectiveCheckpointContext, _CachedTorchDispatchMode,
@@ -142,7 +142,7 @@ class _Region:
 
     def unpack(self, ticket: _Ticket) -> Tensor:
         """Backward: return the tensor of a ticket, once, so that it can be freed."""
-        number = current_task_number()
+        number = get_task_number()
         if ticket not in self.tensors:
             if number is not None and number == self.unpacked.get(ticket):
                 raise CheckpointError(
@@ -205,7 +205,7 @@ def _call(
 ) -> Any:
     outer, inner = context_fn()
     state = default_generator.get_state() if preserve else None
-    settings = autocast_settings()
+    settings = get_autocast_settings()
 
     def run_again() -> None:
         with _restore_random_state(state), with_autocast_settings(settings), inner:

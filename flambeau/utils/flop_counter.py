@@ -23,12 +23,12 @@ from ..nn.modules.module import (
 from ..ops.core.aten import aten
 from ..ops.core.operator import OPERATORS
 from ..ops.interception.code_patching import Swap
-from ..tensor.absent import lacking
+from ..tensor.absent import make_absent_getattr
 from ..tensor.tensor import Tensor
 
 __all__ = ["FlopCounterMode"]
 
-__getattr__ = lacking(__name__, ("register_flop_formula", "flop_registry"))
+__getattr__ = make_absent_getattr(__name__, ("register_flop_formula", "flop_registry"))
 
 # (aten name, FLOPs) of a call, from the shapes of its inputs and result; None if not counted.
 Count = tuple[str, int] | None

@@ -11,7 +11,7 @@ from ..autograd.graph import register_multi_grad_hook
 from ..autograd.mode import MODE
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from ..tensor.tensor import Tensor
-from ..tensor.tree import leaves_of
+from ..tensor.tree import collect_leaves
 
 __all__ = ["ModuleTracker"]
 
@@ -81,6 +81,6 @@ class ModuleTracker:
         self.parents, self._resets = {_ROOT}, False
 
     def _hook(self, value: Any, function: Callable[[Any], None]) -> None:
-        tensors = [x for x in leaves_of(Tensor, value) if x.requires_grad]
+        tensors = [x for x in collect_leaves(Tensor, value) if x.requires_grad]
         if tensors:
             self._handles.append(register_multi_grad_hook(tensors, function))

@@ -14,7 +14,7 @@ from typing import Any
 
 from flambeau.tensor import Tensor
 
-from ..tensor.storage import version_of
+from ..tensor.storage import get_version
 from ._python_dispatch import TorchDispatchMode
 from ._pytree import tree_map
 
@@ -61,12 +61,12 @@ class _Saved:
         if not isinstance(x, Tensor):
             return x
         result = x.detach()
-        self.versions.append((result, version_of(result)))
+        self.versions.append((result, get_version(result)))
         return result
 
     def value(self, allow_mutation: bool) -> Any:
         """Return the result as new detached tensors."""
-        if not allow_mutation and any(version_of(x) != version for x, version in self.versions):
+        if not allow_mutation and any(get_version(x) != version for x, version in self.versions):
             raise RuntimeError(
                 "Tensor cached during selective activation checkpoint has been mutated")
         return tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, self.val)

@@ -155,7 +155,7 @@ def test_metadata_is_what_installers_expect(tmp_path):
         if not name.endswith("RECORD"):
             data = (tmp_path / name).read_bytes()
             assert (f"sha256={file.hash.value}", file.size) == (
-                alias_files.digest(data), len(data))
+                alias_files.hash_content(data), len(data))
     constraints = tmp_path / alias_files.CONSTRAINTS
     assert constraints.read_text() == f"torch=={TORCH_VERSION}\n"
     copy = tmp_path / "constraints.txt"

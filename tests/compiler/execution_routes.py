@@ -9,7 +9,7 @@ import numpy as np
 from flambeau.compiler.driver import pipeline
 from flambeau.compiler.ir.interpreter import evaluate
 from flambeau.compiler.ir.graph import Graph
-from flambeau.compiler.schedule.tasks import memory_accesses
+from flambeau.compiler.schedule.tasks import collect_memory_accesses
 from flambeau.compiler.runtime.executable import Step
 from flambeau.compiler.schedule.verify_plan import verify_plan
 from flambeau.native.loop_ir.interpreter import interpret
@@ -57,7 +57,7 @@ def interpreted(graph: Graph, sources: Sequence[np.ndarray]) -> list[np.ndarray]
                 memory[id(location)] = sources[location.index].reshape(-1).copy() \
                     if is_source else unset
         for buffer, offset in zip(task.kernel.buffers, task.offsets, strict=True):
-            for access in memory_accesses(task.kernel):  # steps may go down from there
+            for access in collect_memory_accesses(task.kernel):  # steps may go down from there
                 if access.buffer is buffer:
                     access.at = Affine(access.at.base + offset, access.at.terms)
         interpret(task.kernel, [memory[id(location)] for location in task.memories])

@@ -6,7 +6,7 @@ import numpy as np
 
 from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source
-from flambeau.compiler.ir.recurrence import has_result, recurrence, recurrence_gradient
+from flambeau.compiler.ir.recurrence import build_recurrence, build_recurrence_gradient, has_result
 from flambeau.native.kernels.recurrent_cells import CELLS
 from flambeau.native.loop_ir.ir import Type
 
@@ -35,13 +35,14 @@ def recurrent_graph(
     }
     bias = new(width) if name == "gru" and states else None
     operands = {"x": x, "w": w, "h": more.get("h"), "c": more.get("c"), "bias": bias}
-    outputs = {of: recurrence(name, operands, reverse, of)
+    outputs = {of: build_recurrence(name, operands, reverse, of)
              for of in dict.fromkeys(("y", *cell.keeps, "c")) if has_result(cell, of)}
     before = cell.before or ("", "")
     back = {"w": w, **{of: outputs[of] for of in cell.keeps}, "gy": gy, "dh": more.get("dh"),
             "dc": more.get("dc"), "previous": outputs.get(before[0]),
             "first": more.get(before[1])}
-    gradients = [recurrence_gradient(name, back, reverse, of) for of in ("d", "dx", "dh", "dc")
+    gradients = [build_recurrence_gradient(name, back, reverse, of)
+                 for of in ("d", "dx", "dh", "dc")
                  if has_result(cell, of)]
     return Graph(sources, inputs, [*outputs.values(), *gradients], [])
 

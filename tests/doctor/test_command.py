@@ -62,4 +62,4 @@ def test_arguments() -> None:
 def test_project_settings(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.flambeau.doctor]\nignore = ["no-zero-grad"]\n')
     (tmp_path / "src").mkdir()
-    assert command.ignored_by_project(tmp_path / "src") == ["no-zero-grad"]
+    assert command.read_ignored(tmp_path / "src") == ["no-zero-grad"]

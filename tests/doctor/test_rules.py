@@ -29,7 +29,7 @@ def test_broken(id: str) -> None:
     watcher = watched(rule.broken, f"<doctor {id} broken>")
     findings = [f for f in watcher.findings if f.id == id]
     assert findings, f"not found; {[str(f) for f in watcher.findings]}"
-    assert findings[0].place.line in programs.marked_lines(rule.broken)
+    assert findings[0].place.line in programs.find_marked_lines(rule.broken)
 
 
 @pytest.mark.parametrize("id", all_rules())
@@ -38,7 +38,7 @@ def test_fixed_and_healthy(id: str) -> None:
     for kind, program in (("fixed", rule.fixed), *zip("ab", rule.healthy, strict=True)):
         watcher = watched(program, f"<doctor {id} {kind}>")
         assert not watcher.mistakes, [f.text() for f in watcher.mistakes]
-    assert programs.marked_lines(rule.fixed) == []
+    assert programs.find_marked_lines(rule.fixed) == []
 
 
 @pytest.mark.parametrize("id", all_rules())
@@ -52,9 +52,9 @@ def test_texts(id: str) -> None:
 
 
 def test_the_handbook_is_fresh() -> None:
-    from flambeau.doctor.handbook import FILE, handbook
+    from flambeau.doctor.handbook import FILE, write_handbook
 
-    assert FILE.read_text() == handbook(), "run `python -m flambeau.doctor.handbook`"
+    assert FILE.read_text() == write_handbook(), "run `python -m flambeau.doctor.handbook`"
 
 
 def test_edited() -> None:

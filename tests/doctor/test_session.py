@@ -30,8 +30,8 @@ def train(steps: int = 6, seed: int = 0) -> list[torch.Tensor]:
 
 def patched() -> list[object]:
     session = Session()
-    own = [*steps.rare_targets(session), *steps.step_targets(session)]
-    targets = [*own, *operators.targets(session)]
+    own = [*steps.list_rare_targets(session), *steps.step_targets(session)]
+    targets = [*own, *operators.iterate_targets(session)]
     return [function for function, _ in targets]
 
 

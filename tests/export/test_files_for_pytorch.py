@@ -14,7 +14,7 @@ import flambeau._higher_order_ops as control_flow
 from flambeau import nn
 from flambeau.export import Dim
 from flambeau.nn import functional as F
-from flambeau.ops.registration.aten_schemas import _read_lines, find_overload, schemas
+from flambeau.ops.registration.aten_schemas import _read_lines, find_overload, get_schemas
 from flambeau.utils import _pytree as pytree
 
 READ = """
@@ -200,7 +200,7 @@ def test_an_overload_fits_a_calls_types():
     assert find_overload("pow", [2, x], {}).overload_name == "Scalar"
     assert find_overload("sum", [x, [0]], {}).overload_name == "dim_IntList"
     assert find_overload("add", [x, "text"], {}) is None
-    assert not schemas("no_such_operator")
+    assert not get_schemas("no_such_operator")
 
 
 def test_tied_parameters_stay_one(tmp_path):

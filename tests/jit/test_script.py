@@ -118,7 +118,7 @@ def test_other_objects_stay():
 def test_calls_of_scripted_functions_are_proved():
     from flambeau.compiler.proof import declarations
 
-    assert not declarations.in_library(torch.jit.ScriptFunction.__call__.__code__)
+    assert not declarations.is_in_library(torch.jit.ScriptFunction.__call__.__code__)
 
 
 def test_a_compilation_unit_has_the_functions_of_a_text(tmp_path):

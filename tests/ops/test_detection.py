@@ -16,7 +16,7 @@ from flambeau.ops.registration.compiled_libraries import register
 @pytest.fixture(scope="module")
 def vision():
     """torch.ops.torchvision, as torchvision's compiled library registers it."""
-    if not custom.namespace("torchvision")._packets:
+    if not custom.get_namespace("torchvision")._packets:
         register(detection)
     return torch.ops.torchvision
 

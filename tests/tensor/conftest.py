@@ -26,7 +26,7 @@ def by_arrays(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 @pytest.fixture
 def by_kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Called, has kernels make all draws, and waits until they are there."""
-    asked = native.native
+    asked = native.get_kernel
 
     def waited(name: str, dtype: np.dtype | None = None) -> int | None:
         end = time.monotonic() + 120
@@ -38,6 +38,6 @@ def by_kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def choose() -> None:
         monkeypatch.setattr(native, "MIN_DRAW_KERNEL_ELEMENTS", 1)
         monkeypatch.setattr(native, "MAX_PYTHON_LIBM_CALLS", 1)
-        monkeypatch.setattr(native, "native", waited)
+        monkeypatch.setattr(native, "get_kernel", waited)
 
     return choose

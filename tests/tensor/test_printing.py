@@ -16,7 +16,7 @@ from flambeau.tensor import Tensor, set_default_dtype, wrap
 from flambeau.tensor.dtypes import float32, float64
 from flambeau.tensor.meta import meta_array
 from flambeau.tensor.printing import (
-    array_str, get_printoptions, printoptions, prints_as_tensor, set_printoptions, tensor_str,
+    format_array, format_tensor, get_printoptions, printoptions, prints_as_tensor, set_printoptions,
 )
 
 EXAMPLES = doctest.DocTestParser().get_examples(
@@ -100,10 +100,10 @@ def test_the_default_dtype_goes_unsaid(torch, default, dtype, text):
 
 def test_empty_and_meta_tensors_name_every_dtype_but_the_default():
     set_default_dtype(float64)
-    assert tensor_str(wrap(np.zeros((0, 2)))) == "tensor([], size=(0, 2))"
-    assert tensor_str(wrap(np.zeros(0, np.float32))) == "tensor([], dtype=torch.float32)"
+    assert format_tensor(wrap(np.zeros((0, 2)))) == "tensor([], size=(0, 2))"
+    assert format_tensor(wrap(np.zeros(0, np.float32))) == "tensor([], dtype=torch.float32)"
     meta = wrap(meta_array((2,), np.dtype(np.int64)))
-    assert tensor_str(meta) == "tensor(..., device='meta', size=(2,), dtype=torch.int64)"
+    assert format_tensor(meta) == "tensor(..., device='meta', size=(2,), dtype=torch.int64)"
 
 
 def test_subclasses_print_under_their_name_unless_they_are_plain():
@@ -118,12 +118,12 @@ def test_subclasses_print_under_their_name_unless_they_are_plain():
         pass
 
     ones = wrap(np.ones(2, np.float32))
-    assert tensor_str(ones._alias(Named)) == "Named([1., 1.])"
-    assert tensor_str(ones._alias(Plain)) == "tensor([1., 1.])"
-    assert tensor_str(ones._alias(Heir)) == "Parameter(Heir([1., 1.]))"
+    assert format_tensor(ones._alias(Named)) == "Named([1., 1.])"
+    assert format_tensor(ones._alias(Plain)) == "tensor([1., 1.])"
+    assert format_tensor(ones._alias(Heir)) == "Parameter(Heir([1., 1.]))"
     marked = ones._alias(Named)
     marked._is_param = True
-    assert tensor_str(marked) == "Parameter(Named([1., 1.]))"
+    assert format_tensor(marked) == "Parameter(Named([1., 1.]))"
 
 
 def test_a_name_shifts_the_lines_after_the_first():
@@ -131,7 +131,7 @@ def test_a_name_shifts_the_lines_after_the_first():
         pass
 
     tensor = wrap(np.arange(4).reshape(2, 2))._alias(ALongName)
-    assert tensor_str(tensor) == "ALongName([[0, 1],\n           [2, 3]])"
+    assert format_tensor(tensor) == "ALongName([[0, 1],\n           [2, 3]])"
 
 
 def test_a_refused_grad_fn_prints_as_invalid():
@@ -140,14 +140,14 @@ def test_a_refused_grad_fn_prints_as_invalid():
         def grad_fn(self):
             raise RuntimeError("view and base were modified in no_grad mode")
 
-    assert tensor_str(wrap(np.ones(1, np.float32))._alias(Stale)) == (
+    assert format_tensor(wrap(np.ones(1, np.float32))._alias(Stale)) == (
         "Stale([1.], grad_fn=<Invalid>)"
     )
 
 
 def test_contents_given_by_the_caller_are_not_read_from_the_tensor():
     x = wrap(np.zeros((2, 2), np.int32))
-    assert tensor_str(x, tensor_contents="[...]") == "tensor([...], dtype=torch.int32)"
+    assert format_tensor(x, tensor_contents="[...]") == "tensor([...], dtype=torch.int32)"
 
 
 # ---------------------------------------------------------------- options
@@ -175,7 +175,7 @@ def test_the_context_manager_restores_options_after_an_error():
 
     def fail():
         with printoptions(precision=1, sci_mode=False):
-            shown.append(array_str(np.array([0.25])))
+            shown.append(format_array(np.array([0.25])))
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -187,7 +187,7 @@ def test_the_context_manager_restores_options_after_an_error():
 def test_only_the_corners_of_a_long_tensor_are_looked_at():
     ones = np.broadcast_to(np.float32(1), (10**6, 10**6))  # a look at all of them would not end
     with printoptions(edgeitems=1):
-        assert array_str(ones) == "[[1.,  ..., 1.],\n ...,\n [1.,  ..., 1.]]"
+        assert format_array(ones) == "[[1.,  ..., 1.],\n ...,\n [1.,  ..., 1.]]"
 
 
 # ---------------------------------------------------------------- random arrays beside PyTorch
@@ -293,4 +293,4 @@ def test_random_arrays_print_as_in_pytorch(scalar):
         finally:
             torch.set_printoptions(profile="default")
         with printoptions(**options):
-            assert tensor_str(wrap(array)) == expected, (array.shape, options)
+            assert format_tensor(wrap(array)) == expected, (array.shape, options)

@@ -7,22 +7,22 @@ from collections import OrderedDict, defaultdict, namedtuple
 import flambeau as torch
 import pytest
 from flambeau.tensor.tree import (
-    describe, first_leaf, leaves, leaves_of, map_leaves, map_leaves_of, with_parts,
+    collect_leaves, describe, get_first_leaf, get_leaves, map_leaves, map_leaves_of, with_parts,
 )
-from flambeau.train.state.data import detached, moved
+from flambeau.train.state.data import detach_tensors, move
 
 Pair = namedtuple("Pair", "x y")
 
 
 def test_leaves_come_in_order() -> None:
-    assert leaves({"b": 1, "a": (2, [3, Pair(4, None)])}) == [1, 2, 3, 4, None]
-    assert leaves(()) == leaves({}) == []
+    assert get_leaves({"b": 1, "a": (2, [3, Pair(4, None)])}) == [1, 2, 3, 4, None]
+    assert get_leaves(()) == get_leaves({}) == []
 
 
 def test_leaves_of_a_class_may_be_containers() -> None:
     tree = [1, "a", Pair(2.0, (3, True))]
-    assert leaves_of(int, tree) == [1, 3, True]
-    assert leaves_of((str, Pair), tree) == ["a", Pair(2.0, (3, True))]
+    assert collect_leaves(int, tree) == [1, 3, True]
+    assert collect_leaves((str, Pair), tree) == ["a", Pair(2.0, (3, True))]
 
 
 @pytest.mark.parametrize("tree", [
@@ -32,8 +32,8 @@ def test_leaves_of_a_class_may_be_containers() -> None:
 def test_a_mapped_tree_has_the_classes_that_it_had(tree) -> None:
     mapped = map_leaves(lambda x: x + 1, tree)
     assert type(mapped) is type(tree)
-    assert leaves(mapped) == [2, 3]
-    assert leaves(tree) == [1, 2]
+    assert get_leaves(mapped) == [2, 3]
+    assert get_leaves(tree) == [1, 2]
     assert with_parts(tree, [1, 2]) == tree
 
 
@@ -43,9 +43,9 @@ def test_leaves_of_a_class_are_mapped_and_others_stay() -> None:
 
 
 def test_the_first_leaf() -> None:
-    assert first_leaf({"b": [(), 1], "a": 2}) == ()
-    assert first_leaf([({"x": Pair(3, 4)},), 5]) == 3
-    assert first_leaf({}) == {}
+    assert get_first_leaf({"b": [(), 1], "a": 2}) == ()
+    assert get_first_leaf([({"x": Pair(3, 4)},), 5]) == 3
+    assert get_first_leaf({}) == {}
 
 
 def test_a_tree_as_text() -> None:
@@ -54,9 +54,9 @@ def test_a_tree_as_text() -> None:
 
 def test_batches_of_named_tuples_move_and_detach() -> None:
     batch = Pair(torch.ones(2, requires_grad=True), [torch.zeros(1), "label"])
-    x, (y, label) = moved(batch, "meta")
+    x, (y, label) = move(batch, "meta")
     assert x.is_meta and y.is_meta and label == "label"
-    assert type(detached(batch)) is Pair and not detached(batch).x.requires_grad
+    assert type(detach_tensors(batch)) is Pair and not detach_tensors(batch).x.requires_grad
 
 
 def test_meta_arrays_of_named_results() -> None:

@@ -15,7 +15,7 @@ import pytest
 import flambeau as torch
 from flambeau.train import Loop, epoch
 from flambeau.train.reporting.experiment import Experiment, as_plain_config
-from flambeau.train.reporting.provenance import code, environment
+from flambeau.train.reporting.provenance import describe_code, describe_environment
 
 
 def read(path):
@@ -112,25 +112,25 @@ def test_code_version(tmp_path):
         name = ("-c", "user.name=a", "-c", "user.email=a@b")
         subprocess.run(["git", "-C", tmp_path, *name, *words], check=True, capture_output=True)
 
-    assert code(tmp_path / "nowhere") == ({"commit": None}, b"")
+    assert describe_code(tmp_path / "nowhere") == ({"commit": None}, b"")
     git("init")
     (tmp_path / "a.py").write_text("one\n")
     git("add", "a.py")
     git("commit", "-m", "first")
-    about, difference = code(tmp_path)
+    about, difference = describe_code(tmp_path)
     assert len(about["commit"]) == 40
     assert about["changed"] is False
     assert difference == b""
     (tmp_path / "a.py").write_text("two\n")
     (tmp_path / "new.py").write_text("")
-    about, difference = code(tmp_path)
+    about, difference = describe_code(tmp_path)
     assert about["changed"] is True
     assert about["untracked"] == ["new.py"]
     assert b"-one\n+two\n" in difference
 
 
 def test_environment():
-    actual = environment()
+    actual = describe_environment()
     assert actual["processor"]
     assert actual["cores"] >= 1
     json.dumps(actual)

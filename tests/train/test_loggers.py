@@ -19,7 +19,9 @@ from flambeau.train.loggers import (
     CSVLogger, JSONLogger, Logger, MLflowLogger, TensorBoardLogger, WandbLogger,
 )
 from flambeau.train.loggers.csv import Table
-from flambeau.train.state.formatting import duration, read_learning_rates, scalars, short, stage_of
+from flambeau.train.state.formatting import (
+    format_duration, list_scalars, read_learning_rates, shorten, stage_of,
+)
 
 
 def trainer(**options):
@@ -273,12 +275,12 @@ def test_what_is_not_installed_says_so(monkeypatch, make, name):
 def test_numbers():
     assert stage_of("val_loss") == ("valid", "loss")
     assert stage_of("valid_") == ("train", "valid_")
-    assert scalars({"a": torch.tensor(2.0), "m": np.eye(3), "s": "x", "v": [1, 2]}) == {
+    assert list_scalars({"a": torch.tensor(2.0), "m": np.eye(3), "s": "x", "v": [1, 2]}) == {
         "a": 2.0, "v/0": 1.0, "v/1": 2.0,
     }
-    assert short(-0.000012) == "-1.20e-5"
-    assert short(float("nan")) == "nan"
-    assert duration(3599.6) == "59:59"
+    assert shorten(-0.000012) == "-1.20e-5"
+    assert shorten(float("nan")) == "nan"
+    assert format_duration(3599.6) == "59:59"
     net = torch.nn.Linear(2, 2)
     groups = [{"params": [net.weight], "lr": 0.5}, {"params": [net.bias], "lr": 0.25}]
     run = types.SimpleNamespace(optimizers={"optimizer": torch.optim.SGD(groups)})

@@ -1,7 +1,7 @@
 """The package `functorch`, which PyTorch installs beside torch: older names of torch.func."""
 
 from ...fx.experimental.proxy_tensor import make_fx
-from ...tensor.absent import lacking
+from ...tensor.absent import make_absent_getattr
 from ...version import __version__
 from ..deprecated import (
     combine_state_for_ensemble, functionalize, grad, grad_and_value, hessian, jacfwd, jacrev, jvp,
@@ -9,7 +9,7 @@ from ..deprecated import (
 )
 from ..make_functional import FunctionalModule, FunctionalModuleWithBuffers
 
-__getattr__ = lacking("functorch")
+__getattr__ = make_absent_getattr("functorch")
 __all__ = [
     "FunctionalModule", "FunctionalModuleWithBuffers", "__version__",
     "combine_state_for_ensemble", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd",

@@ -1,8 +1,8 @@
 """torch.ao.nn: modules whose weights are quantized."""
 
-from ...tensor.absent import lacking
+from ...tensor.absent import make_absent_getattr
 from . import intrinsic, qat, quantizable, quantized, weight_only
 
 __all__ = ["intrinsic", "qat", "quantizable", "quantized", "weight_only"]
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)

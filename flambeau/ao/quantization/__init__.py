@@ -4,7 +4,7 @@
 there is not raises NotImplementedError with its name.
 """
 
-from ...tensor.absent import lacking
+from ...tensor.absent import make_absent_getattr
 from .fixed_parameters import (
     FixedQParamsFakeQuantize, FixedQParamsObserver, default_affine_fixed_qparams_fake_quant,
     default_affine_fixed_qparams_observer, default_fixed_qparams_range_0to1_fake_quant,
@@ -164,4 +164,4 @@ __all__ = [
     "weight_observer_range_neg_127_to_127",
 ]
 
-__getattr__ = lacking(__name__, ("default_debug_observer",))
+__getattr__ = make_absent_getattr(__name__, ("default_debug_observer",))

@@ -10,7 +10,7 @@ import numpy as np
 from ... import ops
 from ...nn.module import Module
 from ...tensor import Tensor
-from ...tensor.capture_marks import values_of
+from ...tensor.capture_marks import read_values
 from ...tensor.dtypes import float32, int32, int64, qint8, quint4x2, quint8, uint8
 from ...tensor.quantizers import (
     choose_even_parameters, choose_parameters, per_channel_affine, per_channel_affine_float_qparams,
@@ -159,8 +159,8 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
     def _get_scales(self) -> tuple[Tensor, Tensor]:
         watch = self.activation_post_process
         least, most = watch.quant_min, watch.quant_max
-        lows = np.atleast_1d(values_of(watch.min_val))
-        highs = np.atleast_1d(values_of(watch.max_val))
+        lows = np.atleast_1d(read_values(watch.min_val))
+        highs = np.atleast_1d(read_values(watch.max_val))
         choose = choose_even_parameters if self.is_symmetric_quant else choose_parameters
         pairs = [choose(float(a), float(b), least, most)
                  for a, b in zip(lows, highs, strict=True)]

@@ -7,7 +7,7 @@ from typing import Any
 from ... import ops
 from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
-from ...tensor.capture_marks import values_of
+from ...tensor.capture_marks import read_values
 from ...tensor.dtypes import quint8
 from ...tensor.quantizers import per_tensor_affine
 from .observer import UniformQuantizationObserverBase
@@ -100,7 +100,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         """Move the end with fewer values inwards as long as the error falls."""
         width = (self.max_val - self.min_val) / self.bins
         total = float(self.histogram.sum())
-        running = values_of(self.histogram.cumsum(0))
+        running = read_values(self.histogram.cumsum(0))
         alpha, beta, first, last, least = 0.0, 1.0, 0, self.bins - 1, float("inf")
         while alpha < beta:
             next_alpha, next_beta = alpha + _STEP, beta - _STEP

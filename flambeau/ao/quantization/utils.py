@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from ...nn.module import Module
-from ...tensor.absent import lacking
+from ...tensor.absent import make_absent_getattr
 from ...tensor.dtypes import QuantizedDtype, float16
 from ...tensor.quantizers import (
     per_channel_affine, per_channel_affine_float_qparams, per_channel_symmetric,
@@ -15,7 +15,7 @@ from ...tensor.quantizers import (
 from .observer import PlaceholderObserver
 from .quant_type import QuantType
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)
 
 
 class MatchAllNode:

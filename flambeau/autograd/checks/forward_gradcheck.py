@@ -25,7 +25,7 @@ class GradcheckError(RuntimeError):
     """Raised by gradcheck when two derivatives differ."""
 
 
-def tensors_in(x: Any) -> tuple[Tensor, ...]:
+def collect_tensors(x: Any) -> tuple[Tensor, ...]:
     """Return the tensors among a function's arguments or results."""
     every = x if isinstance(x, (tuple, list)) else (x,)
     return tuple(t for t in every if isinstance(t, Tensor))
@@ -65,7 +65,7 @@ class ForwardCheck:
     def _push(self, directions: dict[int, np.ndarray | None]) -> list[Tensor | None]:
         """Return the tangents of the floating-point and complex outputs."""
         with self._create_duals(directions) as duals:
-            outputs = [y for y in tensors_in(self.func(*duals)) if y._array.dtype.kind in "fc"]
+            outputs = [y for y in collect_tensors(self.func(*duals)) if y._array.dtype.kind in "fc"]
             return [unpack_dual(y).tangent for y in outputs]
 
     def compare(self, eps: float, atol: float, rtol: float) -> None:
@@ -78,7 +78,7 @@ class ForwardCheck:
                 inputs = list(self.plain)
                 inputs[i] = wrap(self.plain[i]._array + step * direction)
                 with no_grad():
-                    outputs = tensors_in(self.func(*inputs))
+                    outputs = collect_tensors(self.func(*inputs))
                 ends.append([y for y in outputs if y._array.dtype.kind in "fc"])
             for j, (t, up, down) in enumerate(zip(pushed, *ends, strict=True)):
                 actual = np.zeros(up._array.shape, up._array.dtype) if t is None else t._array
@@ -131,5 +131,5 @@ class ForwardCheck:
         with dual_level():
             duals = list(self.plain)
             duals[i] = make_dual(self.plain[i], tangent)
-            pairs = [unpack_dual(y) for y in tensors_in(self.func(*duals))]
+            pairs = [unpack_dual(y) for y in collect_tensors(self.func(*duals))]
             return tuple([y.new_zeros(()).expand(y.shape) if t is None else t for y, t in pairs])

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tensor.storage import version_of
+from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batched_window import is_example
-from ..tangents import attach, allocate_memory_tangent, same_history
+from ..tangents import attach, allocate_memory_tangent, alias_history
 
 
 class JvpCheck:
@@ -67,7 +67,7 @@ class JvpCheck:
             return self._written(args[at], y, at, t, level)
         if y._base is not None:
             self._check_view(y, t)
-        dual = same_history(y)
+        dual = alias_history(y)
         attach(dual, level, y, t)
         return dual
 
@@ -75,7 +75,7 @@ class JvpCheck:
         own = self.tangents[at]
         if own is None:
             allocate_memory_tangent(target, t, level).copy_(t)
-        elif version_of(t) == self.versions[at]:
+        elif get_version(t) == self.versions[at]:
             raise RuntimeError(
                 "An inplace custom Function is not modifying the forward mode gradients inplace. "
                 "If the forward is modifying an input inplace, then the jvp function must modify "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.tensor import Tensor
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def raise_freed(node: Node) -> None:
     """Raise PyTorch's error for a second backward through a freed graph."""
-    from .missing_graph import why_freed
+    from .missing_graph import explain_freed_graph
 
     error = RuntimeError(
         "Trying to backward through the graph a second time (or directly access saved tensors "
@@ -28,7 +28,7 @@ def raise_freed(node: Node) -> None:
         "backward through the graph a second time or if you need to access saved tensors after "
         "calling backward."
     )
-    raise noted(error, f"The first freed node is {node.name()}.", why_freed(node))
+    raise add_notes(error, f"The first freed node is {node.name()}.", explain_freed_graph(node))
 
 
 def raise_stale(
@@ -63,7 +63,7 @@ def raise_overwritten(
         f", which was last written in place at {counter.line()}: write `x = x + 1` instead of "
         "`x += 1`, or clone it first"
     )
-    raise noted(RuntimeError(
+    raise add_notes(RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: [torch.{legacy} {list(shape)}]{role} is at version {counter.value}; "
         f"expected version {version} instead. Hint: enable anomaly detection to find the operation "

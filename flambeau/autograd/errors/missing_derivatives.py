@@ -12,8 +12,8 @@ from ...tensor.tensor import Tensor
 from ..mode import MODE
 from ..node import Node
 from ..saved.plan import Plan
-from ..tangents import LEVELS, innermost_level
-from ..tape import new_node, requires
+from ..tangents import LEVELS, find_innermost_level
+from ..tape import create_node, requires
 
 
 def raise_missing(name: str) -> NoReturn:
@@ -35,12 +35,12 @@ def record_without_derivative(name: str, result: Tensor, inputs: Sequence[Any], 
     if not MODE.grad or result._array.dtype.kind not in "fcV":
         return result
     tensors = [x for x in inputs if isinstance(x, Tensor)]
-    if LEVELS.active and innermost_level(tuple(tensors)) is not None:
+    if LEVELS.active and find_innermost_level(tuple(tensors)) is not None:
         raise NotImplementedError(f"Trying to use forward AD with {name} that does not support it "
                                   "because it has not been implemented yet.")
     edges = tuple(x._node or x for x in tensors if x._tracked and requires(x))
     if edges:
-        result._node = new_node(_plan(name, node), edges, (), (), None)
+        result._node = create_node(_plan(name, node), edges, (), (), None)
         result._requires_grad = result._tracked = True
     return result
 

@@ -17,8 +17,8 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from ...native.foundation.call_advice import value_of
-from ...native.foundation.user_frames import is_internal, user_frame
+from ...native.foundation.call_advice import look_up
+from ...native.foundation.user_frames import find_user_frame, is_internal
 from ...tensor.tensor import Tensor
 from ..mode import MODE
 
@@ -44,11 +44,11 @@ _CUTS = {
 _SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
-def why_no_graph(y: Tensor) -> str:
+def explain_missing_graph(y: Tensor) -> str:
     """Return what cut a tensor off from the graph, with the line if the source shows it."""
     if not MODE.grad:
         return "gradients are disabled here: backward() runs inside of torch.no_grad() or the like"
-    frame = user_frame()
+    frame = find_user_frame()
     cause = None
     with suppress(Exception):  # a failed search must not hide the original error
         cause = _find_cause(y, frame)
@@ -70,11 +70,11 @@ def _find_cause(y: Tensor, frame: FrameType | None) -> str | None:
         if cause is not None:
             return cause
     for line, value in _iterate_roots(frame, statements):
-        calls = [node for node in _flow(value) if isinstance(node, ast.Call)]
+        calls = [node for node in _iterate_differentiable(value) if isinstance(node, ast.Call)]
         for cause in (_cut_in(value, line, frame), *(_cut_in_call(c, frame) for c in calls)):
             if cause is not None:
                 return cause
-        for node in _flow(value):  # F.mse_loss(output, target).backward()
+        for node in _iterate_differentiable(value):  # F.mse_loss(output, target).backward()
             if isinstance(node, ast.Name) \
                     and isinstance(known := frame.f_locals.get(node.id), Tensor) \
                     and not known.requires_grad:
@@ -143,7 +143,7 @@ def _trace(
     if switch is not None:
         return (f"line {line} runs inside of {switch[1]} (line {switch[0]}), which records no graph"
                 f"\n    {_read_line(frame, line)}")
-    for node in _flow(value):
+    for node in _iterate_differentiable(value):
         if isinstance(node, ast.Call):
             cause = _cut_in_call(node, frame)
             if cause is not None:
@@ -160,7 +160,7 @@ def _trace(
 
 def _cut_in_call(call: ast.Call, frame: FrameType) -> str | None:
     """Return the statement that cuts the graph in a called function or forward method."""
-    called = value_of(call.func, frame)
+    called = look_up(call.func, frame)
     inner = [called]
     if hasattr(called, "named_modules") and not isinstance(called, type):
         parameters = list(called.parameters())
@@ -199,7 +199,7 @@ def _cut_in_function(function: Any, code: CodeType) -> str | None:
             if switch is not None:
                 return (f"line {line + first - 1} {where} runs inside of {switch[1]}, which "
                         f"records no graph\n    {lines[line - 1].strip()}")
-            cut = next(filter(None, map(_cut_of, _flow(value))), None)
+            cut = next(filter(None, map(_cut_of, _iterate_differentiable(value))), None)
             if cut is not None:
                 return (f"line {line + first - 1} {where} cuts the graph: {cut}"
                         f"\n    {lines[line - 1].strip()}")
@@ -216,7 +216,7 @@ def _iterate_sources(
     while todo:
         line, value = todo.pop()
         yield line, value
-        for node in _flow(value):
+        for node in _iterate_differentiable(value):
             if isinstance(node, ast.Name) and node.id not in seen:
                 seen.add(node.id)
                 earlier = [
@@ -232,7 +232,7 @@ def _read_source(function: Any) -> tuple[list[str], int]:
         return [], 0
 
 
-def _flow(node: ast.AST) -> Iterator[ast.AST]:
+def _iterate_differentiable(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the parts of an expression that its gradient flows through: of a call's arguments only
     the first, because the others of a loss are targets."""
     yield node
@@ -240,11 +240,11 @@ def _flow(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.Call):
         children = iter([node.func, *node.args[:1]])
     for child in children:
-        yield from _flow(child)
+        yield from _iterate_differentiable(child)
 
 
 def _cut_in(value: ast.expr, line: int, frame: FrameType) -> str | None:
-    for node in _flow(value):
+    for node in _iterate_differentiable(value):
         cut = _cut_of(node)
         if cut is not None:
             return f"line {line} cuts the graph: {cut}\n    {_read_line(frame, line)}"
@@ -283,9 +283,9 @@ def _read_line(frame: FrameType, line: int) -> str:
 # ------------------------------------------------------------------------ used-up graphs
 
 
-def why_freed(node: Node) -> str:
+def explain_freed_graph(node: Node) -> str:
     """Return where backward freed the graph, and which variables carried it over."""
-    frame = user_frame()
+    frame = find_user_frame()
     if frame is None:
         return "call backward() once on each graph"
     statements = _list_statements(frame)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...tensor.deepcopy import alias_with_attributes
 from ...tensor.meta import MetaArray
-from ...tensor.storage import VersionCounter, version_of
+from ...tensor.storage import VersionCounter, get_version
 from ...tensor.tensor import Tensor, wrap
 from ..errors.graph_errors import raise_freed, raise_stale
 from ..mode import MODE
@@ -183,9 +183,9 @@ def pack_tensor(
     """Pack a tensor with a pair of saved-tensor hooks; RuntimeError if `pack` writes to it."""
     with_grad, MODE.grad = MODE.grad, False
     try:
-        version = version_of(value)
+        version = get_version(value)
         packed = pack(value)
-        if version_of(value) != version:
+        if get_version(value) != version:
             raise RuntimeError(
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as "
                 "input to pack hook cannot be modified by in-place operations as this can lead to "

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tensor.dtypes import dtype
 
-__all__ = ["kind_of", "number_of", "text_of", "type_of"]
+__all__ = ["format_type", "format_value", "number_of", "type_of"]
 
 # c10's dtypes in the order of their numbers, with the C++ types that traces name.
 _DTYPES = {
@@ -20,7 +20,7 @@ _DTYPES = {
 _SCALARS = (bool, int, float, complex)
 
 
-def kind_of(value: Any, dtypes: Any) -> str:
+def format_type(value: Any, dtypes: Any) -> str:
     """Return an argument's `Input type`. `dtypes`: that of a tensor, a tuple of those of a list."""
     if isinstance(dtypes, tuple):
         return "TensorList"
@@ -31,10 +31,10 @@ def kind_of(value: Any, dtypes: Any) -> str:
     return "ScalarList" if _is_list(value) else ""
 
 
-def text_of(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return an argument's `Concrete Inputs`; empty for tensors, None and what is no number."""
     if _is_list(value):
-        return f"[{', '.join(map(text_of, value))}]"
+        return f"[{', '.join(map(format_value, value))}]"
     if isinstance(value, float) and not isinstance(value, bool) and value.is_integer():
         return f"{value:.0f}."
     number = number_of(value)

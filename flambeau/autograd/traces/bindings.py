@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from time import perf_counter_ns
 from typing import Any
 
-from ...tensor.absent import lacking
+from ...tensor.absent import make_absent_getattr
 from ...tensor.tensor import Tensor
 from ..profiler_util import DeviceType as DeviceType
 from .chrome_trace import TraceSwitches
 from .kineto_results import (
     _ExtraFields_Allocation, _ExtraFields_PyCall, _ExtraFields_TorchOp, _ProfilerEvent,
 )
-from .recorder import Details, Recording, RecordScope, user_stack
+from .recorder import Details, Recording, RecordScope, collect_user_stack
 
 __all__ = [
     "ActiveProfilerType", "_ExperimentalConfig", "_ExtraFields_Allocation", "_ExtraFields_PyCall",
@@ -66,7 +66,7 @@ class _RecordFunctionFast:
             if recorder.shapes else None
         recorder.events.append((
             self.name, self._begin_ns, perf_counter_ns(), threading.get_ident(), shapes,
-            user_stack(2) if recorder.stack else None, RecordScope.USER_SCOPE,
+            collect_user_stack(2) if recorder.stack else None, RecordScope.USER_SCOPE,
             Details(described=None if recorder.observer is None else (
                 recorder.observer.describe(self.input_values), None, ""))))
 
@@ -93,7 +93,7 @@ def _set_fwd_bwd_enabled_val(enabled: bool) -> None:
     TraceSwitches.links = bool(enabled)
 
 
-_absent = lacking("torch._C._profiler", (
+_absent = make_absent_getattr("torch._C._profiler", (
     "symbolize_addresses", "gather_traceback", "symbolize_tracebacks", "CapturedTraceback",
     "ProfilerConfig", "_ExtraFields_Backend", "_ExtraFields_Kineto", "_ExtraFields_OutOfMemory",
     "_ExtraFields_PyCCall", "_EventType", "_set_cuda_sync_enabled_val",

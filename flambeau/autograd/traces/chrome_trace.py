@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .argument_texts import kind_of, text_of
+from .argument_texts import format_type, format_value
 from .recorder import Recorder, RecordScope
 
 
@@ -64,8 +64,8 @@ def _call(event: Any, pid: int, began_us: float) -> dict[str, Any]:
         args["Input Dims"] = event.input_shapes
         args["Input Strides"] = list(event.strides)
         if TraceSwitches.arguments:
-            args["Concrete Inputs"] = list(map(text_of, event.concrete_inputs))
-            args["Input type"] = list(map(kind_of, event.concrete_inputs, event.dtypes))
+            args["Concrete Inputs"] = list(map(format_value, event.concrete_inputs))
+            args["Input type"] = list(map(format_type, event.concrete_inputs, event.dtypes))
     if event.stack:
         args["Call stack"] = ";".join(event.stack)
     if event.cpu_memory_usage:

@@ -155,7 +155,7 @@ def is_recording_here() -> bool:
     return Recording.now is not None and Recording.now.thread == threading.get_ident()
 
 
-def user_stack(depth: int) -> tuple[Any, ...]:
+def collect_user_stack(depth: int) -> tuple[Any, ...]:
     """Return (code, line) of the program's frames, innermost first."""
     lines = []
     frame = sys._getframe(depth)

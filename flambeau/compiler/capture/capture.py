@@ -22,20 +22,20 @@ from ...native.foundation.allocator import allocate_outside_heap
 from ...native.foundation.transparent_frames import skip_in_stacks
 from ...native.runtime.background_jit import KernelPolicy
 from ...ops.interception.code_patching import end_followed_call
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.quantized import QuantizedCreated
 from ...tensor.sparse import Created
-from ...tensor.storage import version_of
+from ...tensor.storage import get_version
 from ...tensor.tensor import wrap
 from ...tensor.windows.opaque_window import OpaqueWindow
 from ..proof.watcher import Watcher
 from ..trace.ambient_modes import read_ambient_modes
-from ..trace.operands import arrays_in, flatten, tensors_in
-from ..trace.trace import UPDATE, Backward, Trace, address, values_in
+from ..trace.operands import collect_arrays, collect_tensors, flatten
+from ..trace.trace import UPDATE, Backward, Trace, address, collect_values
 from ..trace.trace_signature import Precedent
-from .escapes import backward_problem, finish, list_live_bases, live_outputs
+from .escapes import explain_lost_backward, find_live_outputs, finish, list_live_bases
 from .lazy_call import Deferred
-from .live_tensors import live_tensors
+from .live_tensors import find_live_tensors
 from .patch_targets import restore_all, swap_all
 from .recorder import Recorder
 from .returned_tensors import describe_returned
@@ -45,7 +45,7 @@ from .side_effects import note_arrays, note_stores
 _capturing = threading.RLock()  # one capture at a time: patches affect all threads
 
 
-def busy() -> bool:
+def is_recording() -> bool:
     """Whether this thread is recording a call."""
     return _recorders.current is not None
 
@@ -115,7 +115,7 @@ Created.used = functools.partial(refuse_kind, "sparse")
 QuantizedCreated.used = functools.partial(refuse_kind, "quantized")
 
 
-def current() -> Recorder | None:
+def get_recorder() -> Recorder | None:
     """The recorder of this thread's call, or None."""
     return _recorders.current
 
@@ -146,7 +146,8 @@ def capture(
     if not _capturing.acquire(blocking=False):
         return function(*args, **kwargs), None
     try:
-        if busy() or any(isinstance(a, OpaqueWindow) for a in arrays_in((args, kwargs))):
+        if is_recording() or any(isinstance(a, OpaqueWindow)
+                                 for a in collect_arrays((args, kwargs))):
             return function(*args, **kwargs), None
         recorder = Recorder(values)
         recorder.counter = counter
@@ -242,7 +243,7 @@ def _record_call(
 
 def _is_finished(trace: Trace, like: Precedent | None) -> bool:
     """Whether a deferred call did everything that its precedent did."""
-    return like is not None and like.matches_outline(trace) and not live_outputs(trace)
+    return like is not None and like.matches_outline(trace) and not find_live_outputs(trace)
 
 
 def _find_holders(trace: Trace, tensors: list[Any]) -> None:
@@ -250,14 +251,14 @@ def _find_holders(trace: Trace, tensors: list[Any]) -> None:
     guards notice when their memory is replaced."""
     arguments = {s.number for s in trace.storages if s.name.startswith("argument")}
     met = {v.storage for e in trace.events if e.kind != UPDATE
-           for v in values_in((e.args, e.kwargs))}
+           for v in collect_values((e.args, e.kwargs))}
     met |= {entry.window.storage for entry in trace.returned if entry.window is not None}
-    updated = {v.storage for e in trace.events if e.kind == UPDATE for v in values_in(e.args)}
-    covered = {id(owner_of(t._array)) for t in trace.externals.values()}
+    updated = {v.storage for e in trace.events if e.kind == UPDATE for v in collect_values(e.args)}
+    covered = {id(find_owner(t._array)) for t in trace.externals.values()}
     owners = {id(s.owner) for s in trace.storages
               if s.external and s.number in met - arguments - updated} - covered
     for tensor in tensors if owners else ():
-        if id(tensor) in trace.existing_tensors and id(owner_of(tensor._array)) in owners:
+        if id(tensor) in trace.existing_tensors and id(find_owner(tensor._array)) in owners:
             trace.externals[id(tensor)] = tensor
 
 
@@ -267,12 +268,12 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     The graph is retained, for a backward pass through the recorded call itself.
     """
     trace = recorder.trace
-    outputs = live_outputs(trace)
+    outputs = find_live_outputs(trace)
     if not outputs or trace.problems:
         return
-    supplied = {id(t): t for t in tensors_in((args, kwargs))}
+    supplied = {id(t): t for t in collect_tensors((args, kwargs))}
     inputs = [t for t in {**supplied, **trace.externals}.values() if t.requires_grad]
-    problem = backward_problem(trace, outputs, inputs)
+    problem = explain_lost_backward(trace, outputs, inputs)
     if problem is not None:
         trace.add_problem(problem, "")
         return
@@ -322,13 +323,13 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     """Note the memory that exists before the step, and hold its owners so that ids stay unique."""
     trace = recorder.trace
     trace.modes = read_ambient_modes()
-    tensors = live_tensors()
+    tensors = find_live_tensors()
     arrays = [o._array for o in tensors]
-    owners = [owner_of(a) for a in (*arrays, *arrays_in((args, kwargs)))]
+    owners = [find_owner(a) for a in (*arrays, *collect_arrays((args, kwargs)))]
     trace.known_owners.update(map(id, owners))
-    trace.argument_tensors = {id(t) for t in tensors_in((args, kwargs))}
+    trace.argument_tensors = {id(t) for t in collect_tensors((args, kwargs))}
     trace.existing_tensors = {id(t) for t in tensors} - trace.argument_tensors
-    for i, array in enumerate(arrays_in((args, kwargs))):
+    for i, array in enumerate(collect_arrays((args, kwargs))):
         known = trace.value_of(array)  # None, and a problem, for a window without dense memory
         storage = None if known is None else trace.storages[known.storage]
         if storage is not None and not storage.name:
@@ -336,7 +337,7 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
             assert storage.owner is not None
             storage.argument_offset = address(array) - address(storage.owner)
     recorder.keep_alive.append([tensors, owners])
-    recorder.versions = [(t, version_of(t)) for t in tensors]
+    recorder.versions = [(t, get_version(t)) for t in tensors]
 
 
 def _count_writes(recorder: Recorder) -> None:
@@ -344,10 +345,10 @@ def _count_writes(recorder: Recorder) -> None:
     threads may have written to other memory."""
     trace, counted = recorder.trace, set()
     for tensor, before in recorder.versions:
-        if id(owner_of(tensor._array)) not in trace.storage_numbers \
+        if id(find_owner(tensor._array)) not in trace.storage_numbers \
                 and id(tensor) not in recorder.begun:
             continue
-        writes = version_of(tensor) - before
+        writes = get_version(tensor) - before
         if writes and id(tensor._counter) not in counted:
             counted.add(id(tensor._counter))
             trace.version_bumps.append((tensor, writes))
@@ -357,7 +358,7 @@ def _compare_states(trace: Trace, states: list[tuple]) -> None:
     """Refuse calls that change an outside tensor's shape, memory, history or requires_grad: a
     program writes values only."""
     for tensor, array, requires_grad, node in states:
-        if id(owner_of(array)) not in trace.storage_numbers:
+        if id(find_owner(array)) not in trace.storage_numbers:
             continue  # belongs to another thread
         if tensor._requires_grad is not requires_grad or tensor._node is not node:
             trace.add_problem("it changes whether a tensor from outside requires grad, or writes "

@@ -10,25 +10,25 @@ import gc
 from collections.abc import Iterator
 from typing import Any
 
-from ...autograd.engine import key_of
+from ...autograd.engine import make_target_key
 from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...tensor.layout import _as_bytes
 from ...tensor.tensor import Tensor
-from ..trace.trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, same_bits, values_in
+from ..trace.trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, are_same_bits, collect_values
 
 
 def finish(trace: Trace) -> None:
     """Add the step's lasting effects to the trace, and a problem for each that is unexplained."""
-    changed = written_storages(trace)
+    changed = collect_written_storages(trace)
     for storage in trace.storages:
         if storage.owner is None or storage.initial is None or storage.number in changed:
             continue
-        if not same_bits(_as_bytes(storage.owner), storage.initial):
+        if not are_same_bits(_as_bytes(storage.owner), storage.initial):
             trace.add_problem("memory was changed by something that cannot be recorded", "")
-    tensors = list(tensors_of(trace.result))
+    tensors = list(iterate_tensors(trace.result))
     _forget_own_grads(trace, tensors)
-    if trace.backward is None and live_outputs(trace):
+    if trace.backward is None and find_live_outputs(trace):
         trace.add_problem(
             "it returns a tensor with a graph that backward has not been through: call backward "
             "inside the step, or return tensor.detach()", "",
@@ -46,10 +46,10 @@ def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
             del trace.grads[key]
 
 
-def live_outputs(trace: Trace) -> list[Tensor]:
+def find_live_outputs(trace: Trace) -> list[Tensor]:
     """Return the distinct result tensors from which a later backward pass may start."""
     result: dict[int, Tensor] = {}
-    for tensor in tensors_of(trace.result):
+    for tensor in iterate_tensors(trace.result):
         node = tensor._history()
         node = node.node if node.__class__ is Output else node
         if trace.has_created(tensor) and _can_go_backward(trace, node):
@@ -88,15 +88,15 @@ def _can_go_backward(trace: Trace, node: Any) -> bool:
     return True
 
 
-def backward_problem(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) -> str | None:
+def explain_lost_backward(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) -> str | None:
     """Return why a backward program cannot replace the graph from outputs to inputs, or None."""
-    ends = {key_of(x._history() or x) for x in inputs}
-    returned = {id(tensor) for tensor in tensors_of(trace.result)}
+    ends = {make_target_key(x._history() or x) for x in inputs}
+    returned = {id(tensor) for tensor in iterate_tensors(trace.result)}
     stack: list[Any] = [y._history() for y in outputs]
     seen = set()
     while stack:
         target = stack.pop()
-        if target is None or key_of(target) in ends:
+        if target is None or make_target_key(target) in ends:
             continue
         if isinstance(target, Tensor):
             if id(target) in trace.existing_tensors or id(target) in returned:
@@ -114,7 +114,7 @@ def backward_problem(trace: Trace, outputs: list[Tensor], inputs: list[Tensor]) 
     return None
 
 
-def written_storages(trace: Trace) -> set[int]:
+def collect_written_storages(trace: Trace) -> set[int]:
     """Return the numbers of the storages that recorded events write."""
     from ..lowering import writes
 
@@ -129,20 +129,20 @@ def written_storages(trace: Trace) -> set[int]:
             targets = event.written
         elif event.kind == OPERATOR:
             targets = [event.args[i] for i in writes(event.operator)]
-        result.update(value.storage for value in values_in(targets))
+        result.update(value.storage for value in collect_values(targets))
     return result
 
 
-def tensors_of(x: Any) -> Iterator[Tensor]:
+def iterate_tensors(x: Any) -> Iterator[Tensor]:
     """Yield the tensors in nested tuples, lists and dicts."""
     kind = type(x)
     if issubclass(kind, Tensor):
         yield x
     elif issubclass(kind, (tuple, list)):
         for item in x:
-            yield from tensors_of(item)
+            yield from iterate_tensors(item)
     elif issubclass(kind, dict):
-        yield from tensors_of(list(x.values()))
+        yield from iterate_tensors(list(x.values()))
 
 
 def walk(trace: Trace, target: Any) -> None:
@@ -192,7 +192,7 @@ def _list_reachable(outputs: list[Tensor], saved: bool) -> list[Tensor]:
             result.append(single)
         elif isinstance(single, Node) and id(single) not in seen:
             seen.add(id(single))
-            result.extend(tensors_of(single.saved) if saved else ())
+            result.extend(iterate_tensors(single.saved) if saved else ())
             stack.extend(single.edges)
     return result
 

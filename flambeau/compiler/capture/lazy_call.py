@@ -21,15 +21,16 @@ from ...native.target.graph_costs import MAX_ZEROED_ELEMENTS
 from ...ops.core.autocast import STATE
 from ...ops.core.operator import Kind, Operator
 from ...tensor.layout import (
-    _as_bytes, dense_order, empty_strided_array, ensure_strides, owner_of,
+    _as_bytes, empty_strided_array, ensure_strides, find_dense_order, find_owner,
 )
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..schedule.arena import Arena
-from ..trace.bindings import Bindings, window_on_bytes
+from ..trace.bindings import Bindings, view_bytes
 from ..trace.counter_rng import CounterDraw, draw_key
-from ..trace.operands import arrays_in, as_arrays, unbind
+from ..trace.operands import as_arrays, collect_arrays, unbind
 from ..trace.trace import (
-    CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value, map_values, values_in,
+    CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value, collect_values,
+    map_values,
 )
 from ..trace.trace_signature import Geometry, Precedent
 from .listed_history import attach
@@ -90,7 +91,7 @@ class Deferred:
         rule = operator.values
         if rule is None or rule.holds is None:
             return rule is None
-        arrays = arrays_in([bound[operator.names.index(name)] for name in rule.parameters])
+        arrays = collect_arrays([bound[operator.names.index(name)] for name in rule.parameters])
         storages = map(self.trace.storage_of, arrays)
         if not all(storage is not None and storage.external for storage in storages):
             return True
@@ -116,14 +117,14 @@ class Deferred:
             elif (value.shape, value.strides, value.dtype) == whole and not value.offset:
                 result.append(owner[...])
             else:
-                result.append(window_on_bytes(_as_bytes(owner), value))
+                result.append(view_bytes(_as_bytes(owner), value))
         return result
 
     def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
         """Return a grad without values for a leaf; None unless the precedent writes one now."""
         at = len(self.trace.events)
         supplied = self.precedent.inputs
-        order = dense_order(leaf._array)
+        order = find_dense_order(leaf._array)
         if at >= len(supplied) or not supplied[at].startswith(WRITE) or order is None:
             return None
         array = g._array
@@ -134,14 +135,14 @@ class Deferred:
     def unlisted(self, bound: tuple, original: Callable, args: tuple, kwargs: dict) -> Any:
         """Return the result of an operator that records no event, usually a view of its input;
         NOT_NOW if it computes values."""
-        seen = {id(owner_of(a)) for a in arrays_in(bound)}
+        seen = {id(find_owner(a)) for a in collect_arrays(bound)}
         try:
             with np.errstate(all="ignore"):  # warnings about garbage values
                 result = original(*args, **kwargs)
         except Exception:
             return NOT_NOW  # it may fail on garbage values
         for y in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(y, Tensor) and id(owner_of(y._array)) not in seen:
+            if isinstance(y, Tensor) and id(find_owner(y._array)) not in seen:
                 return NOT_NOW
         return result
 
@@ -186,7 +187,7 @@ class Deferred:
         """Prefault the pages of gradients that the program will write."""
         for _, grad in bindings.grads:
             if grad is not None:
-                self.pages.ask(owner_of(grad._array))
+                self.pages.ask(find_owner(grad._array))
 
     def release(self) -> None:
         """Cut the cycle through the recorder, which holds the call's arguments and results."""
@@ -207,7 +208,7 @@ class _Computation:
         self.keys: set[int] = set()  # counter-based draws that were made
         self.last: dict[int, int] = {}  # the last event that uses each storage
         for i, event in enumerate(self.trace.events):
-            for value in values_in((event.args, event.kwargs, event.results)):
+            for value in collect_values((event.args, event.kwargs, event.results)):
                 self.last[value.storage] = i
 
     def run(self) -> None:
@@ -224,7 +225,7 @@ class _Computation:
         owner = self.memory.get(value.storage)
         if owner is None:
             owner = self.memory[value.storage] = _find_memory(self.trace.storages[value.storage])
-        return window_on_bytes(_as_bytes(owner), value)
+        return view_bytes(_as_bytes(owner), value)
 
     def operator(self, i: int, event: Event) -> None:
         """Run an operator."""

@@ -38,7 +38,7 @@ class _Frozen:
 _FROZEN = _Frozen()
 
 
-def live_tensors() -> list[Any]:
+def find_live_tensors() -> list[Any]:
     """Return all tensors with memory, found as referrers of their classes.
 
     A list of all objects would include tuples that other threads are still filling, which raises

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...native.foundation.method_patches import library_attributes
 from ...ops.core import inplace as in_place
-from ...ops.core.dispatch import pointwise_call
+from ...ops.core.dispatch import find_pointwise_operator
 from ...ops.core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.interception import window_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
@@ -15,7 +15,7 @@ from ...ops.interception.code_patching import (
 )
 from ...ops.interception.stub_set import STUB_SETS
 from ...tensor.tensor import Tensor
-from .recorder import Recorder, composite_recorder
+from .recorder import Recorder, make_composite_recorder
 
 
 def _list_functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
@@ -33,13 +33,13 @@ def _list_functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | 
             if twin is not None:
                 result.setdefault(id(twin), (twin, _bypass_fast_path(twin), None))
     for function in library_attributes(Tensor).values():
-        if (call := pointwise_call(function)) is not None:
+        if (call := find_pointwise_operator(function)) is not None:
             record = recorder.operator(call.operator, swapped=call.swapped)
             result.setdefault(id(function), (function, record, call.operator))
     for names in PUBLIC.values():
         for name, function in names.items():
             if _is_function(function) and id(function) not in result:
-                record = composite_recorder(recorder, name, function)
+                record = make_composite_recorder(recorder, name, function)
                 result[id(function)] = (function, record, None)
     return list(result.values())
 
@@ -125,7 +125,7 @@ def _create_wrapper_check(function: Any, problem: Callable[[str], None]) -> Call
         return None
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
-        handler = torch_dispatch.handler_for(function, args, kwargs)
+        handler = torch_dispatch.find_handler(function, args, kwargs)
         if handler is not None:
             problem("a tensor's class has __torch_dispatch__")
         return handler
@@ -139,7 +139,7 @@ def _create_sparse_check(function: Any, problem: Callable[[str], None]) -> Calla
         return None
 
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
-        handler = window_stubs.handler_for(function, args, kwargs)
+        handler = window_stubs.find_handler(function, args, kwargs)
         if handler is None:
             return None
         problem(f"it uses {handler[0]} tensors")
@@ -181,7 +181,7 @@ def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:
     for operator in wanted.values():
         swaps.append(swap_of(operator.function, recorder(operator)))
     for function in set(filter(_is_function, library_attributes(Tensor).values())):
-        call = pointwise_call(function)
+        call = find_pointwise_operator(function)
         if call is not None and wanted.get(call.operator.name) is call.operator:
             swaps.append(Swap(function, recorder(call.operator)))
     for swap in swaps:

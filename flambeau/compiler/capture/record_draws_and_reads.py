@@ -15,15 +15,15 @@ from ...native.foundation.source_hash import PACKAGE
 from ...ops.core import inplace as in_place
 from ...optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from ...tensor import tensor as tensors
-from ...tensor.capture_marks import holds, may_write_arrays, peek, values_of
+from ...tensor.capture_marks import holds, may_write_arrays, peek, read_values
 from ...tensor.random import generator as generators
 from ...tensor.random import integers, rejection_sampling, distributions
 from ...tensor.random import normal as normals
 from ...tensor.tensor import Tensor
-from ..proof.declarations import in_library
+from ..proof.declarations import is_in_library
 from ..trace.counter_rng import replace_draw, draw_key
 from ..trace.host_numbers import Read
-from ..trace.operands import arrays_in
+from ..trace.operands import collect_arrays
 from ..trace.trace import CHECK, DRAW, HostCall, count_updates
 from .recorder import Recorder, note_host_read
 
@@ -31,7 +31,7 @@ Pairs = Iterator[tuple[Any, Callable]]
 _COMPILER = os.path.join(PACKAGE, "compiler", "")
 
 
-def when_on(r: Recorder, record: Callable) -> Callable:
+def pass_through_unless_on(r: Recorder, record: Callable) -> Callable:
     """Wrap a recorder so that calls pass through unless the step is being recorded."""
 
     def guarded(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -64,7 +64,7 @@ def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
         finally:
             r.drawing = False
     line = r.line()[0]
-    if arrays_in((args[1:], kwargs)):
+    if collect_arrays((args[1:], kwargs)):
         r.trace.add_problem("random numbers are drawn with tensors as parameters", line)
     r.add(DRAW, function=original, args=(r.trace.value_of(args[0], fresh=True), *args[1:]),
           kwargs=kwargs, array=None if later else r.trace.copy_array(args[0]))
@@ -117,7 +117,7 @@ def _record_permutation(
     return result
 
 
-def _seeded(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
+def _record_seeding(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
     r.compute()
     r.problem(f"{original.__name__} changes the state of a random generator")
     return original(*args, **kwargs)
@@ -139,12 +139,12 @@ def draws(r: Recorder) -> Pairs:
         normals.fill_normal, normals.fill_log_normal, integers.fill_random,
     ):
         yield function, functools.partial(_draw, r)
-    yield integers.randperm, when_on(r, _record_permutation)
+    yield integers.randperm, pass_through_unless_on(r, _record_permutation)
     for function in (integers.multinomial, rejection_sampling.poisson, rejection_sampling.binomial,
                      rejection_sampling.standard_gamma, rejection_sampling.dirichlet):
-        yield function, when_on(r, _refuse_draw)
+        yield function, pass_through_unless_on(r, _refuse_draw)
     for name in ("_reseed", "set_state"):
-        yield getattr(generators.Generator, name), when_on(r, _seeded)
+        yield getattr(generators.Generator, name), pass_through_unless_on(r, _record_seeding)
 
 
 # ---------------------------------------------------------------------------- schedulers
@@ -170,12 +170,12 @@ def _iterate_subclasses(base: Any) -> Iterator[Any]:
         yield from _iterate_subclasses(kind)
 
 
-def schedules(r: Recorder) -> Pairs:
+def iterate_schedules(r: Recorder) -> Pairs:
     """Yield (function, recorder) for schedulers' steps; ReduceLROnPlateau reads a value."""
     for kind in _iterate_subclasses(LRScheduler):
         step = vars(kind).get("step")
         if hasattr(step, "__code__") and not issubclass(kind, ReduceLROnPlateau):
-            yield step, when_on(r, _record_scheduler_step)
+            yield step, pass_through_unless_on(r, _record_scheduler_step)
 
 
 # ---------------------------------------------------------------------------- host reads
@@ -202,7 +202,7 @@ def _is_watched(r: Recorder, tensor: Tensor, value: Any) -> bool:
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(("<flambeau", _COMPILER)):
         frame = frame.f_back
-    if r.watcher is None or frame is None or in_library(frame.f_code) \
+    if r.watcher is None or frame is None or is_in_library(frame.f_code) \
             or value.__class__ not in (int, float) or tensor._array.dtype.kind == "V":
         return False
     copy = tensor.detach().clone()
@@ -238,7 +238,7 @@ def _peek(r: Recorder, original: Callable, x: Tensor) -> np.ndarray:
     return np.asarray(original(x))
 
 
-def host_reads(r: Recorder) -> Pairs:
+def iterate_host_reads(r: Recorder) -> Pairs:
     """Yield (function, recorder) for functions that expose a tensor's values to Python."""
     for name in ("item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__",
                  "__complex__", "__repr__", "__format__", "__array__", "__dlpack__",
@@ -246,10 +246,10 @@ def host_reads(r: Recorder) -> Pairs:
         function = getattr(Tensor, name)
         if hasattr(function, "__code__"):
             yield function, functools.partial(_read, r)
-    yield values_of, functools.partial(_read, r)
-    yield peek, when_on(r, _peek)
-    yield holds, when_on(r, _holds)
-    yield may_write_arrays, when_on(r, lambda r, original: False)
+    yield read_values, functools.partial(_read, r)
+    yield peek, pass_through_unless_on(r, _peek)
+    yield holds, pass_through_unless_on(r, _holds)
+    yield may_write_arrays, pass_through_unless_on(r, lambda r, original: False)
     data: Any = Tensor.data
-    yield data.fset, when_on(r, _set_data)
-    yield data.fget, when_on(r, _read_data)
+    yield data.fset, pass_through_unless_on(r, _set_data)
+    yield data.fget, pass_through_unless_on(r, _read_data)

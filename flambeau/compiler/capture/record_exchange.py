@@ -13,13 +13,13 @@ import numpy as np
 from ...tensor.tensor import Tensor
 from ..ir.exchange import Arrays, Exchange
 from ..trace.trace import EXCHANGE
-from .capture import current
+from .capture import get_recorder
 from .recorder import Recorder
 
 
-def recorder() -> Recorder | None:
+def get_active_recorder() -> Recorder | None:
     """This thread's recorder if it is recording, else None."""
-    result = current()
+    result = get_recorder()
     return result if result is not None and result.on else None
 
 

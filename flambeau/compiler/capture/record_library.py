@@ -24,19 +24,19 @@ from ...ops.view import join
 from ...optim.elementwise import Elementwise
 from ...optim.kernel import count_writes
 from ...tensor import tensor as tensors
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.random import distributions
-from ...tensor.storage import version_of
+from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..trace.trace import UPDATE
 from .recorder import Recorder
 
 
-def replacements(r: Recorder) -> list[tuple[Any, Callable]]:
+def list_replacements(r: Recorder) -> list[tuple[Any, Callable]]:
     """Return (function, replacement) for functions of the library."""
     return [
-        (dropout._alpha_dropped, _record_alpha_dropout),
+        (dropout._apply_alpha_dropout, _record_alpha_dropout),
         (scaled_dot_product._compute_probabilities, _compute_probabilities),
         (vector_distance._clamp_from, _clamp_from),
         (multihead._convert_to_additive, _record_additive_mask),
@@ -210,8 +210,8 @@ def _begin_parameter(
     result = [t for n, t in state.items() if isinstance(t, Tensor) and old.get(n) is not t]
     for tensor in result:
         r.trace.existing_tensors.add(id(tensor))
-        r.trace.known_owners.add(id(owner_of(tensor._array)))
-        r.keep_alive.append((tensor, owner_of(tensor._array)))
+        r.trace.known_owners.add(id(find_owner(tensor._array)))
+        r.keep_alive.append((tensor, find_owner(tensor._array)))
         r.note_version(tensor)
     r.begun.update(id(t) for t in state.values() if isinstance(t, Tensor))
     if result and _goes_on_otherwise(r, optimizer, group, param, state, key):
@@ -228,12 +228,12 @@ def _goes_on_otherwise(
     old = dict(state)
     counters = _copy_counters(state)
     with r.silence():
-        versions = [(t, version_of(t)) for t in state.values() if isinstance(t, Tensor)]
+        versions = [(t, get_version(t)) for t in state.values() if isinstance(t, Tensor)]
         following = optimizer._flambeau_begin(group, param, state)
         for array, before in counters.values():
             array[...] = before
         for tensor, version in versions:
-            if writes := version_of(tensor) - version:
+            if writes := get_version(tensor) - version:
                 tensor._bump(-writes)
                 r.versions.append((tensor, version - writes))  # every step starts with this version
         state.update(old)

@@ -28,16 +28,18 @@ from ...ops.normalization import norm_formulas
 from ...tensor import tensor as tensors
 from ...tensor.capture_marks import SHAPE_ONLY
 from ...tensor.determinism import should_fill
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.overlap import check_put, has_internal_overlap
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
-from ..trace.operands import tensors_in
+from ..trace.operands import collect_tensors
 from ..trace.trace import WINDOW, WRITE, GradAccess
 from .escapes import walk
-from .record_draws_and_reads import draws, host_reads, schedules, when_on
-from .record_library import replacements
-from .recorder import Recorder, module_recorder, note_host_read
+from .record_draws_and_reads import (
+    draws, iterate_host_reads, iterate_schedules, pass_through_unless_on,
+)
+from .record_library import list_replacements
+from .recorder import Recorder, make_module_recorder, note_host_read
 
 Pairs = Iterator[tuple[Any, Callable]]
 # Calls of compiled functions, which recorded steps inline; the driver registers them here.
@@ -50,15 +52,16 @@ def bypasses(r: Recorder) -> Pairs:
     yield from _patch_factories(r)
     yield from _patch_gradients(r)
     yield from draws(r)
-    yield from host_reads(r)
-    yield from schedules(r)
-    for function, replacement in replacements(r):
-        yield function, when_on(r, lambda _, *args, replacement=replacement, **kwargs: replacement(
+    yield from iterate_host_reads(r)
+    yield from iterate_schedules(r)
+    for function, replacement in list_replacements(r):
+        yield function, pass_through_unless_on(r, lambda _, *args, replacement=replacement,
+                                               **kwargs: replacement(
             *args, **kwargs))
-    yield Module.__call__, module_recorder(r)
-    yield Module._call_impl, module_recorder(r)
+    yield Module.__call__, make_module_recorder(r)
+    yield Module._call_impl, make_module_recorder(r)
     for function in CALLED_THROUGH:
-        yield function, when_on(r, _call_through)
+        yield function, pass_through_unless_on(r, _call_through)
 
 
 def _call_through(
@@ -156,7 +159,7 @@ def _record_setitem(r: Recorder, original: Callable, self: Any, item: Any, value
     if rest is not None:
         if value is source:
             index._check_dtypes(self, source, rest)
-        values = index._cast_like(value_shapes.without_leading_ones(source), target)
+        values = index._cast_like(value_shapes.drop_leading_ones(source), target)
         index.put_at(target, values, rest, False, "index_put_")
         return
     if not value_shapes.is_broadcastable(source, target):
@@ -164,7 +167,7 @@ def _record_setitem(r: Recorder, original: Callable, self: Any, item: Any, value
     if source._array.shape == target._array.shape:
         target.copy_(source)
         return
-    values = value_shapes.without_leading_axes(source, target)
+    values = value_shapes.drop_leading_axes(source, target)
     # A broadcast value may lie in the target.
     overlaps = np.may_share_memory(values._array, target._array)
     target.copy_(values.clone() if overlaps else values)
@@ -191,16 +194,16 @@ def _as_index(r: Recorder, original: Callable, item: Any) -> Any:
 
 
 def _writes(r: Recorder) -> Pairs:
-    yield in_place.write, when_on(r, _record_write)
-    yield out.write_into, when_on(r, _write_into)
-    yield copies._copy_array, when_on(r, _copy_array)
-    yield inplace.before_write, when_on(r, _record_copy_before_write)
-    yield ops.fill_, when_on(r, _fill_)
-    yield ops.zero_, when_on(r, _record_zero_)
-    yield index.put_at, when_on(r, _put_at)
-    yield index.setitem, when_on(r, _record_setitem)
-    yield index._as_value, when_on(r, _as_value)
-    yield index._as_index, when_on(r, _as_index)
+    yield in_place.write, pass_through_unless_on(r, _record_write)
+    yield out.write_into, pass_through_unless_on(r, _write_into)
+    yield copies._copy_array, pass_through_unless_on(r, _copy_array)
+    yield inplace.prepare_write, pass_through_unless_on(r, _record_copy_before_write)
+    yield ops.fill_, pass_through_unless_on(r, _fill_)
+    yield ops.zero_, pass_through_unless_on(r, _record_zero_)
+    yield index.put_at, pass_through_unless_on(r, _put_at)
+    yield index.setitem, pass_through_unless_on(r, _record_setitem)
+    yield index._as_value, pass_through_unless_on(r, _as_value)
+    yield index._as_index, pass_through_unless_on(r, _as_index)
 
 
 # ----------------------------------------------------------------------------- factories
@@ -219,7 +222,7 @@ def reads_numbers(factory: Callable, args: tuple, kwargs: dict[str, Any]) -> boo
     name = factory.__name__
     likewise = name.endswith("_like") or name.startswith("new_")  # its first argument is no number
     read = [x for key, x in kwargs.items() if key not in ("out", "input", "self")]
-    return bool(tensors_in((args[1:] if likewise else args, read)))
+    return bool(collect_tensors((args[1:] if likewise else args, read)))
 
 
 def _note_numbers(r: Recorder, factory: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
@@ -250,7 +253,7 @@ def _record_reserved(r: Recorder, original: Callable, *args: Any, **kwargs: Any)
 
 
 def _record_tensor(r: Recorder, original: Callable, data: Any, **kwargs: Any) -> Any:
-    if not isinstance(data, Tensor) and tensors_in(data):
+    if not isinstance(data, Tensor) and collect_tensors(data):
         r.compute()
         note_host_read(r, "tensor")
     with r.silence():
@@ -262,7 +265,7 @@ def _record_tensor(r: Recorder, original: Callable, data: Any, **kwargs: Any) ->
     return result
 
 
-def _from_numpy(r: Recorder, original: Callable, ndarray: Any) -> Any:
+def _record_from_numpy(r: Recorder, original: Callable, ndarray: Any) -> Any:
     result = original(ndarray)
     storage = r.trace.storage_of(ndarray)
     if storage is not None:
@@ -296,7 +299,7 @@ def _record_wrap(r: Recorder, original: Callable, array: Any) -> Any:
             r.constant(result._array, original)
         else:
             name = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}"
-            r.trace.unrecorded_makers[id(owner_of(result._array))] = name
+            r.trace.unrecorded_makers[id(find_owner(result._array))] = name
     return result
 
 
@@ -309,39 +312,39 @@ def _record_view(r: Recorder, original: Callable, source: Any, array: Any) -> An
 def _patch_factories(r: Recorder) -> Pairs:
     functions = {**ops.PUBLIC["Tensor"], **ops.PUBLIC["torch"]}
     for name in _FACTORIES:
-        yield functions[name], when_on(r, _record_factory)
+        yield functions[name], pass_through_unless_on(r, _record_factory)
     for name in _RESERVING:
-        yield functions[name], when_on(r, _record_reserved)
-    yield ops.tensor, when_on(r, _record_tensor)
-    yield interchange.from_numpy, when_on(r, _from_numpy)
-    yield norm_formulas.statistics, when_on(r, _record_statistics)
-    yield tensors.wrap, when_on(r, _record_wrap)
-    yield tensors.view_of, when_on(r, _record_view)
+        yield functions[name], pass_through_unless_on(r, _record_reserved)
+    yield ops.tensor, pass_through_unless_on(r, _record_tensor)
+    yield interchange.from_numpy, pass_through_unless_on(r, _record_from_numpy)
+    yield norm_formulas.allocate_statistics, pass_through_unless_on(r, _record_statistics)
+    yield tensors.wrap, pass_through_unless_on(r, _record_wrap)
+    yield tensors.view_of, pass_through_unless_on(r, _record_view)
 
 
 # ----------------------------------------------------------------------------- gradients
 
 
-def _touch(r: Recorder, leaf: Tensor, read: bool) -> None:
+def _record_grad_access(r: Recorder, leaf: Tensor, read: bool) -> None:
     if id(leaf) not in r.trace.grads:
         outside = id(leaf) in r.trace.existing_tensors or id(leaf) in r.trace.argument_tensors
         r.trace.grads[id(leaf)] = GradAccess(leaf, leaf._grad, read, outside)
 
 
 def _record_grad_read(r: Recorder, original: Callable, leaf: Any) -> Any:
-    _touch(r, leaf, True)
+    _record_grad_access(r, leaf, True)
     return original(leaf)
 
 
 def _record_grad_set(r: Recorder, original: Callable, leaf: Any, *value: Any) -> Any:
-    _touch(r, leaf, False)
+    _record_grad_access(r, leaf, False)
     return original(leaf, *value)
 
 
 def _record_grad_added(
     r: Recorder, original: Callable, leaf: Any, g: Any, differentiable: Any
 ) -> Any:
-    _touch(r, leaf, True)
+    _record_grad_access(r, leaf, True)
     return original(leaf, g, differentiable)
 
 
@@ -395,14 +398,14 @@ def _record_between(r: Recorder, original: Callable, g: Any, geometry: Any) -> A
 
 def _patch_gradients(r: Recorder) -> Pairs:
     grad: Any = Tensor.grad
-    yield grad.fget, when_on(r, _record_grad_read)
-    yield grad.fset, when_on(r, _record_grad_set)
-    yield grad.fdel, when_on(r, _record_grad_set)
-    yield Tensor._alias, when_on(r, _alias)
-    yield Tensor.requires_grad_, when_on(r, _set_flag)
-    yield Tensor.detach_, when_on(r, _detach)
-    yield engine._add, when_on(r, _record_grad_added)
-    yield engine._own_cotangent, when_on(r, _own_gradient)
-    yield engine.run, when_on(r, _record_engine_run)
-    for function in (views.window_of, views.outside_of, views.spread_into):
-        yield function, when_on(r, _record_between)
+    yield grad.fget, pass_through_unless_on(r, _record_grad_read)
+    yield grad.fset, pass_through_unless_on(r, _record_grad_set)
+    yield grad.fdel, pass_through_unless_on(r, _record_grad_set)
+    yield Tensor._alias, pass_through_unless_on(r, _alias)
+    yield Tensor.requires_grad_, pass_through_unless_on(r, _set_flag)
+    yield Tensor.detach_, pass_through_unless_on(r, _detach)
+    yield engine._add, pass_through_unless_on(r, _record_grad_added)
+    yield engine._own_cotangent, pass_through_unless_on(r, _own_gradient)
+    yield engine.run, pass_through_unless_on(r, _record_engine_run)
+    for function in (views.read_window, views.clear_window, views.spread_into):
+        yield function, pass_through_unless_on(r, _record_between)

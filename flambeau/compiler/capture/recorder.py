@@ -19,15 +19,13 @@ from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
 from ...ops.core.operator import Kind, Operator
 from ...ops.core.out import write_out
 from ...tensor.capture_marks import MODULE_MARK
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.size import Size
-from ...tensor.storage import version_of
+from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..proof.watcher import Watcher
-from ..trace.operands import (
-    arrays_in, bind, takes_number_from_tensor, tensors_in, unbind,
-)
+from ..trace.operands import bind, collect_arrays, collect_tensors, takes_number_from_tensor, unbind
 from ..trace.plain_values import PLAIN
 from ..trace.trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
 from .lazy_call import NOT_NOW, Deferred
@@ -85,7 +83,7 @@ class Recorder:
 
     def note_version(self, tensor: Tensor) -> None:
         """Count writes to a tensor from here on, as if it had existed before the call."""
-        self.versions.append((tensor, version_of(tensor)))
+        self.versions.append((tensor, get_version(tensor)))
 
     def compute(self) -> None:
         """Compute deferred values, because they are needed now."""
@@ -125,7 +123,7 @@ class Recorder:
         if result is None and MODULE_MARK in _find_calling_module():
             return self.constant(array)
         if result is None:
-            maker = self.trace.unrecorded_makers.get(id(owner_of(array)), "NumPy")
+            maker = self.trace.unrecorded_makers.get(id(find_owner(array)), "NumPy")
             result = self.trace.value_of(array, fresh=True)
             self.trace.add_problem(
                 "it uses a tensor whose values were not computed by flambeau's operators, but by "
@@ -175,7 +173,7 @@ class Recorder:
     def write(self, target: np.ndarray, source: np.ndarray, **parts: Any) -> None:
         """Record that `source` was written over `target`."""
         line, _ = self.line()
-        fresh = id(owner_of(target)) not in self.trace.known_owners
+        fresh = id(find_owner(target)) not in self.trace.known_owners
         into = self.trace.value_of(target, fresh)
         self.add(WRITE, args=(into, self.window(source, line)), **parts)
 
@@ -198,7 +196,7 @@ class Recorder:
     def visit(self, args: tuple) -> None:
         """Refuse the step if another thread runs an operator on its memory."""
         if not self.here and any(
-            id(owner_of(x._array)) in self.trace.storage_numbers for x in tensors_in(args)
+            id(find_owner(x._array)) in self.trace.storage_numbers for x in collect_tensors(args)
         ):
             self.compute()
             self.trace.add_problem("another thread computes with its tensors", "")
@@ -257,11 +255,11 @@ class Recorder:
     def result(self, operator: Operator, refs: tuple, bound: tuple, result: Any) -> None:
         """Record an operator's results, unless they are views of its arguments."""
         outputs = result if isinstance(result, (tuple, list)) else (result,)
-        seen = {id(owner_of(a)) for a in arrays_in(bound)}
-        if operator.selects_by_mask and any(a.dtype == np.bool_ for a in arrays_in(bound[1:])):
+        seen = {id(find_owner(a)) for a in collect_arrays(bound)}
+        if operator.selects_by_mask and any(a.dtype == np.bool_ for a in collect_arrays(bound[1:])):
             self.problem(f"the shape of what {operator.name} gives depends on values")
         fresh = [y for y in outputs if isinstance(y, Tensor)
-                 and id(owner_of(y._array)) not in seen]
+                 and id(find_owner(y._array)) not in seen]
         self.note_created(outputs, bound)
         if not fresh and operator.kind is not Kind.COMPOSITE and not operator.writes:
             return
@@ -280,7 +278,7 @@ class Recorder:
     def note_created(self, results: Iterable[Any], arguments: Any) -> None:
         """Note that the call created the tensors among the results; a function that writes in place
         returns an argument, which it did not create."""
-        before = {*map(id, tensors_in(arguments))}
+        before = {*map(id, collect_tensors(arguments))}
         for y in results:
             if isinstance(y, Tensor) and id(y) not in before:
                 self.trace.tensors[id(y)] = weakref.ref(y)
@@ -314,14 +312,14 @@ def _find_write(
 
     A function that only turns its tensor's window counts as a write, but writes nothing.
     """
-    if first is None or version_of(first) <= version or hasattr(function, "turns_window"):
+    if first is None or get_version(first) <= version or hasattr(function, "turns_window"):
         return ()
     if any(e.kind not in (CONSTANT, EMPTY) for e in recorder.trace.events[start:]):
         return ()
     return (recorder.trace.value_of(first._array),)
 
 
-def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable:
+def make_composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable:
     """Return the recorder of the public function `name`, which is not an operator.
 
     The operators it calls are recorded. If they do not explain its results and writes, the
@@ -333,7 +331,7 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
             return original(*args, **kwargs)
         recorder.public.add(name)
         first = args[0] if args and isinstance(args[0], Tensor) else None
-        version = 0 if first is None else version_of(first)
+        version = 0 if first is None else get_version(first)
         trace, refs = recorder.trace, None
         start = len(trace.events)
         if name.endswith("_") and not name.endswith("__"):
@@ -343,12 +341,14 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
         result = original(*args, **kwargs)
         if not recorder.on or recorder.trace is not trace:  # it ended the recording
             return result
-        unknown = [y for y in tensors_in(result) if recorder.trace.storage_of(y._array) is None]
+        unknown = [y for y in collect_tensors(result) if recorder.trace.storage_of(y._array)
+                   is None]
         if unknown and recorder.deferred is not None:
             del recorder.trace.events[start:]
             recorder.compute()
             result = original(*args, **kwargs)
-            unknown = [y for y in tensors_in(result) if recorder.trace.storage_of(y._array) is None]
+            unknown = [y for y in collect_tensors(result) if recorder.trace.storage_of(y._array)
+                       is None]
         wrote = () if refs is None else _find_write(recorder, function, first, version, start)
         if hasattr(function, "shape_depends_on_values"):
             recorder.problem(f"the shape of what {name} gives depends on values")
@@ -358,7 +358,7 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
             refs = refs or recorder.refer((args, kwargs))
             recorder.add(CALL, function=original, args=refs[0], kwargs=refs[1], written=wrote,
                          results=recorder.describe_results(_flatten(result), (args, kwargs)))
-        elif (result.__class__ in (bool, float) and tensors_in(args)
+        elif (result.__class__ in (bool, float) and collect_tensors(args)
               and hasattr(function, "answers_from_values")):
             note_host_read(recorder, name)
         return result
@@ -366,7 +366,7 @@ def composite_recorder(recorder: Recorder, name: str, function: Any) -> Callable
     return record
 
 
-def module_recorder(recorder: Recorder) -> Callable:
+def make_module_recorder(recorder: Recorder) -> Callable:
     """Return the recorder of Module.__call__: it notes which modules run and their names."""
 
     def record(original: Callable, args: tuple, kwargs: dict) -> Any:

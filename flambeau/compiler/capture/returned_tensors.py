@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
-from ...tensor.storage import version_of
+from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
 from ..trace.operands import read_flags
 from ..trace.trace import SavedOwner, Trace, Value
-from .escapes import tensors_of
+from .escapes import iterate_tensors
 from .saved_versions import SavedVersion
 
 
@@ -52,7 +52,7 @@ def describe_returned(trace: Trace, leaves: Sequence[Any], existing: Sequence[Te
     `leaves` are the flattened arguments; `existing` are all tensors that existed before the call.
     """
     description = _Description(trace, leaves, existing)
-    returned = list(tensors_of(trace.result))
+    returned = list(iterate_tensors(trace.result))
     for tensor in returned:
         description.locate(tensor)
     trace.layout = _describe_structure(trace.result, trace.positions)
@@ -105,7 +105,7 @@ class _Description:
             source = self._locate_base(base)
         elif tensor._counter is not None:
             source = self._locate_sharer(tensor._counter)
-        version = version_of(tensor) if source is None else 0
+        version = get_version(tensor) if source is None else 0
         node = tensor._history()
         whole = source is not None and trace.returned_arrays[source] is tensor._array
         return ReturnedTensor(

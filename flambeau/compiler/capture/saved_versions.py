@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.engine import key_of
+from ...autograd.engine import make_target_key
 from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...autograd.saved.values import SavedOutput, can_recompute
@@ -66,23 +66,25 @@ def find_reach(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Reach:
     """Return which nodes lead from which of the outputs to which of the inputs."""
     ends: dict[Any, int] = {}
     for i, x in enumerate(inputs):
-        key = key_of(x._history() or x)
+        key = make_target_key(x._history() or x)
         ends[key] = ends.get(key, 0) | 1 << i
     starts = [y._history() for y in outputs]
     nodes = _list_nodes(starts, ends)
     from_outputs, to_inputs = dict.fromkeys(map(id, nodes), 0), dict.fromkeys(map(id, nodes), 0)
     for k, start in enumerate(starts):
-        key = _node_key(start)
+        key = _make_node_key(start)
         if key in from_outputs:
             from_outputs[key] |= 1 << k
     for node in nodes:
         for edge in node.edges:
-            if _node_key(edge) in from_outputs and key_of(edge) not in ends:
-                from_outputs[_node_key(edge)] |= from_outputs[id(node)]
+            if _make_node_key(edge) in from_outputs and make_target_key(edge) not in ends:
+                from_outputs[_make_node_key(edge)] |= from_outputs[id(node)]
     for node in reversed(nodes):
         for edge in node.edges:
-            to_inputs[id(node)] |= ends.get(key_of(edge)) or to_inputs.get(_node_key(edge), 0)
-    reached = [ends.get(key_of(start)) or to_inputs.get(_node_key(start), 0) for start in starts]
+            to_inputs[id(node)] |= (
+                ends.get(make_target_key(edge)) or to_inputs.get(_make_node_key(edge), 0))
+    reached = [ends.get(make_target_key(start)) or to_inputs.get(_make_node_key(start), 0)
+               for start in starts]
     return Reach(nodes, from_outputs, to_inputs, reached)
 
 
@@ -91,7 +93,7 @@ def select_bits(mask: int, numbers: Sequence[int]) -> int:
     return sum(1 << i for i, number in enumerate(numbers) if mask >> number & 1)
 
 
-def _node_key(target: Any) -> int:
+def _make_node_key(target: Any) -> int:
     return id(target.node if target.__class__ is Output else target)
 
 
@@ -101,7 +103,7 @@ def _list_nodes(starts: list[Any], ends: dict[Any, int]) -> list[Node]:
     stack = list(starts)
     while stack:
         target = stack.pop()
-        if target is None or key_of(target) in ends:
+        if target is None or make_target_key(target) in ends:
             continue
         node = target.node if target.__class__ is Output else target
         if isinstance(node, Node) and id(node) not in result:
@@ -151,7 +153,7 @@ def _are_outputs(value: Any) -> bool:
 def _list_saved(node: Node, outputs: int, inputs: int) -> list[SavedVersion]:
     """Return what a node needs unchanged. Outputs that it can compute again need not be."""
     result = []
-    for value in _saved_values(node):
+    for value in _iterate_saved_values(node):
         tensor: Tensor | None = None
         if isinstance(value, Tensor):
             tensor = value
@@ -168,7 +170,7 @@ def _list_saved(node: Node, outputs: int, inputs: int) -> list[SavedVersion]:
     return result
 
 
-def _saved_values(node: Node) -> Iterator[Any]:
+def _iterate_saved_values(node: Node) -> Iterator[Any]:
     """Yield the tensors and SavedOutputs whose versions a node checks."""
     stack = list(zip(node.saved or (), node.versions, strict=False))
     while stack:

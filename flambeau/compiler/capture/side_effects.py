@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..proof.guards import format_line
-from ..proof.stores import containers_of
+from ..proof.stores import iterate_containers
 from ..proof.watcher import Watcher
 from ..trace.host_numbers import Place
-from ..trace.plain_values import PLAIN, same_plain
+from ..trace.plain_values import PLAIN, are_same_plain
 from ..trace.trace import UPDATE, Effect, Trace
-from .escapes import written_storages
+from .escapes import collect_written_storages
 from .recorder import Recorder
 
 _MISSING = object()
@@ -28,7 +28,7 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
     """Add the call's stores to the trace, and the values that a program must produce: the result
     and those to store."""
     trace = recorder.trace
-    recorder.container_ids = [id(x) for x in containers_of(returned)]
+    recorder.container_ids = [id(x) for x in iterate_containers(returned)]
     result = returned if watcher is None else watcher.read_result(returned)
     values, seen = [], set()
     for store, value in watcher.read_stores() if watcher is not None else ():
@@ -45,7 +45,7 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
                                          "a tensor", Advice.CHANGE_OUTSIDE), "")
             trace.effects.append(Effect(Place(module, key, True)))
             values.append(value)
-    recorder.container_ids += [id(x) for x in containers_of(values)][1:]
+    recorder.container_ids += [id(x) for x in iterate_containers(values)][1:]
     trace.result = (result, tuple(values)) if values else result
     trace.plain = list(_iterate_plain_leaves(trace.result))
 
@@ -53,9 +53,9 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
 def note_arrays(trace: Trace) -> None:
     """Refuse a call that reads a NumPy array in memory that it writes: guards compare the array as
     it was before the call."""
-    numbers = written_storages(trace) if trace.proof.arrays else ()
+    numbers = collect_written_storages(trace) if trace.proof.arrays else ()
     owners = {id(trace.storages[number].owner) for number in numbers}
-    if any(id(owner_of(array)) in owners for array in trace.proof.arrays):
+    if any(id(find_owner(array)) in owners for array in trace.proof.arrays):
         trace.add_problem("it reads a NumPy array on memory that it writes", "")
 
 
@@ -69,7 +69,7 @@ def _iterate_changed_attributes(recorder: Recorder) -> Iterator[tuple[Any, str, 
     """Yield (module, name, value) for attributes that changed on called modules."""
     for module, before in recorder.spaces.values():
         for key, value in vars(module).items():
-            if not same_plain(before.get(key, _MISSING), value):
+            if not are_same_plain(before.get(key, _MISSING), value):
                 yield module, key, value
 
 

@@ -15,11 +15,12 @@ import numpy as np
 
 from ...native.loop_ir.ir import Type
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.layout import owner_of
-from ...tensor.storage import version_of
+from ...tensor.layout import find_owner
+from ...tensor.storage import get_version
 from ..capture.returned_tensors import ReturnedTensor
 from ..functionalization.graph_inputs import (
-    bind_arguments, array_of, list_draws, gradients_read_before, allocate_gradient, memory_getter,
+    bind_arguments, get_array, list_draws, list_gradients_read_before, allocate_gradient,
+    make_memory_getter,
 )
 from ..functionalization.index_checks import IndexBound, IndexCheck
 from ..ir.graph import Graph, Node, Op, Source
@@ -88,10 +89,10 @@ def read_manifest(
         if slot is not None:
             value = trace.value_of(leaf._grad._array)
             assert value is not None
-            version = bindings.grad_versions[len(bindings.grads)] = version_of(leaf._grad)
+            version = bindings.grad_versions[len(bindings.grads)] = get_version(leaf._grad)
             grad_arrays[slot], tensor = allocate_gradient(value, version)
         bindings.grads.append((leaf, tensor))
-    bindings.incoming_grads = gradients_read_before(trace)
+    bindings.incoming_grads = list_gradients_read_before(trace)
     drawn = list_draws(trace)
     for slot_number, record in enumerate(slots):
         state = bind.State(grad_arrays[slot_number]) if slot_number in grad_arrays else None
@@ -100,7 +101,7 @@ def read_manifest(
     bindings.result = _read_result(form, _read_new_tensors(words, trace))
     output_specs = [_create_placeholder(shape, kind) for shape, kind in outputs]
     input_sources = [
-        Source(kind, tuple(shape), Type(type), memory_getter(slot), name, _tuple(strides))
+        Source(kind, tuple(shape), Type(type), make_memory_getter(slot), name, _tuple(strides))
         for (kind, name, shape, type, strides), slot in zip(sources, bindings.slots, strict=True)
     ]
     bindings.checks = [_read_check(check, bindings.slots, input_sources) for check in checks]
@@ -130,8 +131,8 @@ def _write_circumstances(trace: Trace, leaves: list[Any]) -> list:
     """Describe what a graph and its bindings depend on besides events and external memory."""
     result: list[Any] = []
     for leaf in leaves:
-        array = array_of(leaf)
-        result.append(None if array is None else trace.storage_numbers.get(id(owner_of(array))))
+        array = get_array(leaf)
+        result.append(None if array is None else trace.storage_numbers.get(id(find_owner(array))))
     bindings = bind.Bindings()
     bind_arguments(trace, leaves, bindings)
     return [
@@ -183,7 +184,7 @@ def _write_grad(x: Any, before: Any, trace: Trace) -> str:
 
 def _write_window(array: np.ndarray, trace: Trace) -> str:
     """Describe an array as a window on the trace's storages, or by layout if it is on none."""
-    number = trace.storage_numbers.get(id(owner_of(array)))
+    number = trace.storage_numbers.get(id(find_owner(array)))
     if number is None:
         return f"other {array.shape} {array.strides} {array.dtype}"
     value = trace.value_of(array)
@@ -215,7 +216,7 @@ def _write_slot(slot: Any, source: Source, trace: Trace) -> list:
 
 
 def _write_state(slot: bind.State, trace: Trace) -> list:
-    owner = owner_of(slot.array)
+    owner = find_owner(slot.array)
     number = trace.storage_numbers.get(id(owner))
     if number is None or trace.storages[number].owner is not owner:
         raise _Inexpressible(slot)
@@ -239,7 +240,7 @@ def _read_slot(record: list, trace: Trace, drawn: Iterator[bind.RandomInput]) ->
 def _read_state(record: list, trace: Trace) -> bind.State:
     number, offset, shape, strides, dtype = record
     value = Value(number, offset, tuple(shape), tuple(strides), _parse_dtype(dtype))
-    return bind.State(bind.window_on_storage(trace.storages[number], value))
+    return bind.State(bind.view_storage(trace.storages[number], value))
 
 
 def _write_argument(slot: bind.Argument) -> list:
@@ -335,7 +336,7 @@ def _write_gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> lis
     numbers = {id(item.tensor): i for i, item in enumerate(trace.grads.values())}
     slots = {id(slot.array): i for i, slot in enumerate(bindings.slots)
              if graph.sources[i].name == "grad" and isinstance(slot, bind.State)}
-    return [[numbers[id(leaf)], None if grad is None else slots[id(owner_of(grad._array))]]
+    return [[numbers[id(leaf)], None if grad is None else slots[id(find_owner(grad._array))]]
             for leaf, grad in bindings.grads]
 
 

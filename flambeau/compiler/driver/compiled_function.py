@@ -20,7 +20,7 @@ from ...native.foundation.environment import CHECK
 from ...native.foundation.transparent_frames import skip_in_stacks
 from ...native.runtime.background_jit import recording
 from ...tensor.ambient import AMBIENT
-from ..capture.capture import busy
+from ..capture.capture import is_recording
 from ..capture.record_writes import CALLED_THROUGH
 from ..follow.hooks import ACTIVE
 from ..runtime.guarded_call import MISS
@@ -63,7 +63,7 @@ class Compiled:
         session = ACTIVE.session
         if session is not None and session.thread == threading.get_ident():
             return self._function(*args, **kwargs)  # part of the followed call
-        if STANCE.forces_eager or is_watched() and not busy():
+        if STANCE.forces_eager or is_watched() and not is_recording():
             return self._function(*args, **kwargs)
         for program in self._programs:
             result = program.call(args, kwargs)
@@ -154,7 +154,7 @@ class Compiled:
     @skip_in_stacks
     def _call_without_program(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Handle a call that no program serves."""
-        if busy() or AMBIENT.observers or not self._lock.acquire(blocking=False):
+        if is_recording() or AMBIENT.observers or not self._lock.acquire(blocking=False):
             return self._function(*args, **kwargs)
         counted = [(program.grads, program.grads.count_references()) for program in self._programs]
         try:

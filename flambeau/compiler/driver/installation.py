@@ -10,7 +10,7 @@ from typing import Any
 from ...native.foundation.environment import DEBUG
 from ...native.runtime.background_jit import run_in_background
 from ...native.target.compile_costs import CACHED_PROGRAM_WAIT_SECONDS
-from ..ir.errors import Unfit, within_memory
+from ..ir.errors import Unfit, catch_memory_errors
 from ..runtime.argument_layout import describe_arguments
 from ..runtime.commit_results import can_commit, commit, run_deferred
 from ..runtime.guarded_call import Program
@@ -62,7 +62,7 @@ class Installer:
             self.builder.compile(pending)
             self.adopt(specialization, pending, is_warmup)
             return
-        with within_memory("settle"):
+        with catch_memory_errors("settle"):
             pending.bindings.snapshot_writes([slot for slot, _ in pending.graph.writes])
         specialization.become(Event.SUBMITTED, Building(
             pending=pending, trace=trace, reachable=specialization.state.reachable))
@@ -89,7 +89,7 @@ class Installer:
             return False
         pending.arguments, pending.proof = describe_arguments((args, kwargs)), trace.proof
         trace.release_memory()
-        with within_memory("sample"):
+        with catch_memory_errors("sample"):
             pending.sample = pending.sample or SampleInputs(pending.bindings)
         self._install(specialization, pending)
         return True
@@ -119,7 +119,7 @@ class Installer:
         if pending.result is not None:
             take = functools.partial(commit, pending.bindings, pending.result)
         try:
-            with within_memory("selfcheck"):
+            with catch_memory_errors("selfcheck"):
                 wrong = check(pending.step, pending.bindings, pending.backward, take)
                 pending.sample = SampleInputs(pending.bindings)
         except Unfit as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
-from ..trace.plain_values import PLAIN, computes_class, instance_dict
+from ..trace.plain_values import PLAIN, computes_class, get_instance_dict
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, Module)
 _LEFT_OUT = (types.ModuleType, type, types.BuiltinFunctionType, Tensor, *PLAIN)
@@ -79,7 +79,7 @@ class _Walk:
         if computes_class(kind) or issubclass(kind, (*_LEFT_OUT, *_FUNCTIONS)) \
                 or "__dict__" not in dir(kind) or kind.__module__.split(".")[0] == "flambeau":
             return
-        for name, value in list(instance_dict(x).items()):
+        for name, value in list(get_instance_dict(x).items()):
             if (every or name in self._names) and issubclass(type(value), _FUNCTIONS):
                 self.visit(value)
 

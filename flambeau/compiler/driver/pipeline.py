@@ -95,7 +95,7 @@ def build(graph: Graph, aside: bool = False, arena: Arena | None = None) -> Step
     `aside`: run on a background thread, alongside the caller's program. `arena`: memory to run in.
     Errors carry the name of the stage that raised them in their `stage` attribute.
     """
-    with _yield_to_other_threads() if aside else _without_garbage_collection():
+    with _yield_to_other_threads() if aside else _pause_garbage_collection():
         return _build(graph, aside, arena)
 
 
@@ -158,7 +158,7 @@ def _compile(planned: Planned, aside: bool) -> tuple[ProgramTable, list[int]]:
 
 
 @contextmanager
-def _without_garbage_collection() -> Iterator[None]:
+def _pause_garbage_collection() -> Iterator[None]:
     """Compile without cyclic garbage collection.
 
     Nearly everything a compiler allocates lives until it finishes, so collections are slow and free

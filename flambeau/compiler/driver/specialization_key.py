@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.tensor import Tensor
 from ...tensor.windows.opaque_window import OpaqueWindow
 from ..proof.provenance import is_number
 from ..proof.purity import is_read_by_path
 from ..trace.bindings import describe_aliasing
 from ..trace.operands import flatten, is_named_tuple, read_flags
-from ..trace.plain_values import PLAIN, plain_key
+from ..trace.plain_values import PLAIN, make_plain_key
 from ..trace.trace import address
 
 
@@ -32,7 +32,7 @@ def describe_argument(x: Any) -> Any:
     if issubclass(kind, np.ndarray):
         return kind, x.shape, x.strides, x.dtype
     if issubclass(kind, (*PLAIN, np.generic)):
-        return plain_key(x)
+        return make_plain_key(x)
     return (kind,) if is_read_by_path(x) else (kind, id(x))
 
 
@@ -72,9 +72,9 @@ def describe_overlap(arguments: tuple[tuple, dict], reachable: set[int]) -> tupl
         array = leaf._array if issubclass(type(leaf), Tensor) else leaf
         if not issubclass(type(array), np.ndarray):
             continue
-        if reachable and id(owner_of(array)) in reachable:
+        if reachable and id(find_owner(array)) in reachable:
             result.append((i, id(array)))
-        first, earlier, other = met.setdefault(id(owner_of(array)), (i, leaf, array))
+        first, earlier, other = met.setdefault(id(find_owner(array)), (i, leaf, array))
         if first != i:
             apart = not np.may_share_memory(array, other)
             same = address(array) == address(other)

@@ -15,7 +15,7 @@ from ..runtime.guarded_call import Program
 from ..runtime.reachable_state import ReachableState
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.operands import list_numbers
-from ..trace.plain_values import plain_key
+from ..trace.plain_values import make_plain_key
 from ..trace.trace import Trace
 from .build_task import Pending
 from .conditions import Conditions
@@ -53,7 +53,7 @@ class Specializations:
         if known is not None:
             return known
         if len(self._table) >= self.max_specializations:
-            key = kind, tuple(plain_key(x) for _, _, x in list_numbers(args, kwargs))
+            key = kind, tuple(make_plain_key(x) for _, _, x in list_numbers(args, kwargs))
             uses = {k: v.uses for k, v in self._table.items()}
             idle = self._waiting_keys.choose_victim(key, uses)
             if idle is None:

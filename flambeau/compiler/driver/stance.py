@@ -87,7 +87,7 @@ class set_stance:
         if force_backend is not None and stance != "default":
             raise RuntimeError("non-default stance cannot have force_backend set")
         capture = sys.modules.get("flambeau.compiler.capture.capture")
-        if capture is not None and capture.busy():
+        if capture is not None and capture.is_recording():
             raise RuntimeError("attempted to set_stance in a torch.compile region")
         self.stance, self.prev = Stance(stance, force_backend), STANCE.stance
         STANCE.set(self.stance)

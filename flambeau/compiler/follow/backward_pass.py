@@ -14,9 +14,9 @@ from ...autograd.mode import SPECIAL
 from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...tensor.ambient import AMBIENT
-from ...tensor.storage import version_of
+from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
-from ..trace.trace import OPERATOR, WRITE, Event, Value, values_in
+from ..trace.trace import OPERATOR, WRITE, Event, Value, collect_values
 from .backward_walk import write_walk
 
 if TYPE_CHECKING:
@@ -88,21 +88,21 @@ class BackwardPass:
             whole = recorder.trace.storages[value.storage].whole
             part = grad._array.base is not None or value.shape != whole.shape
             self.grads.append((leaf, leaf._array, value, part))
-            self.versions.append(version_of(grad))
+            self.versions.append(get_version(grad))
         return self.end > self.start
 
     def is_closed(self, events: list[Event], memory: list[Memory]) -> bool:
         """Whether no later event uses the pass's intermediate results."""
         result: set[int] = set()
         for event in events[self.start : self.end]:
-            result.update(v.storage for v in values_in((event.results, event.args)))
+            result.update(v.storage for v in collect_values((event.results, event.args)))
         before: set[int] = set()
         for event in events[: self.start]:
-            before.update(v.storage for v in values_in((event.results, event.args)))
+            before.update(v.storage for v in collect_values((event.results, event.args)))
         grads = {value.storage for _, _, value, _ in self.grads}
         inner = {s for s in result - before - grads if memory[s].kind == 0}
         bound = {s for s in result - before if memory[s].kind != 0}
-        after = {v.storage for e in events[self.end :] for v in values_in((e.results, e.args))}
+        after = {v.storage for e in events[self.end :] for v in collect_values((e.results, e.args))}
         return not inner & after and not bound and self.end <= len(events)
 
     # ------------------------------------------------------------------------------ following

@@ -12,7 +12,7 @@ from ...autograd.outputs import Output
 from ...tensor.exposed_memory import EXPOSED
 from ...tensor.layout import _as_bytes
 from ...tensor.tensor import Tensor, creation
-from ..trace.bindings import window_on_bytes
+from ..trace.bindings import view_bytes
 from ..trace.trace import Value
 from .holder_census import HELD_BY_LIST, HolderCensus
 
@@ -189,4 +189,4 @@ class _GradMemory:
 def _create_window(owner: Any, value: Any) -> Any:
     whole = value.offset == 0 and value.shape == owner.shape \
         and value.strides == owner.strides and value.dtype == owner.dtype
-    return owner[...] if whole else window_on_bytes(_as_bytes(owner), value)
+    return owner[...] if whole else view_bytes(_as_bytes(owner), value)

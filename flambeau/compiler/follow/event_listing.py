@@ -13,9 +13,9 @@ import numpy as np
 from ...autograd.mode import no_grad
 from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import is_exposed
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.tensor import Tensor, wrap
-from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, same_bits
+from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, are_same_bits
 from .following import Following
 from .segment import Entry
 
@@ -33,7 +33,7 @@ def list_write(session: Session, target: np.ndarray, source: np.ndarray) -> None
                  else following.matches_window(into, target))
         return begun and following.matches_window(what, source)
 
-    if is_exposed(owner_of(target)):
+    if is_exposed(find_owner(target)):
         session.flush()
     elif session.match(WRITE, test) is not None:
         return
@@ -49,7 +49,7 @@ def list_constant(session: Session, array: np.ndarray, function: Any = None) -> 
     def test(following: Following, entry: Entry) -> bool:
         result = entry.event.array
         return result is not None and following.begins(entry, entry.event.results[0], array) \
-            and same_bits(np.asarray(result), array)
+            and are_same_bits(np.asarray(result), array)
 
     if session.following is None and session.exit.varies == CONSTANT and session.recorder is None:
         return

@@ -16,7 +16,7 @@ from ...native.target.compile_costs import (
 )
 from ...ops.interception.code_patching import is_anything_observed
 from ...tensor.ambient import AMBIENT
-from ..ir.errors import Unfit, describe_failure, within_memory
+from ..ir.errors import Unfit, catch_memory_errors, describe_failure
 from ..ir.graph import Graph
 from .following import Following
 from .growing_program import GrowingProgram, Plan
@@ -239,7 +239,7 @@ class FollowedFunction:
         self, program: GrowingProgram | SegmentProgram, segment: Segment, exit: Exit
     ) -> None:
         try:
-            with within_memory("compile"):
+            with catch_memory_errors("compile"):
                 if isinstance(program, GrowingProgram):
                     assert self.plan is not None
                     program.compile(self.plan, not self.waits)

@@ -15,14 +15,14 @@ from ...autograd.tape import _next_sequence
 from ...native.runtime.fast_call import data_address
 from ...ops.core.operator import Kind
 from ...tensor.ambient import AMBIENT
-from ...tensor.exposed_memory import any_exposed, is_exposed
-from ...tensor.layout import _as_bytes, owner_of
+from ...tensor.exposed_memory import is_any_exposed, is_exposed
+from ...tensor.layout import _as_bytes, find_owner
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of
 from ..capture.listed_history import attach
-from ..trace.bindings import window_on_bytes
-from ..trace.plain_values import PLAIN, same_plain, same_setting
-from ..trace.trace import Value, same_bits
+from ..trace.bindings import view_bytes
+from ..trace.plain_values import PLAIN, are_same_plain, are_same_setting
+from ..trace.trace import Value, are_same_bits
 from .segment import END, INTERNAL, Entry, Segment
 
 _new = object.__new__
@@ -73,7 +73,7 @@ class Following:
     @property
     def shows_writes(self) -> bool:
         """Whether Python may see the segment's writes to outside memory."""
-        return any_exposed(self.segment.written_ids)
+        return is_any_exposed(self.segment.written_ids)
 
     def step(self) -> None:
         """Advance to the next event."""
@@ -83,7 +83,7 @@ class Following:
 
     def is_pending(self, array: np.ndarray) -> bool:
         """Whether an array still lacks its values."""
-        number = id(owner_of(array))
+        number = id(find_owner(array))
         if number not in self.bound:
             return False
         numbers = [*map(id, self.owners)]
@@ -137,7 +137,7 @@ class Following:
         if part:
             whole = value.offset == 0 and value.shape == owner.shape \
                 and value.strides == owner.strides and value.dtype == owner.dtype
-            array = owner[...] if whole else window_on_bytes(_as_bytes(owner), value)
+            array = owner[...] if whole else view_bytes(_as_bytes(owner), value)
         if source is not None:
             return view_of(source, array)
         result = _new(Tensor)
@@ -189,14 +189,14 @@ class Following:
         if kind is dict:
             return list(a) == list(b) and self.all_same(list(a.values()), list(b.values()))
         if isinstance(a, PLAIN):
-            return same_plain(a, b)
+            return are_same_plain(a, b)
         if isinstance(a, tuple):
             return self.all_same(a, b)
         if isinstance(a, np.ndarray):
-            return same_bits(a, b)
+            return are_same_bits(a, b)
         if kind is slice:
             return self.all_same((a.start, a.stop, a.step), (b.start, b.stop, b.step))
-        return same_setting(a, b)
+        return are_same_setting(a, b)
 
     def matches_window(self, value: Value, array: np.ndarray) -> bool:
         """Whether an array is the expected window. Binds outside memory on its first use."""
@@ -205,9 +205,9 @@ class Following:
             return self._bind(value, array)
         if self.sources and value.storage in self.sources:
             source = self.sources[value.storage]
-            return (owner_of(array) is source and self.has_layout(value, array)
-                    and same_bits(source, owner))
-        if owner is array or array.base is owner or owner_of(array) is owner:
+            return (find_owner(array) is source and self.has_layout(value, array)
+                    and are_same_bits(source, owner))
+        if owner is array or array.base is owner or find_owner(array) is owner:
             return self.has_layout(value, array)
         return False
 
@@ -230,7 +230,7 @@ class Following:
         s = value.storage
         if s not in entry.allocated:
             return False
-        owner, whole = owner_of(array), self.segment.memory[s].whole
+        owner, whole = find_owner(array), self.segment.memory[s].whole
         if not _is_alike(whole, owner) or id(owner) in self.bound:
             return False
         self.owners[s] = owner
@@ -244,7 +244,7 @@ class Following:
         fit."""
         s = value.storage
         memory = self.segment.memory[s]
-        owner = array if array.base is None else owner_of(array)
+        owner = array if array.base is None else find_owner(array)
         if memory.kind == INTERNAL or id(owner) in self.bound \
                 or id(owner) in self.segment.stable_ids or not _is_alike(value, array):
             return False
@@ -276,7 +276,7 @@ class Following:
         if array is not owner:
             at = data_address(array) - data_address(owner)
             place = Value(s, at, array.shape, array.strides, array.dtype)
-            self.inputs[s] = window_on_bytes(_as_bytes(copy), place)
+            self.inputs[s] = view_bytes(_as_bytes(copy), place)
         return True
 
 

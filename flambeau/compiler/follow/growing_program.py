@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...native.target.compile_costs import COMPARED_GROWING_CALLS, GROWING_CAPACITY
-from ...tensor.layout import owner_of
-from ..ir.any_length import any_length
+from ...tensor.layout import find_owner
+from ..ir.any_length import plan_for_any_length
 from ..ir.errors import Unfit
 from ..ir.graph import Graph
 from ..runtime.sized_program import SizedProgram
@@ -20,7 +20,7 @@ from ..schedule.polynomials import NoCommonForm, fit
 from ..schedule.sized_kernels import CommonTasks
 from ..schedule.tasks import Task
 from ..trace.bindings import Argument
-from ..validation.self_check import CANCELLATION_TOLERANCE, agree, max_magnitude
+from ..validation.self_check import CANCELLATION_TOLERANCE, agree, compute_max_magnitude
 from .following import Following
 from .growing_segment import GrowingSegment
 from .memory_layout import allocate
@@ -57,7 +57,7 @@ class GrowingProgram:
 
     def _compile(self, plan: Plan, lengths: Sequence[int], aside: bool) -> None:
         """Compile the common form of the plans for some lengths. Raises NoCommonForm."""
-        with any_length():
+        with plan_for_any_length():
             programs = [self._specialize(n) for n in lengths]
             plans = [plan(program.graph) for program in programs]
         self._check_alike(programs)
@@ -80,7 +80,7 @@ class GrowingProgram:
         owners = segment.owners.copy()
         for s, array in enumerate(inputs):
             if array is not None:
-                owners[s] = array if array.base is None else owner_of(array)
+                owners[s] = array if array.base is None else find_owner(array)
         return SegmentProgram(segment, self.count, owners, inputs, self.survivors, {})
 
     def _check_alike(self, programs: Sequence[SegmentProgram]) -> None:
@@ -139,8 +139,9 @@ class GrowingProgram:
             return None
         floats = [following.inputs[s] for s in self.leaves
                   if following.inputs[s].dtype.kind == "f"]
-        least = CANCELLATION_TOLERANCE * min(1.0, max(map(max_magnitude, floats), default=0.0))
-        scale = max((max_magnitude(b) for b in owners if b.dtype.kind == "f"), default=0.0)
+        least = CANCELLATION_TOLERANCE * min(1.0,
+                                             max(map(compute_max_magnitude, floats), default=0.0))
+        scale = max((compute_max_magnitude(b) for b in owners if b.dtype.kind == "f"), default=0.0)
         for k, (a, b) in enumerate(zip(outputs, owners, strict=True)):
             if not agree(a, b, least) and (b.dtype.kind not in "fV"
                                            or not agree(a, b, max(least, scale))):

@@ -17,12 +17,12 @@ import numpy as np
 
 from ...native.foundation.generated_code import SourceBuilder
 from ...native.target.compile_costs import LENGTHS_BEFORE_MERGING
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.tensor import Tensor
 from ..schedule.polynomials import NoCommonForm, Polynomial, fit
-from ..trace.operands import tensors_in
-from ..trace.plain_values import same_plain, same_setting
-from ..trace.trace import CONSTANT, EMPTY, OPERATOR, WRITE, Event, Value, same_bits
+from ..trace.operands import collect_tensors
+from ..trace.plain_values import are_same_plain, are_same_setting
+from ..trace.trace import CONSTANT, EMPTY, OPERATOR, WRITE, Event, Value, are_same_bits
 from .memory_layout import allocate
 from .segment import INPUT, INTERNAL, Memory, Segment
 from .segment_recorder import create_window_in
@@ -123,7 +123,7 @@ class GrowingSegment(Segment):
         if at in self.varying or at in self.varying_calls:
             return False
         varying = {id(owners[s]) for s in self.varying_storages if owners[s] is not None}
-        return not any(id(owner_of(x._array)) in varying for x in tensors_in(arguments))
+        return not any(id(find_owner(x._array)) in varying for x in collect_tensors(arguments))
 
     def sample(self, length: int) -> tuple[Segment, list[np.ndarray | None]]:
         """Return a separate segment for one length, and arrays laid out like its inputs."""
@@ -317,7 +317,7 @@ def _is_varying_constant(events: Sequence[Event]) -> bool:
     """Whether the events are constants whose values differ, but not their dtype and rank."""
     arrays = [e.array for e in events if e.kind == CONSTANT and e.array is not None]
     return (len(arrays) == len(events) and len({(a.dtype, a.ndim) for a in arrays}) == 1
-            and not all(same_bits(a, arrays[0]) for a in arrays))
+            and not all(are_same_bits(a, arrays[0]) for a in arrays))
 
 
 def _move_calls(calls: dict[int, list[Any]], events: Sequence[int]) -> dict[int, list[Any]]:
@@ -337,13 +337,13 @@ def _write_tuple(forms: Sequence[int | Polynomial]) -> str:
 
 
 def _is_same_array(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    return a is b or same_bits(a, b)
+    return a is b or are_same_bits(a, b)
 
 
 def _is_same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
-        return same_bits(a, b)
-    return same_plain(a, b) or same_setting(a, b)
+        return are_same_bits(a, b)
+    return are_same_plain(a, b) or are_same_setting(a, b)
 
 
 def _allocate_like(memory: Memory) -> np.ndarray:

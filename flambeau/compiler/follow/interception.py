@@ -31,7 +31,7 @@ from ...optim.elementwise import Elementwise
 from ...optim.lr_scheduler import LRScheduler
 from ...tensor import tensor as tensors
 from ...tensor.ambient import AMBIENT
-from ...tensor.capture_marks import holds, may_write_arrays, peek, values_of
+from ...tensor.capture_marks import holds, may_write_arrays, peek, read_values
 from ...tensor.exposed_memory import expose
 from ...tensor.random import distributions, integers, rejection_sampling
 from ...tensor.random import normal as normals
@@ -40,13 +40,11 @@ from ..capture import record_writes
 from ..capture.patch_targets import _bypass_fast_path
 from ..capture.record_draws_and_reads import _draw, _iterate_subclasses
 from ..capture.record_library import _record_group_step as _record_step_group
-from ..capture.record_library import replacements
+from ..capture.record_library import list_replacements
 from ..capture.recorder import (
-    _OF_OPERATORS, Recorder, composite_recorder, module_recorder,
+    _OF_OPERATORS, Recorder, make_composite_recorder, make_module_recorder,
 )
-from ..trace.operands import (
-    arrays_in, bind, takes_number_from_tensor, tensors_in, unbind,
-)
+from ..trace.operands import bind, collect_arrays, collect_tensors, takes_number_from_tensor, unbind
 from ..trace.trace import CALL
 from .backward_pass import BackwardPass
 from .event_listing import list_copy_of, list_draw, list_root, list_write
@@ -160,7 +158,7 @@ def _check_values_first(hook: Hook, rule: ValueRule, binder: _Binder) -> Callabl
         following, bound = session.following, binder(args, kwargs)
         if bound is None or session.recorder is not None:
             return list_operator(session, args, kwargs)
-        arrays = [array for i in places for array in arrays_in(bound[i])]
+        arrays = [array for i in places for array in collect_arrays(bound[i])]
         if rule.holds is None or (
                 following is not None and any(map(following.is_pending, arrays))):
             result = list_operator(session, args, kwargs)
@@ -239,7 +237,7 @@ def _read(function: Any, exposes: bool = False) -> Hook:
         x = args[0] if args else None
         if exposes and isinstance(x, Tensor):
             expose(x._array)
-        if session.recorder is not None or exposes or len(tensors_in((args[1:], kwargs))):
+        if session.recorder is not None or exposes or len(collect_tensors((args[1:], kwargs))):
             session.flush()
         else:
             session.settle(x)
@@ -278,9 +276,9 @@ def _hook_special() -> Iterator[Hook]:
     yield from _hook_factories()
     yield from _hook_gradients()
     yield from _hook_draws()
-    for function, replacement in replacements(NOW):
+    for function, replacement in list_replacements(NOW):
         yield _hook(function, replacement)
-    record = module_recorder(NOW)
+    record = make_module_recorder(NOW)
     yield _hook_recording(Module.__call__, record)
     yield _hook_recording(Module._call_impl, record)
     exposing = ("numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage",
@@ -289,7 +287,7 @@ def _hook_special() -> Iterator[Hook]:
         function = getattr(Tensor, name, None)
         if _is_function(function):
             yield _read(function, name in exposing)
-    yield _read(values_of)
+    yield _read(read_values)
     yield _peek(peek)
     yield _peek(holds)
     yield Hook(may_write_arrays, lambda original, args, kwargs: False,
@@ -312,7 +310,7 @@ def _hook_writes() -> Iterator[Hook]:
     yield _split(in_place.write, r._record_write, _write)
     yield _barrier(out.write_into)
     yield _split(copies._copy_array, r._copy_array, _copy)
-    yield _split(inplace.before_write, r._record_copy_before_write, _list_copy_before_write)
+    yield _split(inplace.prepare_write, r._record_copy_before_write, _list_copy_before_write)
     yield _split(ops.fill_, r._fill_, _fill)
     yield _hook(ops.zero_, lambda original, input: ops.fill_(input, 0))
     yield _hook(index.put_at, functools.partial(r._put_at, NOW))
@@ -386,7 +384,7 @@ def _hook_factories() -> Iterator[Hook]:
         yield _hook(everything[name], _list_allocation)
     yield _hook(ops.tensor, _tensor)
     yield _hook(interchange.from_numpy, _adopt_numpy)
-    yield _hook(norm_formulas.statistics, functools.partial(r._record_statistics, NOW))
+    yield _hook(norm_formulas.allocate_statistics, functools.partial(r._record_statistics, NOW))
     yield _hook_recording(tensors.wrap, _adapt_recorder(r._record_wrap))
     yield _hook_recording(tensors.view_of, _adapt_recorder(r._record_view))
 
@@ -420,7 +418,7 @@ def _tensor(original: Callable, data: Any, **kwargs: Any) -> Any:
     session = ACTIVE.session
     foreign = not isinstance(data, Tensor) and (
         hasattr(data, "__array__") or hasattr(data, "__array_interface__"))
-    if not isinstance(data, Tensor) and tensors_in(data):
+    if not isinstance(data, Tensor) and collect_tensors(data):
         session.flush()
         foreign = True
     with session.silence():
@@ -460,7 +458,7 @@ def _hook_gradients() -> Iterator[Hook]:
     yield _split(engine._own_cotangent, r._own_gradient, _list_own_cotangent)
     yield _split(engine.run, _record_engine_run, _run_engine)
     yield _hook(Elementwise._flambeau_step_group, _step_group)
-    for function in (views.window_of, views.outside_of, views.spread_into):
+    for function in (views.read_window, views.clear_window, views.spread_into):
         yield _barrier(function)
 
 
@@ -552,12 +550,12 @@ def _hook_draw(function: Any) -> Hook:
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         if session.quiet:
             return hook.original(*args, **kwargs)
-        if arrays_in((args[1:], kwargs)):
+        if collect_arrays((args[1:], kwargs)):
             return session.barrier(hook, args, kwargs)
         return list_draw(session, hook.original, args, kwargs)
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if arrays_in((args[1:], kwargs)) and not ACTIVE.session.quiet:
+        if collect_arrays((args[1:], kwargs)) and not ACTIVE.session.quiet:
             return ACTIVE.session.barrier(hook, args, kwargs)
         return _draw(NOW, original, args, kwargs)
 
@@ -589,7 +587,7 @@ def _hook_composite(function: Any, name: str) -> Hook:
     others might make it compute without operators. A composite that does so becomes a barrier, for
     the function that called it and for arguments of these classes.
     """
-    inner = composite_recorder(NOW, name, function)
+    inner = make_composite_recorder(NOW, name, function)
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         session = ACTIVE.session

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...native.target.compile_costs import MAX_WAIT_FOR_USER_CODE_S
-from ...tensor.layout import owner_of
-from ..trace.operands import tensors_in
+from ...tensor.layout import find_owner
+from ..trace.operands import collect_tensors
 from .hooks import ACTIVE, Hook
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def compute_for_another(session: Session, args: tuple, kwargs: dict[str, Any]) -
 def _is_concerned(session: Session, args: tuple, kwargs: dict[str, Any]) -> bool:
     following = session.following
     return following is not None and following.pos > 0 and any(
-        id(owner_of(x._array)) in following.bound for x in tensors_in((args, kwargs)))
+        id(find_owner(x._array)) in following.bound for x in collect_tensors((args, kwargs)))
 
 
 def _is_at_rest(thread: int) -> bool:

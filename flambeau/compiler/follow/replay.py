@@ -11,11 +11,11 @@ import numpy as np
 from ...autograd.mode import no_grad
 from ...native.foundation.method_patches import library_attributes
 from ...ops.core.autocast import STATE
-from ...ops.core.dispatch import pointwise_call
+from ...ops.core.dispatch import find_pointwise_operator
 from ...ops.core.operator import Operator
 from ...tensor.layout import _as_bytes
 from ...tensor.tensor import Tensor, wrap
-from ..trace.bindings import window_on_bytes
+from ..trace.bindings import view_bytes
 from ..trace.operands import as_arrays, unbind
 from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Value, map_values
 from .following import Following
@@ -57,7 +57,7 @@ class Replay:
             return owner
         if s in following.shifts:
             value = replace(value, offset=value.offset + following.shifts[s])
-        return window_on_bytes(_as_bytes(owner), value)
+        return view_bytes(_as_bytes(owner), value)
 
     def _inner(self, s: int) -> np.ndarray:
         """Return the memory of a storage that Python never sees, allocating it if needed."""
@@ -129,7 +129,7 @@ def iterate_python_operators() -> Iterator[tuple[Any, Operator, bool]]:
     """
     functions: Iterable[Any] = library_attributes(Tensor).values()
     for function in functions:
-        if (made_of := pointwise_call(function)) is not None:
+        if (made_of := find_pointwise_operator(function)) is not None:
             yield function, *made_of
 
 

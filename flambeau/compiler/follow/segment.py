@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ...ops.core.operator import Kind
-from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, values_in
+from ..trace.trace import (
+    CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, collect_values,
+)
 from .backward_pass import BackwardPass
 from .holder_census import HolderCensus
 from .memory_layout import RecycledMemory
@@ -243,7 +245,7 @@ class Segment:
         for i, entry in enumerate(self.entries):
             event = entry.event
             fresh = []
-            for value in values_in((event.results, event.args)):
+            for value in collect_values((event.results, event.args)):
                 memory = self.memory[value.storage]
                 if memory.kind == INTERNAL and value.storage not in seen:
                     seen.add(value.storage)
@@ -263,10 +265,11 @@ def find_written(event: Event) -> list[Value]:
     if event.kind in (CONSTANT, EMPTY):
         return []
     if event.kind in (WRITE, DRAW):
-        return values_in(event.args[0])
+        return collect_values(event.args[0])
     if event.kind == UPDATE:
-        return [value for param, _, states in event.args for value in (param, *values_in(states))]
-    result = values_in(event.results)
+        return [value for param, _,
+                states in event.args for value in (param, *collect_values(states))]
+    result = collect_values(event.results)
     if event.kind == OPERATOR:
-        result += values_in([event.args[i] for i in writes(event.operator)])
+        result += collect_values([event.args[i] for i in writes(event.operator)])
     return result

@@ -16,15 +16,15 @@ import numpy as np
 from ...tensor.layout import _as_bytes
 from ..functionalization.functionalize import Functionalization
 from ..functionalization.graph_inputs import make_draw
-from ..ir.axis_order import inverse_permutation, memory_order
+from ..ir.axis_order import invert_permutation, order_axes
 from ..ir.errors import CheckFailed, Unfit, describe_failure
 from ..ir.graph import Graph, permute
 from ..lowering.registry import Untraceable
 from ..trace.bindings import Argument, Bindings, RandomInput, Scalar, State
 from ..trace.trace import DRAW, Event, Storage, Trace, Value, address
 from ..validation.self_check import (
-    CANCELLATION_TOLERANCE, KINK_TOLERANCE, agree, is_small_change, max_magnitude,
-    squared_distance, squared_size,
+    CANCELLATION_TOLERANCE, KINK_TOLERANCE, agree, compute_max_magnitude, is_small_change,
+    sum_squared_differences, sum_squares,
 )
 from .following import Following
 from .segment import INPUT, INTERNAL, Segment
@@ -93,13 +93,13 @@ class _Builder(Functionalization):
             super().handle(event)
             return
         window = event.args[0]
-        order = memory_order(window.strides)
+        order = order_axes(window.strides)
         entry = self.segment.entries[self.position]
         if entry.buffer is None:
             entry.buffer = make_draw(event)
         slot = entry.buffer
         node = self.source("drawn", slot.view.shape, window.dtype, slot, event.name, None)
-        self.write(window, permute(node, inverse_permutation(order)))
+        self.write(window, permute(node, invert_permutation(order)))
 
 
 class SegmentProgram:
@@ -247,7 +247,8 @@ class SegmentProgram:
                   else values[changing.index(i)] for i in written}
         before = {i: a.copy() for i, a in arrays.items()}
         noise = CANCELLATION_TOLERANCE * min(1.0, max(
-            (max_magnitude(v) for v in values if isinstance(v, np.ndarray) and v.dtype.kind == "f"),
+            (compute_max_magnitude(v) for v in values if isinstance(v, np.ndarray) and v.dtype.kind
+             == "f"),
             default=0.0))
         outputs = None
         try:
@@ -270,7 +271,7 @@ class SegmentProgram:
         pairs = [(y, t.array(following.owners[t.storage]))  # type: ignore[arg-type]
                  for t, y in zip(self.targets, outputs, strict=True)]
         floats = [(a, b) for a, b in pairs if b.dtype.kind == "f" or b.dtype.kind == "V"]
-        scale = max((max_magnitude(b) for _, b in floats), default=0.0)
+        scale = max((compute_max_magnitude(b) for _, b in floats), default=0.0)
         loose = []
         for k, (a, b) in enumerate(pairs):
             if agree(a, b, noise):
@@ -279,8 +280,8 @@ class SegmentProgram:
                 return f"result {k}"
             loose.append((a, b))
         # Rounding may move an activation across its kink, which changes single elements.
-        gap = sum(squared_distance(a, b) for a, b in loose)
-        size = sum(squared_size(b) for _, b in floats)
+        gap = sum(sum_squared_differences(a, b) for a, b in loose)
+        size = sum(sum_squares(b) for _, b in floats)
         return None if gap <= KINK_TOLERANCE**2 * size else "set of results"
 
     def _compare_writes(self, arrays: dict[int, np.ndarray], before: dict[int, np.ndarray],
@@ -290,8 +291,8 @@ class SegmentProgram:
         for i, wanted in arrays.items():
             is_float = wanted.dtype.kind in "fV"
             if is_float and self.bindings.updates:
-                moved += squared_distance(wanted, before[i])
-                gap += squared_distance(actual[i], wanted)
+                moved += sum_squared_differences(wanted, before[i])
+                gap += sum_squared_differences(actual[i], wanted)
                 agrees = agrees and agree(actual[i], wanted)
             elif not agree(actual[i], wanted, noise):
                 return f"value of {self.step.edges.sources[i].name or 'a state'}"

@@ -20,12 +20,12 @@ from ...native.foundation.user_frames import WarningCount
 from ...native.target.compile_costs import LENGTHS_BEFORE_MERGING, MAX_FAILED_RECORDINGS
 from ...nn.parameter import Parameter
 from ...ops.core.operator import Operator
-from ...tensor.layout import _as_bytes, owner_of
-from ..capture.live_tensors import live_tensors
+from ...tensor.layout import _as_bytes, find_owner
+from ..capture.live_tensors import find_live_tensors
 from ..capture.recorder import Recorder
 from ..trace.ambient_modes import read_ambient_modes
-from ..trace.bindings import window_on_bytes
-from ..trace.trace import CALL, UPDATE, WINDOW, Event, Value, address, values_in
+from ..trace.bindings import view_bytes
+from ..trace.trace import CALL, UPDATE, WINDOW, Event, Value, address, collect_values
 from .backward_pass import BackwardPass
 from .hooks import RECORDING, Hook
 from .segment import INPUT, INTERNAL, STABLE, Exit, Memory, Segment
@@ -53,11 +53,11 @@ class SegmentRecorder(Recorder):
         super().__init__(values=False)
         self.cut: int | None = None
         self.why = self.fault = ""
-        tensors = live_tensors()
-        owners = [owner_of(t._array) for t in tensors]
+        tensors = find_live_tensors()
+        owners = [find_owner(t._array) for t in tensors]
         self.trace.known_owners.update(map(id, owners))
         self.trace.existing_tensors = {id(t) for t in tensors}
-        self.stable = {id(owner_of(t._array)) for t in tensors if isinstance(t, Parameter)}
+        self.stable = {id(find_owner(t._array)) for t in tensors if isinstance(t, Parameter)}
         self.keep_alive.append((tensors, owners))
         self.modes = read_ambient_modes()
         self.calls: dict[int, list[Any]] = {}  # composite calls, by the number of events before
@@ -107,7 +107,7 @@ class SegmentRecorder(Recorder):
 
     def adopt(self, array: np.ndarray) -> None:
         """Treat memory that Python allocated during the recording as outside memory."""
-        owner = owner_of(array)
+        owner = find_owner(array)
         if id(owner) not in self.trace.storage_numbers:
             self.trace.known_owners.add(id(owner))
             self.keep_alive.append(owner)
@@ -117,7 +117,7 @@ class SegmentRecorder(Recorder):
         result = self.trace.value_of(array)
         if result is not None:
             return result
-        maker = self.trace.unrecorded_makers.get(id(owner_of(array)), "")
+        maker = self.trace.unrecorded_makers.get(id(find_owner(array)), "")
         if maker and not maker.startswith(_WRAPPING):
             self.fault = self.fault or f"{maker} computes values unseen ({line or self.line()[0]})"
         self.adopt(array)
@@ -184,7 +184,7 @@ class SegmentRecorder(Recorder):
             if module is not None:
                 for buffer in module._buffers.values():
                     if buffer is not None:
-                        self.stable.add(id(owner_of(buffer._array)))
+                        self.stable.add(id(find_owner(buffer._array)))
 
     def _describe_memory(
         self, events: list[Event]
@@ -192,7 +192,7 @@ class SegmentRecorder(Recorder):
         trace = self.trace
         first: dict[int, Value] = {}
         for event in events:
-            for value in values_in((event.args, event.kwargs)):
+            for value in collect_values((event.args, event.kwargs)):
                 first.setdefault(value.storage, value)
         memory, owners, inputs = [], [], []
         for storage in trace.storages:
@@ -219,7 +219,7 @@ def create_window_in(owner: np.ndarray, value: Value) -> np.ndarray:
         return owner
     memory = _as_bytes(owner)
     start = value.offset + address(owner) - memory.ctypes.data
-    return window_on_bytes(memory, replace(value, offset=start))
+    return view_bytes(memory, replace(value, offset=start))
 
 
 # --------------------------------------------------------------- the end of a recording

@@ -16,7 +16,7 @@ from ...native.target.compile_costs import MAX_SEGMENTS_PER_EXIT
 from ...ops.core.operator import Kind, Operator
 from ...ops.interception.code_patching import is_anything_swapped
 from ...tensor.ambient import AMBIENT
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.tensor import Tensor
 from ..trace.ambient_modes import read_ambient_modes
 from .cues.cue_code import write_cue
@@ -255,9 +255,9 @@ class Session:
                 return NO
         if hook.operator.kind is Kind.VIEW:
             return result
-        seen = {id(owner_of(x._array)) for x in bound if isinstance(x, Tensor)}
+        seen = {id(find_owner(x._array)) for x in bound if isinstance(x, Tensor)}
         for y in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(y, Tensor) and id(owner_of(y._array)) not in seen:
+            if isinstance(y, Tensor) and id(find_owner(y._array)) not in seen:
                 return NO
         return result
 

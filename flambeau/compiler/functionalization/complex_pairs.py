@@ -26,7 +26,7 @@ def is_complex(value: Value) -> bool:
     return value.dtype in _PARTS
 
 
-def real_window(value: Value) -> Value:
+def view_as_pairs_window(value: Value) -> Value:
     """Return a complex window as a window of pairs; others unchanged."""
     part = _PARTS.get(value.dtype)
     if part is None:
@@ -44,7 +44,7 @@ def as_pairs(array: np.ndarray) -> np.ndarray:
     return packed.reshape(-1).view(part).reshape(*array.shape, 2)
 
 
-def from_pairs(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def convert_from_pairs(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Invert `as_pairs` if `dtype` is complex."""
     if dtype not in _PARTS:
         return array

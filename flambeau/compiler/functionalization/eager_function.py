@@ -14,10 +14,10 @@ import numpy as np
 from ...autograd import no_grad
 from ...ops.core.operator import Operator
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.tree import leaves_of, map_leaves
+from ...tensor.tree import collect_leaves, map_leaves
 from ..trace.operands import unbind
-from ..trace.trace import Event, Value, map_values, values_in
-from .complex_pairs import as_pairs, from_pairs
+from ..trace.trace import Event, Value, collect_values, map_values
+from .complex_pairs import as_pairs, convert_from_pairs
 
 
 class _Hole:
@@ -41,15 +41,15 @@ class EagerFunction:
         self.function, self.__name__ = function, event.name
         self.operator: Operator | None = event.operator
         self._results = event.results
-        tensors = values_in((event.args, event.kwargs))
+        tensors = collect_values((event.args, event.kwargs))
         self._dtypes = [v.dtype for v in tensors]
         self._written = [tensors.index(t) for t in targets if t is not None]
         self._args, self._kwargs = self._prepare(event)
         # Positional arguments that are tensors, and those that contain some.
         self._holes = [(k, x) for k, x in enumerate(self._args) if x.__class__ is _Hole]
         self._nested = [k for k, x in enumerate(self._args)
-                        if x.__class__ is not _Hole and leaves_of(_Hole, x)]
-        self._named = bool(leaves_of(_Hole, self._kwargs))
+                        if x.__class__ is not _Hole and collect_leaves(_Hole, x)]
+        self._named = bool(collect_leaves(_Hole, self._kwargs))
 
     def _prepare(self, event: Event) -> tuple[list[Any], dict[str, Any]]:
         number = iter(range(len(self._dtypes)))
@@ -59,13 +59,13 @@ class EagerFunction:
             return list(args), kwargs
         for k, x in enumerate(args):
             if k not in self.operator.tensor_positions:  # an index, for example
-                for hole in leaves_of(_Hole, x):
+                for hole in collect_leaves(_Hole, x):
                     hole.takes_array = True
         args, kwargs = unbind(self.operator, args)
         return list(args), kwargs
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        tensors = [wrap(from_pairs(a.copy() if i in self._written else a, dtype))
+        tensors = [wrap(convert_from_pairs(a.copy() if i in self._written else a, dtype))
                    for i, (a, dtype) in enumerate(zip(arrays, self._dtypes, strict=True))]
 
         def fill(leaf: Any) -> Any:

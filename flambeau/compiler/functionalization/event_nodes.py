@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...ops.core.operator import Operator
-from ..ir.axis_order import inverse_permutation, memory_order
+from ..ir.axis_order import invert_permutation, order_axes
 from ..ir.graph import Node, Op, permute, reshape
 from ..ir.graph import strided_slice as part_of
 from ..lowering import NotLowered, lower, writes
 from ..lowering.numpy.node_builders import broadcast_to, literal, number, type_of
-from ..lowering.numpy.symbolic_array import node_of, symbol
+from ..lowering.numpy.symbolic_array import convert_to_node, wrap_node
 from ..lowering.operators.optimizer_update import copy_update, trace_update
-from ..lowering.registry import Untraceable, collecting_required
+from ..lowering.registry import Untraceable, collect_required
 from ..trace import bindings as bind
 from ..trace.counter_rng import CounterDraw
 from ..trace.trace import (
     CALL, CHECK, CONSTANT, DRAW, EMPTY, EXCHANGE, OPERATOR, UPDATE, WINDOW, WRITE, Event, Value,
-    map_values, values_in,
+    collect_values, map_values,
 )
-from .complex_pairs import as_pairs, convert, is_complex, permute_window, real_window
+from .complex_pairs import as_pairs, convert, is_complex, permute_window, view_as_pairs_window
 from .eager_function import EagerFunction
 from .exchange_nodes import add_exchange
 from .graph_inputs import make_draw, make_key_draw
@@ -49,18 +49,18 @@ def add_copy(graph: Functionalization, event: Event) -> None:
 def add_draw(graph: Functionalization, event: Event) -> None:
     """Add random numbers, drawn before each call."""
     window = event.args[0]
-    order = memory_order(window.strides)
+    order = order_axes(window.strides)
     if isinstance(event.function, CounterDraw):
         shape = tuple(window.shape[i] for i in order)
         new = event.function.node(shape, window.dtype, _require_counted_key(graph, event))
-        graph.write(window, permute(new, inverse_permutation(order)))
+        graph.write(window, permute(new, invert_permutation(order)))
         return
     slot = make_draw(event)
     result = None
     if event.array is not None:
         result = as_pairs(np.ascontiguousarray(event.array.transpose(order)))
     node = graph.source("drawn", slot.view.shape, slot.view.dtype, slot, event.name, result)
-    graph.write(window, permute_window(node, inverse_permutation(order)))
+    graph.write(window, permute_window(node, invert_permutation(order)))
 
 
 def _require_counted_key(graph: Functionalization, event: Event) -> Node:
@@ -120,7 +120,7 @@ def add_operator(graph: Functionalization, event: Event) -> None:
         graph.labels.append(bound)
     changed = writes(operator)
     targets = [event.args[i] for i in changed]
-    if any(map(is_complex, values_in((event.args, event.kwargs, event.results)))):
+    if any(map(is_complex, collect_values((event.args, event.kwargs, event.results)))):
         graph.calls_complex = True
         graph.bindings.calls.append(f"{operator.name} of complex numbers ({event.line})")
         _write_results(graph, event, _call_eagerly(graph, event, targets), targets)
@@ -128,7 +128,7 @@ def add_operator(graph: Functionalization, event: Event) -> None:
     graph.has_kernels = True
     args = map_values(event.args, graph.read)
     try:
-        with collecting_required() as required:
+        with collect_required() as required:
             result: Any = lower(operator, args, {})
         result = result if isinstance(result, tuple) else (result,)
         if len(result) != len(event.results) + len(targets):
@@ -147,12 +147,12 @@ def _call_eagerly(
     graph: Functionalization, event: Event, targets: list[Value]
 ) -> tuple[Node | None, ...]:
     function = event.operator.function if event.operator is not None else event.function
-    tensors = values_in((event.args, event.kwargs))
+    tensors = collect_values((event.args, event.kwargs))
     results = [v for v in event.results if v is not None]
     call = EagerFunction(function, event, targets)
     group = object()
     inputs = tuple(graph.read(v) for v in tensors)
-    windows = [real_window(v) for v in (*results, *(t for t in targets if t is not None))]
+    windows = [view_as_pairs_window(v) for v in (*results, *(t for t in targets if t is not None))]
     nodes = [
         Node(Op.CALL, inputs, v.shape, type_of(v.dtype),
              {"function": call, "output": i, "group": group}, origin=event.origin)
@@ -178,7 +178,7 @@ def _write_results(graph: Functionalization, event: Event, nodes: Sequence[Node 
     for i, (value, node) in enumerate(zip((*event.results, *targets), nodes, strict=True)):
         if value is None or node is None:
             continue
-        value = real_window(value)
+        value = view_as_pairs_window(value)
         if i < len(event.results) and value.shape == node.shape:
             shape = tuple(n and 1 if s == 0 else n
                           for n, s in zip(value.shape, value.strides, strict=True))
@@ -191,7 +191,7 @@ def add_check(graph: Functionalization, event: Event) -> None:
     """Add a condition on values; the call raises if it does not hold."""
     if is_complex(event.args[0]):
         raise Untraceable("complex numbers are checked")
-    graph.conditions.append(node_of(event.function(symbol(graph.read(event.args[0])))))
+    graph.conditions.append(convert_to_node(event.function(wrap_node(graph.read(event.args[0])))))
 
 
 def add_window_map(graph: Functionalization, event: Event) -> None:
@@ -200,8 +200,8 @@ def add_window_map(graph: Functionalization, event: Event) -> None:
     if bits:  # of a lazy conjugate
         add_call(graph, event)
         return
-    base = real_window(Value(0, 0, base_shape, base_strides, base_dtype))
-    inner = real_window(Value(0, offset, shape, strides, dtype))
+    base = view_as_pairs_window(Value(0, 0, base_shape, base_strides, base_dtype))
+    inner = view_as_pairs_window(Value(0, offset, shape, strides, dtype))
     region = partition([base, inner])[0]
     name = event.function.__name__
     try:
@@ -210,9 +210,9 @@ def add_window_map(graph: Functionalization, event: Event) -> None:
             result = region.read(base)
         else:
             region.write(base, graph.read(g))
-            if name == "outside_of":
+            if name == "clear_window":
                 region.write(inner, broadcast_to(number(0, type_of(inner.dtype)), inner.shape))
-            result = region.read(inner if name == "window_of" else base)
+            result = region.read(inner if name == "read_window" else base)
     except Untraceable:
         add_call(graph, event)
         return

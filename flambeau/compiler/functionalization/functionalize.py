@@ -7,25 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.layout import owner_of
-from ...tensor.storage import version_of
+from ...tensor.layout import find_owner
+from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
-from ..ir.axis_order import memory_order
+from ..ir.axis_order import order_axes
 from ..ir.errors import Unfit
 from ..ir.graph import Graph, Node, Op, Source
 from ..lowering.numpy.node_builders import type_of
 from ..lowering.registry import Required, Untraceable
 from ..trace import bindings as bind
-from ..trace.trace import OPERATOR, Event, Trace, Value, address, count_updates, values_in
-from .complex_pairs import as_pairs, permute_window, real_window
+from ..trace.trace import OPERATOR, Event, Trace, Value, address, collect_values, count_updates
+from .complex_pairs import as_pairs, permute_window, view_as_pairs_window
 from .event_nodes import HANDLERS
 from .graph_inputs import (
-    allocate_gradient, bind_arguments, gradients_read_before, memory_getter,
+    allocate_gradient, bind_arguments, list_gradients_read_before, make_memory_getter,
 )
-from .index_checks import (
-    IndexBound, check_all, check_indices, iterate_indexing, unread_calls,
-)
-from .memory_regions import Region, partition, row_major_byte_strides
+from .index_checks import IndexBound, check_all, check_indices, find_unread_calls, iterate_indexing
+from .memory_regions import Region, compute_byte_strides, partition
 from .partial_backward import select_cotangents
 from .returned_values import ReturnedValues
 
@@ -72,7 +70,7 @@ class Functionalization:
                 line = event.line
                 self.handle(event)
                 if event.kind == OPERATOR:
-                    results = map(self.read, values_in(event.results))
+                    results = map(self.read, collect_values(event.results))
                     self.indexing += iterate_indexing(results, self.met)
             line = ""
             if self.calls_complex and not self.has_kernels:
@@ -108,7 +106,7 @@ class Functionalization:
             graph, self.labels, bindings.slots, self.indexing
         )
         conditions += self.conditions
-        unread = unread_calls(graph, self.eager_calls)
+        unread = find_unread_calls(graph, self.eager_calls)
         if conditions or unread:
             graph.outputs.append(check_all(conditions, unread))
         bindings.has_conditions = bool(conditions or bindings.calls)  # calls may raise
@@ -134,13 +132,13 @@ class Functionalization:
     def _lay_out(self) -> None:
         windows: dict[int, list[Value]] = {}
         for event in self.trace.events:
-            for value in values_in((event.results, event.args, event.kwargs, event.written)):
-                windows.setdefault(value.storage, []).append(real_window(value))
+            for value in collect_values((event.results, event.args, event.kwargs, event.written)):
+                windows.setdefault(value.storage, []).append(view_as_pairs_window(value))
         for value in self._list_final_windows():
-            windows.setdefault(value.storage, []).append(real_window(value))
+            windows.setdefault(value.storage, []).append(view_as_pairs_window(value))
         for place, result in windows.items():
             storage = self.trace.storages[place]
-            self.regions[place] = partition(result, real_window(storage.whole))
+            self.regions[place] = partition(result, view_as_pairs_window(storage.whole))
             if storage.external and "cotangent" not in storage.name:
                 for region in self.regions[place]:
                     self._add_external_region(region)
@@ -167,12 +165,12 @@ class Functionalization:
 
     def read(self, window: Value) -> Node:
         """Return the current value of a window; complex numbers as pairs."""
-        window = real_window(window)
+        window = view_as_pairs_window(window)
         return self.region(window).read(window)
 
     def write(self, window: Value, node: Node) -> None:
         """Set the value of a window; complex numbers as pairs."""
-        window = real_window(window)
+        window = view_as_pairs_window(window)
         self.region(window).write(window, node)
 
     def source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
@@ -180,7 +178,7 @@ class Functionalization:
         """Add a source and return its INPUT node."""
         element = type_of(dtype)
         at = len(self.sources)
-        self.sources.append(Source(kind, shape, element, memory_getter(slot), name, strides))
+        self.sources.append(Source(kind, shape, element, make_memory_getter(slot), name, strides))
         self.bindings.slots.append(slot)
         self.bindings.recorded.append(recorded)
         node = Node(Op.INPUT, (), shape, element, {"slot": at}, origin=name)
@@ -193,13 +191,13 @@ class Functionalization:
         strides = tuple(s for _, s in region.axes)
         window = Value(region.storage, region.offset, shape, strides, region.dtype)
         item = region.dtype.itemsize
-        is_plain = strides == row_major_byte_strides(shape, item) or any(s % item for s in strides)
+        is_plain = strides == compute_byte_strides(shape, item) or any(s % item for s in strides)
         packed = None if is_plain else tuple(s // item for s in strides)
-        first = None if storage.initial is None else bind.window_on_bytes(storage.initial, window)
+        first = None if storage.initial is None else bind.view_bytes(storage.initial, window)
         leaf = self.arguments.get(region.storage)
         self.slots[id(region)] = len(self.sources)
         if leaf is None:
-            slot: Any = bind.State(bind.window_on_storage(storage, window))
+            slot: Any = bind.State(bind.view_storage(storage, window))
             region.node = self.source("state", shape, region.dtype, slot, storage.name, first,
                                       packed)
             return
@@ -211,7 +209,7 @@ class Functionalization:
         """Bind a window of an argument's memory."""
         argument = self.leaves[leaf]
         array = argument._array if isinstance(argument, Tensor) else argument
-        offset = window.offset - (address(array) - address(owner_of(array)))
+        offset = window.offset - (address(array) - address(find_owner(array)))
         order = None
         if offset == 0 and array.dtype == window.dtype and array.size == window.size:
             wide = [i for i, n in enumerate(array.shape) if n != 1]
@@ -224,7 +222,7 @@ class Functionalization:
 
     def _grads(self) -> list[tuple[int, Node]]:
         result = []
-        self.bindings.incoming_grads = gradients_read_before(self.trace)
+        self.bindings.incoming_grads = list_gradients_read_before(self.trace)
         for access in self.trace.grads.values():
             leaf, grad = access.tensor, access.tensor._grad
             if grad is access.before:
@@ -238,8 +236,8 @@ class Functionalization:
             if value is None or self.trace.storages[value.storage].external:
                 raise Untraceable("it sets a .grad to a tensor from outside the step")
             node = self.read(value)
-            order = memory_order(value.strides)
-            version = self.bindings.grad_versions[len(self.bindings.grads)] = version_of(grad)
+            order = order_axes(value.strides)
+            version = self.bindings.grad_versions[len(self.bindings.grads)] = get_version(grad)
             memory, grad_buffer = allocate_gradient(value, version)
             self.source("state", memory.shape, memory.dtype, bind.State(memory), "grad", memory)
             self.bindings.grads.append((leaf, grad_buffer))

@@ -7,27 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.tensor import Tensor, wrap
-from ..capture.escapes import written_storages
-from ..ir.axis_order import inverse_permutation, memory_order
+from ..capture.escapes import collect_written_storages
+from ..ir.axis_order import invert_permutation, order_axes
 from ..trace import bindings as bind
 from ..trace.counter_rng import CounterDraw, draw_key
-from ..trace.operands import tensors_in
+from ..trace.operands import collect_tensors
 from ..trace.trace import DRAW, Event, Trace, Value, address
-from .complex_pairs import as_pairs, from_pairs, real_window
+from .complex_pairs import as_pairs, convert_from_pairs, view_as_pairs_window
 
 
 def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> dict[int, int]:
     """Return storage -> first leaf in it. Add to the bindings which arguments share a storage,
     which must not overlap, and what is written outside of arguments."""
     result: dict[int, int] = {}
-    changed = written_storages(trace)
+    changed = collect_written_storages(trace)
     places: dict[int, int] = {}
     arrays: dict[int, np.ndarray] = {}
     for i, leaf in enumerate(leaves):
-        array = array_of(leaf)
-        number = None if array is None else trace.storage_numbers.get(id(owner_of(array)))
+        array = get_array(leaf)
+        number = None if array is None else trace.storage_numbers.get(id(find_owner(array)))
         if array is None or number is None:
             continue
         arrays[i], places[i] = array, number
@@ -48,7 +48,7 @@ def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> 
     return result
 
 
-def array_of(leaf: Any) -> np.ndarray | None:
+def get_array(leaf: Any) -> np.ndarray | None:
     """Return an argument's array, or None if it has none."""
     array = leaf._array if isinstance(leaf, Tensor) else leaf
     return array if isinstance(array, np.ndarray) else None
@@ -57,9 +57,9 @@ def array_of(leaf: Any) -> np.ndarray | None:
 def make_draw(event: Event) -> bind.RandomInput:
     """Return the input into which an event's numbers are drawn before each call."""
     window, *rest = event.args
-    order = memory_order(window.strides)
+    order = order_axes(window.strides)
     memory = np.empty([window.shape[i] for i in order], window.dtype)
-    buffer = memory.transpose(inverse_permutation(order))
+    buffer = memory.transpose(invert_permutation(order))
     drawn = as_pairs(memory)
     return bind.RandomInput(event.function, buffer, drawn, tuple(rest), event.kwargs)
 
@@ -86,32 +86,32 @@ def list_draws(trace: Trace) -> Iterator[bind.RandomInput]:
 def allocate_gradient(value: Value, version: int) -> tuple[np.ndarray, Tensor]:
     """Allocate a gradient, axes by decreasing stride; return its memory and a tensor on it whose
     version is `version`."""
-    order = memory_order(value.strides)
-    elements = real_window(value)
+    order = order_axes(value.strides)
+    elements = view_as_pairs_window(value)
     pair = elements.shape[len(order) :]
     memory = np.empty([*(value.shape[i] for i in order), *pair], elements.dtype)
-    result = wrap(from_pairs(memory, value.dtype).transpose(inverse_permutation(order)))
+    result = wrap(convert_from_pairs(memory, value.dtype).transpose(invert_permutation(order)))
     if version:
         result._bump(version)
     return memory, result
 
 
-def gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:
+def list_gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:
     """Return (leaf, grad before) for leaves whose grads were read before they were set.
 
     Leaves that the call created and did not return are left out: they differ in each call.
     """
     result = []
-    handed_out = {id(tensor) for tensor in tensors_in(trace.result)}
+    handed_out = {id(tensor) for tensor in collect_tensors(trace.result)}
     for access in trace.grads.values():
         if access.read and (access.outside or id(access.tensor) in handed_out):
             before = access.before
-            used = before is None or id(owner_of(before._array)) in trace.storage_numbers
+            used = before is None or id(find_owner(before._array)) in trace.storage_numbers
             result.append((access.tensor, before if used else bind.ANY_GRAD))
     return result
 
 
-def memory_getter(slot: Any) -> Callable[..., Any]:
+def make_memory_getter(slot: Any) -> Callable[..., Any]:
     """Return a getter for a slot's memory; it raises if the memory differs between calls."""
     return {bind.State: lambda: slot.array, bind.RandomInput: lambda: slot.view}.get(
         type(slot), _refuse_early_read

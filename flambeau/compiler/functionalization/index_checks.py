@@ -17,10 +17,10 @@ import numpy as np
 
 from ...native.loop_ir.ir import Scalar, Type
 from ...native.target.compile_costs import MAX_INDEX_CHECK_NODES
-from ..ir.graph import Graph, Node, Op, apply, constant, topological_order, rewrite
+from ..ir.graph import Graph, Node, Op, apply, constant, sort_topologically, rewrite
 from ..ir.interpreter import evaluate
 from ..lowering.numpy.node_builders import number
-from ..lowering.numpy.symbolic_array import node_of, symbol
+from ..lowering.numpy.symbolic_array import convert_to_node, wrap_node
 from ..trace.bindings import Argument, State
 
 _MOVEMENTS = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)
@@ -63,11 +63,11 @@ class IndexBound:
 
     def condition(self) -> Node:
         """Return `holds` as a node."""
-        values = symbol(self.node)
+        values = wrap_node(self.node)
         inside = (values >= self.lowest) & (values < self.size)
         if self.ignored is not None:
             inside |= values == self.ignored
-        return node_of(np.all(inside))
+        return convert_to_node(np.all(inside))
 
 
 @dataclass(eq=False)
@@ -168,7 +168,7 @@ def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[
         slot = slots[node.slot]
         if slot.order is not None:
             return IndexCheck(bound, leaf=slot.leaf)
-    nodes = topological_order([bound.node])
+    nodes = sort_topologically([bound.node])
     inputs = [n for n in nodes if n.op is Op.INPUT]
     known = all(isinstance(slots[n.slot], (Argument, State)) for n in inputs)
     if not known or len(nodes) > MAX_INDEX_CHECK_NODES or any(n.op is Op.CALL for n in nodes):
@@ -204,7 +204,7 @@ def _clamp_indices(graph: Graph, loose: set[int]) -> Graph:
     return rewrite(graph, rule)
 
 
-def unread_calls(graph: Graph, calls: list[Node]) -> list[Node]:
+def find_unread_calls(graph: Graph, calls: list[Node]) -> list[Node]:
     """Return the eager calls that no output or write depends on. `calls`: a node of each."""
     if not calls:
         return []

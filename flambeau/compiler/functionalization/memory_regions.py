@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..ir import graph
-from ..ir.axis_order import inverse_permutation
+from ..ir.axis_order import invert_permutation
 from ..ir.graph import Node, Op
-from ..ir.strided_view import row_major_strides
+from ..ir.strided_view import compute_row_major_strides
 from ..lowering.numpy.node_builders import (
     bitcast, broadcast_to, cast, literal, number, reshape_node, type_of,
 )
@@ -88,7 +88,7 @@ class Region:
             self._scatter(window, node)
             return
         wide = [n for n in window.shape if n != 1]
-        node = graph.permute(reshape_node(node, wide), inverse_permutation(result.permutation))
+        node = graph.permute(reshape_node(node, wide), invert_permutation(result.permutation))
         node = reshape_node(node, result.lengths)
         if result.lengths == result.extents and all(s == 1 for s in result.steps):
             self.node = reshape_node(node, self.shape)
@@ -115,9 +115,9 @@ class Region:
     def _compute_positions(self, window: Value) -> np.ndarray:
         """Return the index in the region of each element of a window."""
         here = np.sort(
-            window_offsets(self.shape, [s for _, s in self.axes], self.offset).reshape(-1)
+            compute_window_offsets(self.shape, [s for _, s in self.axes], self.offset).reshape(-1)
         )
-        there = window_offsets(window.shape, window.strides, window.offset)
+        there = compute_window_offsets(window.shape, window.strides, window.offset)
         result = np.searchsorted(here, there)
         if not np.array_equal(here[np.minimum(result, here.size - 1)], there):
             raise Untraceable("a view reaches beyond known memory")
@@ -137,7 +137,7 @@ class Region:
         self.node = reshape_node(flat, self.shape)
 
 
-def window_offsets(shape: Sequence[int], strides: Sequence[int], start: int) -> np.ndarray:
+def compute_window_offsets(shape: Sequence[int], strides: Sequence[int], start: int) -> np.ndarray:
     """Return the byte offset of each element."""
     result = np.full(tuple(shape), start, np.int64)
     for axis, (n, s) in enumerate(zip(shape, strides, strict=True)):
@@ -254,11 +254,11 @@ def _make_region(windows: list[Value], low: int, high: int, owner: Value | None)
         candidates.append(owner)
     item = first.dtype.itemsize
     for window in candidates:
-        axes = in_memory_order(window)
+        axes = order_by_stride(window)
         if axes is not None and window.size * item == high - low:
             return Region(first.storage, low, axes, first.dtype)
     distinct = {(w.offset, w.shape, w.strides) for w in windows}
-    axes = in_memory_order(first)
+    axes = order_by_stride(first)
     if len(distinct) == 1 and axes is not None:
         return Region(first.storage, low, axes, first.dtype)  # with gaps between its elements
     if (high - low) % item:
@@ -266,7 +266,7 @@ def _make_region(windows: list[Value], low: int, high: int, owner: Value | None)
     return Region(first.storage, low, (((high - low) // item, item),), first.dtype)
 
 
-def in_memory_order(window: Value) -> tuple[Axis, ...] | None:
+def order_by_stride(window: Value) -> tuple[Axis, ...] | None:
     """Return a window's axes by decreasing stride; None if overlapping or reversed."""
     axes = [(n, s) for n, s in zip(window.shape, window.strides, strict=True) if n != 1]
     if any(s <= 0 for _, s in axes):
@@ -278,6 +278,6 @@ def in_memory_order(window: Value) -> tuple[Axis, ...] | None:
     return tuple(axes)
 
 
-def row_major_byte_strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
+def compute_byte_strides(shape: tuple[int, ...], item: int) -> tuple[int, ...]:
     """Return the byte strides of a contiguous array with `item` bytes per element."""
-    return tuple(item * stride for stride in row_major_strides(shape))
+    return tuple(item * stride for stride in compute_row_major_strides(shape))

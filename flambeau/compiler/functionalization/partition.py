@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...native.loop_ir.numpy_forms import dtype_of
-from ...tensor.tree import leaves_of
-from ..ir.axis_order import inverse_permutation, memory_order
+from ...tensor.tree import collect_leaves
+from ..ir.axis_order import invert_permutation, order_axes
 from ..ir.graph import Graph, Node, Op, Source, permute
 from ..lowering.numpy.node_builders import type_of
 from ..lowering.registry import Untraceable
@@ -64,10 +64,10 @@ class _Split:
         ):
             if value is None or array is None:
                 continue
-            order = memory_order(array.strides)
+            order = order_axes(array.strides)
             outputs.append(self.rebuild(permute(functional.read(value), order)))
             inputs.append(leaves.get(id(x), x))
-            orders.append(inverse_permutation(order))
+            orders.append(invert_permutation(order))
             expected.append(array.transpose(order).copy())
             repeats.append(tuple([axis for axis, n in enumerate(value.strides)
                                   if not n and value.shape[axis] > 1]))
@@ -126,7 +126,7 @@ class _Split:
         """Return the outputs that eager nodes saved, by node. Backward reads their memory, which
         the caller has too, as eager backward would."""
         result = {}
-        for leaf in leaves_of(bind.NewTensor, self.functional.bindings.result):
+        for leaf in collect_leaves(bind.NewTensor, self.functional.bindings.result):
             if leaf.saved and isinstance(leaf.memory, bind.Output):
                 result[id(self.graph.outputs[leaf.memory.number])] = leaf.memory.number
         return result

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tensor.layout import _as_bytes, owner_of
+from ...tensor.layout import _as_bytes, find_owner
 from ...tensor.tensor import Tensor
 from ..capture.returned_tensors import ReturnedTensor
-from ..ir.axis_order import inverse_permutation, memory_order
+from ..ir.axis_order import invert_permutation, order_axes
 from ..ir.graph import permute
 from ..lowering.numpy.node_builders import reshape_node
 from ..lowering.registry import Untraceable
 from ..trace import bindings as bind
 from ..trace.host_numbers import Old, Read
 from ..trace.trace import Value
-from .complex_pairs import as_pairs, is_complex, permute_window, real_window
-from .memory_regions import Region, row_major_byte_strides
+from .complex_pairs import as_pairs, is_complex, permute_window, view_as_pairs_window
+from .memory_regions import Region, compute_byte_strides
 
 if TYPE_CHECKING:
     from .functionalize import Functionalization
@@ -108,9 +108,9 @@ class ReturnedValues:
             self.graph.bindings.expected.append(array.copy())
             self.graph.outputs.append(self.graph.read(value))
             return bind.Output(len(self.graph.outputs) - 1, array.shape, tuple(range(array.ndim)))
-        order = memory_order(array.strides)
-        back = inverse_permutation(order)
-        packed = row_major_byte_strides(tuple(array.shape[i] for i in order), array.itemsize)
+        order = order_axes(array.strides)
+        back = invert_permutation(order)
+        packed = compute_byte_strides(tuple(array.shape[i] for i in order), array.itemsize)
         if id(region) not in self.crowds and tuple(packed[i] for i in back) != array.strides:
             self.crowds[id(region)] = -1
         if id(region) in self.crowds:
@@ -128,13 +128,13 @@ class ReturnedValues:
 
     def _bind_complex(self, array: np.ndarray, value: Value) -> bind.Output:
         """Bind a complex tensor as a window on pairs."""
-        region = self.graph.region(real_window(value))
+        region = self.graph.region(view_as_pairs_window(value))
         if id(region) in self.crowds or self._is_part(value):
             self.crowds.setdefault(id(region), -1)
             return self._bind_part(region, array, value)
-        order = memory_order(array.strides)
-        packed = row_major_byte_strides(tuple(array.shape[i] for i in order), array.itemsize)
-        strides = tuple(packed[i] for i in inverse_permutation(order))
+        order = order_axes(array.strides)
+        packed = compute_byte_strides(tuple(array.shape[i] for i in order), array.itemsize)
+        strides = tuple(packed[i] for i in invert_permutation(order))
         if strides != array.strides:
             self.crowds[id(region)] = -1
             return self._bind_part(region, array, value)
@@ -158,7 +158,7 @@ class ReturnedValues:
             window = entry.window
             if window is None or self.graph.trace.storages[window.storage].external:
                 continue
-            key = id(self.graph.region(real_window(window)))
+            key = id(self.graph.region(view_as_pairs_window(window)))
             if key in met:
                 self.crowds[key] = -1
             met.add(key)
@@ -166,7 +166,7 @@ class ReturnedValues:
     def _bind_part(self, region: Region, array: np.ndarray, value: Value) -> bind.Output:
         """Return a tensor's location in the output that is its whole region."""
         strides = tuple(s for _, s in region.axes)
-        if 0 not in region.shape and strides != row_major_byte_strides(
+        if 0 not in region.shape and strides != compute_byte_strides(
             region.shape, region.dtype.itemsize
         ):
             raise Untraceable("it returns views that cover their memory with gaps")
@@ -175,8 +175,8 @@ class ReturnedValues:
         if self.crowds[id(region)] < 0:
             shape = array.shape if owned else region.shape
             whole = Value(value.storage, region.offset, region.shape, strides, region.dtype)
-            memory = _as_bytes(owner_of(array))
-            value_now = bind.window_on_bytes(memory, whole).copy().reshape(shape)
+            memory = _as_bytes(find_owner(array))
+            value_now = bind.view_bytes(memory, whole).copy().reshape(shape)
             self.graph.bindings.expected.append(value_now)
             self.graph.outputs.append(reshape_node(region.value, shape))
             self.crowds[id(region)] = len(self.graph.outputs) - 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from ..ir.axis_order import inverse_permutation
-from ..ir.exchange import EXCHANGE_TURN, LATE, what_is_replaced
+from ..ir.axis_order import invert_permutation
+from ..ir.exchange import EXCHANGE_TURN, LATE, find_replaced_operand
 from ..ir.graph import Graph, Node, Op
-from ..ir.strided_view import StridedView, source_view, contiguous_view
+from ..ir.strided_view import StridedView, view_source, make_contiguous_view
 from .fusion import Fusion, is_blocked_transpose
 from .fusion_group import MULTI_RESULT, FusionGroup, reshape_chain, view_through
 from .placement import Home, Allocation, Place, allocate_in_arena
@@ -64,18 +64,18 @@ class BufferAssignment:
         for node in self.fusion.nodes:
             if node.op is Op.INPUT:
                 memory = self.sources[node.slot]
-                self._places[id(node)] = Place(memory, source_view(self.graph, node.slot))
+                self._places[id(node)] = Place(memory, view_source(self.graph, node.slot))
             elif node.op is Op.ARRAY:
                 memory = Allocation(Home.CONSTANT, node.type, node.value.size, value=node.value)
-                self._places[id(node)] = Place(memory, contiguous_view(node.shape))
+                self._places[id(node)] = Place(memory, make_contiguous_view(node.shape))
 
     def _place_roots(self) -> None:
         """Place outputs and written sources directly in their final memory."""
         for k, node in enumerate(self.graph.outputs):
             memory = Allocation(Home.OUTPUT, node.type, max(1, prod(node.shape)), index=k)
-            self._add_target(node, Place(memory, contiguous_view(node.shape)))
+            self._add_target(node, Place(memory, make_contiguous_view(node.shape)))
         for slot, node in self.graph.writes:
-            place = Place(self.sources[slot], source_view(self.graph, slot))
+            place = Place(self.sources[slot], view_source(self.graph, slot))
             self._write_back(slot, node, place)
 
     def _add_target(self, node: Node, place: Place) -> None:
@@ -127,7 +127,7 @@ class BufferAssignment:
         readers = self._list_source_readers(slot)
         if any(reader is not group and reader.before & bit for reader in readers):
             return False
-        window = source_view(self.graph, slot)
+        window = view_source(self.graph, slot)
         for item in group.nodes:
             for leaf, chain in self.fusion.read(item):
                 if leaf is not source:
@@ -170,7 +170,7 @@ class BufferAssignment:
         """If nothing else reads an exchange's operand, compute it where the result will be, which
         saves copies before and after.
         """
-        if (replaced := what_is_replaced(result)) is None:
+        if (replaced := find_replaced_operand(result)) is None:
             return
         start, position = replaced
         sent, place = start.inputs[position], self.place(result)
@@ -221,7 +221,7 @@ class BufferAssignment:
             return
         window = targets[0].window
         if node.op is Op.PERMUTE:
-            moved: StridedView | None = window.permuted(inverse_permutation(node.axes))
+            moved: StridedView | None = window.permuted(invert_permutation(node.axes))
         else:
             moved = window.reshaped(inner.shape)
         if moved is not None and self._may_be_part(inner, moved):

@@ -16,10 +16,10 @@ from ...native.target.graph_costs import (
     MAX_SERIAL_ELEMENTS, MIN_BLOCKED_TRANSPOSE_ELEMENTS,
 )
 from ..ir.graph import CONTRACTIONS, Graph, Node, Op, is_operation
-from ..ir.strided_view import contiguous_view
+from ..ir.strided_view import make_contiguous_view
 from .fusion_group import (
-    ATTENTIONS, FOLDS, INLINE, RECURRENCES, MULTI_RESULT, Chain, FusionGroup, domain,
-    element, fused_nodes, is_identity, leaves, partial_sum_view, reshape_chain,
+    ATTENTIONS, FOLDS, INLINE, RECURRENCES, MULTI_RESULT, Chain, FusionGroup, compute_domain,
+    get_element, iterate_fused_nodes, is_identity, find_leaves, view_partial_sums, reshape_chain,
     rebase_chain, view_through,
 )
 from .materialization import EXPENSIVE_OPERATIONS, Materialization
@@ -38,10 +38,10 @@ class Fusion:
             self._assign_groups()
 
     def read(self, node: Node) -> list[tuple[Node, Chain]]:
-        """The materialized values that a node is computed from; see `leaves`."""
+        """The materialized values that a node is computed from; see `find_leaves`."""
         cached = self._read.get(id(node))
         if cached is None:
-            cached = self._read[id(node)] = list(leaves(node, self.materialized))
+            cached = self._read[id(node)] = list(find_leaves(node, self.materialized))
         return cached
 
     def _assign_groups(self) -> None:
@@ -74,7 +74,7 @@ class Fusion:
                    for leaf, _ in read if id(leaf) in self.group_of}
         joined = None
         if node.op in INLINE or node.op in FOLDS:
-            shape, _ = domain(node)
+            shape, _ = compute_domain(node)
             neighbors = {id(g): g for leaf, _ in read for g in self.readers.get(id(leaf), [])[-6:]
                     if g.shape == shape}
             order = sorted({**neighbors, **sources}.values(), key=lambda g: -g.position)
@@ -86,7 +86,7 @@ class Fusion:
             joined = self._find_sibling_group(node, read, list(sources.values()))
         group = joined or self._open_group(node)
         group.nodes.append(node)
-        group.axes = group.axes or (domain(node)[1] if group.contraction is None else ())
+        group.axes = group.axes or (compute_domain(node)[1] if group.contraction is None else ())
         self.group_of[id(node)] = group
         before = 0
         for source in sources.values():
@@ -117,7 +117,7 @@ class Fusion:
         return None
 
     def _open_group(self, node: Node) -> FusionGroup:
-        shape, axes = domain(node)
+        shape, axes = compute_domain(node)
         group = FusionGroup(shape, axes, position=len(self.groups))
         if node.op in CONTRACTIONS:
             group.contraction = node
@@ -162,7 +162,7 @@ class Fusion:
     def _list_gathered_tables(self, node: Node) -> list[Node]:
         """The materialized tables that a node gathers from."""
         result = []
-        for item in fused_nodes(node, self.materialized):
+        for item in iterate_fused_nodes(node, self.materialized):
             if item.op in (Op.TAKE, Op.TAKE_ALONG):
                 table = item.inputs[0]
                 while id(table) not in self.materialized:
@@ -172,7 +172,7 @@ class Fusion:
 
     def _fits_epilogue(self, group: FusionGroup, node: Node) -> bool:
         """Whether a node is pointwise work on the contraction's elements, in any shape."""
-        operand = element(node)
+        operand = get_element(node)
         if node.op is Op.REDUCE or prod(operand.shape) != prod(group.shape) or 0 in group.shape:
             return False
         if operand is not node and not self._fits_columns(group, node):
@@ -181,7 +181,7 @@ class Fusion:
             return False  # vectors would be nearly empty
         chain = reshape_chain(operand, group.shape)
         reads_group = False
-        for leaf, movements in leaves(node, self.materialized, chain):
+        for leaf, movements in find_leaves(node, self.materialized, chain):
             if self.group_of.get(id(leaf)) is group:
                 reads_group = True
                 if not is_identity(group.shape, rebase_chain(leaf, group.shape, movements)):
@@ -192,7 +192,7 @@ class Fusion:
 
     def _fits_columns(self, group: FusionGroup, node: Node) -> bool:
         """Whether partial sums run over the contraction's columns and read no other large array."""
-        window = partial_sum_view(node, group.shape)
+        window = view_partial_sums(node, group.shape)
         if window is None or window.strides[-1] != 1:
             return False
         leaves = {id(leaf) for item in group.nodes for leaf, _ in self.read(item)}
@@ -204,11 +204,11 @@ class Fusion:
 
     def _is_costly(self, node: Node) -> bool:
         return any(is_operation(item, *EXPENSIVE_OPERATIONS)
-                   for item in fused_nodes(node, self.materialized))
+                   for item in iterate_fused_nodes(node, self.materialized))
 
     def _fits_loops(self, group: FusionGroup, node: Node, read: list[tuple[Node, Chain]]) -> bool:
         """Whether a node iterates over the group's domain and reads the group's values in place."""
-        shape, axes = domain(node)
+        shape, axes = compute_domain(node)
         if group.is_number(node):
             return self._fits_numbers(group, node)
         if shape != group.shape or (axes and group.axes and axes != group.axes):
@@ -230,7 +230,7 @@ class Fusion:
 
     def _fits_numbers(self, group: FusionGroup, node: Node) -> bool:
         """Whether a node computes one number per row, in any shape, such as a bias update."""
-        for leaf, chain in leaves(node, self.materialized, reshape_chain(node, group.rows)):
+        for leaf, chain in find_leaves(node, self.materialized, reshape_chain(node, group.rows)):
             if self.group_of.get(id(leaf)) is group:
                 if prod(leaf.shape) != prod(group.rows):
                     return False
@@ -275,8 +275,8 @@ def _is_merge_profitable(merged: FusionGroup, group: FusionGroup, axes: tuple[in
 
 def _broadcasts_rows(leaf: Node, chain: Chain, shape: tuple[int, ...]) -> bool:
     """Whether a chain only broadcasts one number per row over the row."""
-    view = view_through(contiguous_view(leaf.shape), chain)
-    return view is not None and view == contiguous_view(leaf.shape).expanded(shape)
+    view = view_through(make_contiguous_view(leaf.shape), chain)
+    return view is not None and view == make_contiguous_view(leaf.shape).expanded(shape)
 
 
 def _share_kernel(a: Node, b: Node) -> bool:

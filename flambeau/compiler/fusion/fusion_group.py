@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from ..ir.graph import Node, Op, Shape
-from ..ir.strided_view import StridedView, contiguous_view
+from ..ir.strided_view import StridedView, make_contiguous_view
 
 MOVEMENTS = frozenset((Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.SLICE, Op.PAD))
 ATTENTIONS = frozenset((Op.ATTENTION, Op.ATTENTION_SUMS, Op.ATTENTION_GRADIENT))
@@ -54,19 +54,19 @@ class FusionGroup:
         return bool(self.axes) and bool(wide) and wide[-1] not in self.axes
 
 
-def domain(node: Node) -> tuple[Shape, tuple[int, ...]]:
+def compute_domain(node: Node) -> tuple[Shape, tuple[int, ...]]:
     """The extents of a node's loops, and the axes it reduces."""
     if node.op is Op.REDUCE:
         return node.inputs[0].shape, node.axes
-    return element(node).shape, ()
+    return get_element(node).shape, ()
 
 
-def element(node: Node) -> Node:
+def get_element(node: Node) -> Node:
     """The node whose elements a kernel computes: the node itself, or the operand of a SUM_PARTS."""
     return node.inputs[0] if node.op is Op.SUM_PARTS else node
 
 
-def cached_view(node: Node, op: Op, shape: Shape) -> Node:
+def view_cached(node: Node, op: Op, shape: Shape) -> Node:
     """A node expanded or reshaped to a shape; cached, so that expressions through it are reused."""
     views = node.__dict__.setdefault("views", {})
     if (op, shape) not in views:
@@ -77,25 +77,25 @@ def cached_view(node: Node, op: Op, shape: Shape) -> Node:
 
 def broadcast_chain(node: Node, shape: Shape, chain: Chain) -> Chain:
     """Extend a chain to an operand of an operation of this shape, broadcast if shapes differ."""
-    return chain if node.shape == shape else (cached_view(node, Op.EXPAND, shape), *chain)
+    return chain if node.shape == shape else (view_cached(node, Op.EXPAND, shape), *chain)
 
 
 def reshape_chain(node: Node, shape: Shape) -> Chain:
     """The chain that reshapes a node."""
-    return () if node.shape == shape else (cached_view(node, Op.RESHAPE, shape),)
+    return () if node.shape == shape else (view_cached(node, Op.RESHAPE, shape),)
 
 
 def rebase_chain(leaf: Node, shape: Shape, chain: Chain) -> Chain:
     """The same chain, starting from the leaf reshaped to `shape`."""
     if leaf.shape == shape:
         return chain
-    return (cached_view(cached_view(leaf, Op.RESHAPE, shape), Op.RESHAPE, leaf.shape), *chain)
+    return (view_cached(view_cached(leaf, Op.RESHAPE, shape), Op.RESHAPE, leaf.shape), *chain)
 
 
 def apply_movement(window: StridedView, node: Node) -> StridedView | None:
     """The view after a movement or a TAKE's index; None if strides cannot express it."""
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
-        return table_view(node, window)[0] if window.whole else None
+        return view_table(node, window)[0] if window.whole else None
     return window.moved(node)
 
 
@@ -114,8 +114,8 @@ def is_identity(shape: Shape, chain: Chain) -> bool:
     """Whether a chain maps every element to its own position."""
     if not chain:
         return True
-    view = view_through(contiguous_view(shape), chain)
-    return view is not None and view == contiguous_view(shape)
+    view = view_through(make_contiguous_view(shape), chain)
+    return view is not None and view == make_contiguous_view(shape)
 
 
 def index_chain(node: Node, chain: Chain) -> Chain:
@@ -129,7 +129,7 @@ def index_chain(node: Node, chain: Chain) -> Chain:
     return (*first, *broadcast_chain(last, node.shape, ()), *chain)
 
 
-def table_view(node: Node, table: StridedView) -> tuple[StridedView, int]:
+def view_table(node: Node, table: StridedView) -> tuple[StridedView, int]:
     """For TAKE and TAKE_ALONG: the view of the table without its indexed axis, and the stride of
     that axis. `table` is the view of the whole table."""
     if node.op is Op.TAKE_ALONG:
@@ -140,7 +140,7 @@ def table_view(node: Node, table: StridedView) -> tuple[StridedView, int]:
     return StridedView(node.shape, (0,) * count + table.strides[1:], table.offset), table.strides[0]
 
 
-def leaves(
+def find_leaves(
     node: Node, materialized: dict[int, Node], chain: Chain = ()
 ) -> Iterator[tuple[Node, Chain]]:
     """Yield the materialized values that a node is computed from, each with its chain of movements.
@@ -172,26 +172,26 @@ def _list_operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
         return [(node.inputs[1], index_chain(node, chain)), (node.inputs[0], (node, *chain))]
     if node.op is Op.ADD_ROWS:
         return [(operand, reshape_chain(operand, shape))
-                for operand, shape in zip(node.inputs, row_shapes(node), strict=True)]
+                for operand, shape in zip(node.inputs, get_row_shapes(node), strict=True)]
     if node.op is Op.SUM_PARTS:
         return [(node.inputs[0], chain)]
     return [(operand, ()) for operand in node.inputs]
 
 
-def partial_sum_view(node: Node, shape: Shape) -> StridedView | None:
+def view_partial_sums(node: Node, shape: Shape) -> StridedView | None:
     """Return where SUM_PARTS adds each element of a domain within a part; None if not strided."""
     (a,) = node.inputs
-    columns = contiguous_view(node.shape[1:]).expanded(a.shape)
+    columns = make_contiguous_view(node.shape[1:]).expanded(a.shape)
     return None if columns is None else view_through(columns, reshape_chain(a, shape))
 
 
-def row_shapes(node: Node) -> tuple[Shape, Shape]:
+def get_row_shapes(node: Node) -> tuple[Shape, Shape]:
     """The shapes in which ADD_ROWS reads its index and its values: a list, and rows."""
     count = prod(node.inputs[0].shape)
     return (count,), (count, prod(node.shape[1:]))
 
 
-def fused_nodes(node: Node, materialized: dict[int, Node]) -> Iterator[Node]:
+def iterate_fused_nodes(node: Node, materialized: dict[int, Node]) -> Iterator[Node]:
     """Yield a node and everything its kernel computes for it, including positions (IOTA)."""
     stack, seen = [node], {id(node)}
     while stack:

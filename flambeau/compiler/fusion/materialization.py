@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from ...native.loop_ir.ir import Scalar
 from ...native.target.graph_costs import EXPENSIVE_OPERATION, MAX_RECOMPUTE_OPERATIONS
 from ..ir.graph import CONTRACTIONS, Graph, Node, Op
-from ..ir.strided_view import StridedView, contiguous_view, strided_values
+from ..ir.strided_view import StridedView, find_strided_values, make_contiguous_view
 from .fusion_group import (
-    FOLDS, INLINE, MOVEMENTS, Chain, apply_movement, leaves, view_through,
+    FOLDS, INLINE, MOVEMENTS, Chain, apply_movement, find_leaves, view_through,
 )
-from .materialize_transposed import transposed_window_operands
-from .materialize_weights import shared_transposed_weights
-from .rematerialize import narrower_values
+from .materialize_transposed import find_transposed_operands
+from .materialize_weights import find_shared_weights
+from .rematerialize import find_narrower_values
 
 if TYPE_CHECKING:
     from .fusion import Fusion
@@ -38,7 +38,7 @@ class Materialization:
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.nodes = graph, graph.nodes()
-        self._strided = strided_values(graph)
+        self._strided = find_strided_values(graph)
         self.values: dict[int, Node] = {}
         self._choose()
 
@@ -52,9 +52,9 @@ class Materialization:
         for node in self.graph.roots():
             self.values[id(node)] = node
         self._materialize_shared()
-        self.values.update((id(node), node) for node in shared_transposed_weights(self.nodes))
+        self.values.update((id(node), node) for node in find_shared_weights(self.nodes))
         self.values.update(
-            [(id(item), item) for item in transposed_window_operands(self.nodes, self.values)]
+            [(id(item), item) for item in find_transposed_operands(self.nodes, self.values)]
         )
         for node in self.nodes:
             for operand in _list_whole_array_inputs(node):
@@ -65,7 +65,7 @@ class Materialization:
 
     def refine(self, fusion: Fusion) -> bool:
         """Store values that replace several wider ones, once groups exist; True if any."""
-        narrower = list(narrower_values(fusion))
+        narrower = list(find_narrower_values(fusion))
         self.values.update((id(node), node) for node in narrower)
         if narrower:
             self._make_reachable()
@@ -151,7 +151,7 @@ class Materialization:
     def _materialize_unreachable(self, node: Node) -> None:
         """Store the values below movements that strides cannot express."""
         while True:
-            for leaf, chain in leaves(node, self.values):
+            for leaf, chain in find_leaves(node, self.values):
                 at = self.find_inexpressible(leaf, chain)
                 if at is not None:
                     broken = at.inputs[0]
@@ -163,7 +163,7 @@ class Materialization:
 
     def _view_memory(self, node: Node) -> StridedView:
         """The memory layout of a materialized value."""
-        return self._strided.get(id(node)) or contiguous_view(node.shape)
+        return self._strided.get(id(node)) or make_contiguous_view(node.shape)
 
     def find_inexpressible(self, leaf: Node, chain: Chain) -> Node | None:
         """The first movement of a chain that strides cannot express; None if there is none."""

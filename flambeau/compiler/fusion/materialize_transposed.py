@@ -13,11 +13,11 @@ from math import prod
 
 from ...native.target.graph_costs import MIN_TRANSPOSED_COPY_ELEMENTS
 from ..ir.graph import Node, Op
-from ..ir.strided_view import contiguous_view
-from .fusion_group import INLINE, MOVEMENTS, leaves, view_through
+from ..ir.strided_view import make_contiguous_view
+from .fusion_group import INLINE, MOVEMENTS, find_leaves, view_through
 
 
-def transposed_window_operands(
+def find_transposed_operands(
     nodes: Sequence[Node], materialized: dict[int, Node]
 ) -> Iterator[Node]:
     """Yield operands that are expanded over windows and read against their memory order."""
@@ -48,8 +48,8 @@ def _iterate_transposed_sources(share: Node, materialized: dict[int, Node]) -> I
     """Yield the values that an operand is computed from and reads in another order."""
     lanes = [i for i, n in enumerate(share.shape) if n != 1][-1]
     seen: set[int] = set()
-    for leaf, chain in leaves(share, materialized):
-        window = view_through(contiguous_view(leaf.shape), chain)
+    for leaf, chain in find_leaves(share, materialized):
+        window = view_through(make_contiguous_view(leaf.shape), chain)
         small = prod(leaf.shape) < MIN_TRANSPOSED_COPY_ELEMENTS
         if window is None or small or window.strides[lanes] in (0, 1):
             continue
@@ -68,7 +68,7 @@ def _find_first_pointwise(share: Node, leaf: Node, materialized: dict[int, Node]
             bottom = current
             while bottom.op in MOVEMENTS and id(bottom) not in materialized:
                 (bottom,) = bottom.inputs
-            if any(result is leaf for result, _ in leaves(bottom, materialized)):
+            if any(result is leaf for result, _ in find_leaves(bottom, materialized)):
                 return bottom if bottom.op is Op.APPLY else leaf
         elif current.op in INLINE and id(current) not in materialized:
             stack += current.inputs

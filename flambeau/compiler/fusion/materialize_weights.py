@@ -15,7 +15,7 @@ from ...native.target.graph_costs import (
 from ..ir.graph import Node, Op
 
 
-def shared_transposed_weights(nodes: Sequence[Node]) -> Iterator[Node]:
+def find_shared_weights(nodes: Sequence[Node]) -> Iterator[Node]:
     """Yield the transposed matrices that are the right operand of several products."""
     readers: dict[int, int] = {}
     for node in nodes:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...native.loop_ir.ir import Type
 from ..ir.graph import Node
-from ..ir.strided_view import StridedView, contiguous_view
+from ..ir.strided_view import StridedView, make_contiguous_view
 
 
 class Home(Enum):
@@ -49,4 +49,4 @@ class Place:
 def allocate_in_arena(node: Node) -> Place:
     """Allocate a row-major place in the arena for a node's value."""
     memory = Allocation(Home.ARENA, node.type, max(1, prod(node.shape)), name=node.origin)
-    return Place(memory, contiguous_view(node.shape))
+    return Place(memory, make_contiguous_view(node.shape))

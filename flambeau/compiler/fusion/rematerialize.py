@@ -12,13 +12,13 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ..ir.graph import Node, Op
-from .fusion_group import INLINE, FusionGroup, leaves
+from .fusion_group import INLINE, FusionGroup, find_leaves
 
 if TYPE_CHECKING:
     from .fusion import Fusion
 
 
-def narrower_values(fusion: Fusion) -> Iterator[Node]:
+def find_narrower_values(fusion: Fusion) -> Iterator[Node]:
     """Yield the nodes to materialize because storing them replaces storing several others."""
     roots = {id(node) for node in fusion.graph.roots()}
     for group in fusion.groups:
@@ -50,7 +50,7 @@ def _iterate_candidates(node: Node, fusion: Fusion, roots: set[int]) -> Iterator
 
 def _stores_less(node: Node, fusion: Fusion, roots: set[int]) -> bool:
     """Whether the group that produces all operands would store fewer bytes with this node."""
-    read = list(leaves(node, fusion.materialized))
+    read = list(find_leaves(node, fusion.materialized))
     result = [leaf for leaf, _ in read if leaf.op not in (Op.INPUT, Op.ARRAY)]
     full = {id(leaf): leaf for leaf in result if prod(leaf.shape) == prod(node.shape)}
     producers = {id(fusion.group_of[key]): fusion.group_of[key] for key in full}
@@ -75,4 +75,4 @@ def _is_read_only_through(leaf: Node, node: Node, producer: FusionGroup, fusion:
     materialized = {**fusion.materialized, id(node): node}
     others = [g for g in fusion.readers.get(id(leaf), ()) if g is not producer]
     return all(result is not leaf for group in others for item in group.nodes
-               for result, _ in leaves(item, materialized))
+               for result, _ in find_leaves(item, materialized))

@@ -19,7 +19,7 @@ def serves_any_length() -> bool:
 
 
 @contextmanager
-def any_length() -> Iterator[None]:
+def plan_for_any_length() -> Iterator[None]:
     """Plan the kernels inside for any length."""
     before, _STATE.on = serves_any_length(), True
     try:

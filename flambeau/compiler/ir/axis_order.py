@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
+def invert_permutation(axes: Sequence[int]) -> tuple[int, ...]:
     """The permutation that undoes `axes`."""
     result = [0] * len(axes)
     for new, old in enumerate(axes):
@@ -13,6 +13,6 @@ def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def memory_order(strides: Sequence[int]) -> list[int]:
+def order_axes(strides: Sequence[int]) -> list[int]:
     """The axes from outermost to innermost in memory; axes of equal stride keep their order."""
     return sorted(range(len(strides)), key=lambda axis: -strides[axis])

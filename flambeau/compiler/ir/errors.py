@@ -32,7 +32,7 @@ def describe_failure(error: BaseException, stage: str = "") -> str:
 
 
 @contextmanager
-def within_memory(stage: str) -> Iterator[None]:
+def catch_memory_errors(stage: str) -> Iterator[None]:
     """Turn a MemoryError inside into Unfit."""
     try:
         yield

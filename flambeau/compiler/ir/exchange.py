@@ -92,7 +92,7 @@ def build_exchange(
     return start, results
 
 
-def what_is_replaced(result: Node) -> tuple[Node, int] | None:
+def find_replaced_operand(result: Node) -> tuple[Node, int] | None:
     """For a result of an exchange, return its start node and the position of the operand that the
     result replaces; None for other nodes.
     """
@@ -101,7 +101,7 @@ def what_is_replaced(result: Node) -> tuple[Node, int] | None:
     return None
 
 
-def exchanges_of(graph: Graph) -> list[Exchange]:
+def list_exchanges(graph: Graph) -> list[Exchange]:
     """The exchanges of a graph, in topological order."""
     parts = [node.function for node in graph.nodes() if node.op is Op.CALL]
     return list({id(part.exchange): part.exchange for part in parts if isinstance(part, _Part)}
@@ -109,7 +109,7 @@ def exchanges_of(graph: Graph) -> list[Exchange]:
 
 
 @contextmanager
-def ending_run(call: Node) -> Iterator[None]:
+def check_run(call: Node) -> Iterator[None]:
     """Raise CheckFailed if an eager function inside rejects its values.
 
     Nothing is written yet, and the eager call that runs instead raises the real error. Errors of an
@@ -124,9 +124,9 @@ def ending_run(call: Node) -> Iterator[None]:
 
 
 @contextmanager
-def offline(graph: Graph) -> Iterator[list[Exchange]]:
+def replay_offline(graph: Graph) -> Iterator[list[Exchange]]:
     """Make a graph's exchanges inside return their recorded results, or their operands if none."""
-    exchanges = exchanges_of(graph)
+    exchanges = list_exchanges(graph)
     for exchange in exchanges:
         exchange.is_offline = True
     try:

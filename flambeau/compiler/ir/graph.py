@@ -129,10 +129,10 @@ class Graph:
 
     def nodes(self) -> list[Node]:
         """Every node that a root depends on, inputs before users."""
-        return topological_order(self.roots())
+        return sort_topologically(self.roots())
 
 
-def topological_order(roots: Sequence[Node]) -> list[Node]:
+def sort_topologically(roots: Sequence[Node]) -> list[Node]:
     """The nodes that `roots` depend on, inputs before users. Iterative, as graphs may be deep."""
     visited: dict[Node, None] = {}
     stack = list(reversed(roots))
@@ -150,7 +150,7 @@ def topological_order(roots: Sequence[Node]) -> list[Node]:
     return list(visited)
 
 
-def users(nodes: Sequence[Node]) -> dict[int, list[Node]]:
+def map_users(nodes: Sequence[Node]) -> dict[int, list[Node]]:
     """Map the id of each node to the nodes that read it."""
     readers: dict[int, list[Node]] = {id(node): [] for node in nodes}
     for node in nodes:

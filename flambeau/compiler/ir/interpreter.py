@@ -15,7 +15,7 @@ from ...native.loop_ir.ir import ReduceOp, Scalar, Type
 from ...native.loop_ir.numpy_forms import REDUCTION_UFUNCS, dtype_of, identity_element
 from ...native.loop_ir.philox import philox, philox_word
 from .errors import CheckFailed
-from .exchange import ending_run
+from .exchange import check_run
 from .graph import Graph, Node, Op
 from .recurrence import evaluate_recurrence, evaluate_recurrence_gradient
 
@@ -60,7 +60,7 @@ def _evaluate_node(
     if node.op is Op.CALL:
         group = id(node.group)
         if group not in calls:
-            with ending_run(node):
+            with check_run(node):
                 calls[group] = node.function(*inputs)
         result = calls[group]
         return np.asarray(result[node.output] if isinstance(result, (tuple, list)) else result)
@@ -126,7 +126,7 @@ def _apply(node: Node, *inputs: Array) -> Array:
 # ------------------------------------------------------------------------------ movement
 
 
-def slices_of(starts: Sequence[int], steps: Sequence[int], shape: Sequence[int]) -> tuple:
+def make_slices(starts: Sequence[int], steps: Sequence[int], shape: Sequence[int]) -> tuple:
     """The index of a SLICE: element i along an axis is starts + i * steps."""
     result = []
     for start, step, n in zip(starts, steps, shape, strict=True):
@@ -144,7 +144,7 @@ def _pad(node: Node, a: Array) -> Array:
 
 def _update(node: Node, a: Array, b: Array) -> Array:
     result = a.copy()
-    result[slices_of(node.starts, node.steps, b.shape)] = b
+    result[make_slices(node.starts, node.steps, b.shape)] = b
     return result
 
 
@@ -282,7 +282,7 @@ RULES: dict[Op, Callable] = {
     Op.RESHAPE: lambda node, a: a.reshape(node.shape),
     Op.PERMUTE: lambda node, a: a.transpose(node.axes),
     Op.EXPAND: lambda node, a: np.broadcast_to(a, node.shape),
-    Op.SLICE: lambda node, a: a[slices_of(node.starts, node.steps, node.shape)],
+    Op.SLICE: lambda node, a: a[make_slices(node.starts, node.steps, node.shape)],
     Op.PAD: _pad,
     Op.CONCAT: lambda node, *parts: np.concatenate(parts, node.axis),
     Op.UPDATE: _update,

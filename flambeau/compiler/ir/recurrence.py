@@ -12,12 +12,12 @@ from .graph import Node, Op, Shape
 Array = np.ndarray
 
 
-def recurrence(cell: str, inputs: Mapping[str, Node | None], reverse: bool, of: str) -> Node:
+def build_recurrence(cell: str, inputs: Mapping[str, Node | None], reverse: bool, of: str) -> Node:
     """Build a node for one result (`of`) of a recurrent layer; absent inputs are None."""
     return _create_node(Op.RECURRENCE, cell, inputs, reverse, of)
 
 
-def recurrence_gradient(
+def build_recurrence_gradient(
     cell: str, inputs: Mapping[str, Node | None], reverse: bool, of: str
 ) -> Node:
     """Build a node for one cotangent (`of`) of a recurrent layer; absent inputs are None."""
@@ -31,27 +31,27 @@ def _create_node(
     inputs = tuple(present.values())
     attributes = {"cell": cell, "names": tuple(present), "reverse": reverse, "of": of}
     result = Node(op, inputs, (), inputs[0].type, attributes)
-    steps, rows, _ = extents(result)
-    result.shape = result_shape(result, (steps, rows))
+    steps, rows, _ = get_extents(result)
+    result.shape = get_result_shape(result, (steps, rows))
     return result
 
 
-def inputs_by_name(node: Node) -> dict[str, Node]:
+def get_inputs_by_name(node: Node) -> dict[str, Node]:
     """A node's inputs by name."""
     return dict(zip(node.names, node.inputs, strict=True))
 
 
-def extents(node: Node) -> tuple[int, int, int]:
+def get_extents(node: Node) -> tuple[int, int, int]:
     """(steps, rows, width) of a RECURRENCE or RECURRENCE_GRADIENT."""
-    operands, cell = inputs_by_name(node), CELLS[node.cell]
+    operands, cell = get_inputs_by_name(node), CELLS[node.cell]
     sequence = operands["x"] if node.op is Op.RECURRENCE else operands[next(iter(cell.keeps))]
     steps, rows = sequence.shape[:2]
     return steps, rows, operands["w"].shape[1]
 
 
-def input_shapes(node: Node) -> dict[str, Shape]:
+def get_input_shapes(node: Node) -> dict[str, Shape]:
     """The shape that each input of a node must have, by name."""
-    steps, rows, width = extents(node)
+    steps, rows, width = get_extents(node)
     cell = CELLS[node.cell]
     parts = {"x": cell.gates, "gy": 1, "previous": 1, **cell.keeps}
     shapes: dict[str, Shape] = {name: (steps, rows, n * width) for name, n in parts.items()}
@@ -59,9 +59,9 @@ def input_shapes(node: Node) -> dict[str, Shape]:
     return {**shapes, "w": (cell.gates * width, width), "bias": (width,)}
 
 
-def result_shape(node: Node, over: tuple[int, int]) -> Shape:
+def get_result_shape(node: Node, over: tuple[int, int]) -> Shape:
     """The shape of a node's result for (steps, rows)."""
-    width, cell = extents(node)[2], CELLS[node.cell]
+    width, cell = get_extents(node)[2], CELLS[node.cell]
     if node.of in ("h", "c", "dh", "dc"):
         return (over[1], width)
     parts = {"y": 1, "d": cell.gates, "dx": cell.gates, **cell.keeps}
@@ -95,7 +95,7 @@ def evaluate_recurrence_gradient(node: Node, *inputs: Array) -> Array:
 
 def _read_states(node: Node, v: Mapping[str, Array], names: tuple[str, str]) -> dict[str, Array]:
     """States, or their cotangents; zeros for absent ones."""
-    _, rows, width = extents(node)
+    _, rows, width = get_extents(node)
     carried = names if CELLS[node.cell].carries else names[:1]
     return {name: v.get(name, np.zeros((rows, width), v["w"].dtype)) for name in carried}
 

@@ -121,7 +121,7 @@ class StridedView:
         return self.strides[wide[-1]], masked
 
 
-def row_major_strides(shape: Shape) -> tuple[int, ...]:
+def compute_row_major_strides(shape: Shape) -> tuple[int, ...]:
     """The strides of contiguous memory, in elements."""
     strides, step = [], 1
     for n in reversed(shape):
@@ -130,21 +130,21 @@ def row_major_strides(shape: Shape) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def contiguous_view(shape: Shape) -> StridedView:
+def make_contiguous_view(shape: Shape) -> StridedView:
     """The view of a row-major buffer."""
-    return StridedView(tuple(shape), row_major_strides(shape))
+    return StridedView(tuple(shape), compute_row_major_strides(shape))
 
 
-def source_view(graph: Graph, slot: int) -> StridedView:
+def view_source(graph: Graph, slot: int) -> StridedView:
     """The view of a source's elements, relative to its address."""
     source = graph.sources[slot]
-    return StridedView(source.shape, source.strides or row_major_strides(source.shape))
+    return StridedView(source.shape, source.strides or compute_row_major_strides(source.shape))
 
 
-def strided_values(graph: Graph) -> dict[int, StridedView]:
+def find_strided_values(graph: Graph) -> dict[int, StridedView]:
     """The views, by node id, of values read from or written to sources with given strides."""
     slots = [(node.slot, node) for node in graph.inputs] + graph.writes
-    return {id(node): source_view(graph, slot) for slot, node in slots
+    return {id(node): view_source(graph, slot) for slot, node in slots
             if graph.sources[slot].strides is not None}
 
 

@@ -8,7 +8,9 @@ from math import prod
 from ...native.kernels.recurrent_cells import CELLS
 from ...native.loop_ir.ir import ReduceOp, Scalar, Type
 from .graph import COMPARISONS, Graph, Node, Op
-from .recurrence import inputs_by_name, extents, has_result, input_shapes, result_shape
+from .recurrence import (
+    get_inputs_by_name, get_extents, has_result, get_input_shapes, get_result_shape,
+)
 
 
 class GraphError(AssertionError):
@@ -191,11 +193,11 @@ def _check_attention(node: Node, q: Node, k: Node, *rest: Node) -> None:
 def _check_recurrence(node: Node, *inputs: Node) -> None:
     _require_same_type(node, *inputs)
     require(has_result(CELLS[node.cell], node.of), node, "no such result")
-    shapes = input_shapes(node)
-    for name, operand in inputs_by_name(node).items():
+    shapes = get_input_shapes(node)
+    for name, operand in get_inputs_by_name(node).items():
         require(shapes.get(name) == operand.shape, node, f"{name} of {operand.shape}")
-    steps, rows, _ = extents(node)
-    require(node.shape == result_shape(node, (steps, rows)), node, f"for {steps} steps")
+    steps, rows, _ = get_extents(node)
+    require(node.shape == get_result_shape(node, (steps, rows)), node, f"for {steps} steps")
 
 
 _RULES: dict[Op, Callable[..., None]] = {

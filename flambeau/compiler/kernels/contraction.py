@@ -14,15 +14,17 @@ from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS
 from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion import Fusion
-from ..fusion.fusion_group import FusionGroup, element, reshape_chain, broadcast_chain, view_through
+from ..fusion.fusion_group import (
+    FusionGroup, get_element, reshape_chain, broadcast_chain, view_through,
+)
 from ..fusion.placement import Allocation, Place
 from ..ir.graph import Node, Op
 from ..ir.strided_view import StridedView
 from .expressions import ExpressionBuilder
-from .index_maps import FIXED, Coordinate, along, nest, split
+from .index_maps import FIXED, Coordinate, map_index, split, wrap_in_loops
 
 
-def planned_threads() -> int:
+def get_planned_threads() -> int:
     """The number of threads that contractions are split for."""
     return 2 if threads() <= TYPICAL_THREADS else threads()
 
@@ -79,7 +81,7 @@ class ContractionKernel:
         values.enter(point)
         values.at_hand[id(self.node)] = total
         for node in self.group.nodes:
-            chain = reshape_chain(element(node), self.group.shape)
+            chain = reshape_chain(get_element(node), self.group.shape)
             if node.op is Op.SUM_PARTS:
                 body += [values.add_to_part(node, place.memory, chain, self.group.shape)
                          for place in self.layout.targets(node)]
@@ -99,20 +101,20 @@ class ContractionKernel:
         depth = a.shape[-1]
         m, n, k = Index("m"), Index("n"), Index("k")
         indices = [Index(f"batch{i}") for i in range(len(batch))]
-        outer: list[Coordinate] = [along(i) if e != 1 else FIXED
+        outer: list[Coordinate] = [map_index(i) if e != 1 else FIXED
                            for i, e in zip(indices, batch, strict=True)]
         left = self._broadcast_operand(a, (*batch, rows, depth))
         right = self._broadcast_operand(b, (*batch, depth, columns))
         total = self._create_sum()
-        first = self.load(left, [*outer, along(m), along(k)])
-        second = self.load(right, [*outer, along(k), along(n)])
-        body = self.epilogue(total, [*outer, along(m), along(n)])
+        first = self.load(left, [*outer, map_index(m), map_index(k)])
+        second = self.load(right, [*outer, map_index(k), map_index(n)])
+        body = self.epilogue(total, [*outer, map_index(m), map_index(n)])
         product = Contract(
             (Axis(m, rows),), Axis(n, columns), (Axis(k, depth),), first, second, total, body,
-            self.node.precision, shares=planned_threads(),
+            self.node.precision, shares=get_planned_threads(),
         )
         loops = [(i, e) for i, e in zip(indices, batch, strict=True) if e != 1]
-        return nest([product], loops, LoopKind.PARALLEL)
+        return wrap_in_loops([product], loops, LoopKind.PARALLEL)
 
     def _broadcast_operand(
         self, node: Node, shape: tuple[int, ...]
@@ -130,22 +132,22 @@ class ContractionKernel:
         n, h, c, k = Index("n"), Index("h"), Index("c"), Index("k")
         v, i, j, g = Index("w"), Index("kh"), Index("kw"), Index("g")
         (sh, sw), (dh, dw) = self.node.stride, self.node.dilation
-        feature: Coordinate = split(g, features // groups, k) if groups > 1 else along(k)
-        channel: Coordinate = split(g, channels, c) if groups > 1 else along(c)
+        feature: Coordinate = split(g, features // groups, k) if groups > 1 else map_index(k)
+        channel: Coordinate = split(g, channels, c) if groups > 1 else map_index(c)
         total = self._create_sum()
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
-        a = self.load(x, [along(n), down, right, channel])
-        b = self.load(w, [along(i), along(j), along(c), feature])
+        a = self.load(x, [map_index(n), down, right, channel])
+        b = self.load(w, [map_index(i), map_index(j), map_index(c), feature])
         if channels == 1 and groups > 1 and groups == features:
-            a = self.load(x, [along(n), down, right, along(g)])
-            b = self.load(w, [along(i), along(j), FIXED, along(g)])
-            body = self.epilogue(total, [along(n), along(h), along(v), along(g)])
+            a = self.load(x, [map_index(n), down, right, map_index(g)])
+            b = self.load(w, [map_index(i), map_index(j), FIXED, map_index(g)])
+            body = self.epilogue(total, [map_index(n), map_index(h), map_index(v), map_index(g)])
             return self._emit_depthwise(a, b, total, body, (n, h, v, g, i, j), (height, width))
-        body = self.epilogue(total, [along(n), along(h), along(v), feature])
+        body = self.epilogue(total, [map_index(n), map_index(h), map_index(v), feature])
         contract = Contract(
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), Axis(k, features // groups),
             (Axis(i, height), Axis(j, width), Axis(c, channels)), a, b, total, body,
-            shares=planned_threads(),
+            shares=get_planned_threads(),
         )
         return [Loop(g, groups, [contract], LoopKind.PARALLEL)] if groups > 1 else [contract]
 
@@ -158,9 +160,10 @@ class ContractionKernel:
         n, h, v, g, i, j = indices
         product = Applied(Operation.MUL, (a, b), self.node.type)
         fold: list[Statement] = [Update(total, product)]
-        window = nest(fold, [(i, kernel[0]), (j, kernel[1])])
+        window = wrap_in_loops(fold, [(i, kernel[0]), (j, kernel[1])])
         inner = Loop(g, features, [Begin(total), *window, *body], LoopKind.VECTORIZED)
-        return nest([Loop(v, columns, [inner])], [(n, images), (h, rows)], LoopKind.PARALLEL)
+        return wrap_in_loops([Loop(v, columns, [inner])], [(n, images), (h, rows)],
+                             LoopKind.PARALLEL)
 
     def _emit_conv_weight(self) -> list[Statement]:
         x, y = (self.operand(operand) for operand in self.node.inputs)
@@ -170,21 +173,21 @@ class ContractionKernel:
         n, h, c, k = Index("n"), Index("h"), Index("c"), Index("k")
         v, i, j, g = Index("w"), Index("kh"), Index("kw"), Index("g")
         (sh, sw), (dh, dw) = self.node.stride, self.node.dilation
-        feature: Coordinate = split(g, features // groups, k) if groups > 1 else along(k)
-        channel: Coordinate = split(g, channels, c) if groups > 1 else along(c)
-        image = along(n)
+        feature: Coordinate = split(g, features // groups, k) if groups > 1 else map_index(k)
+        channel: Coordinate = split(g, channels, c) if groups > 1 else map_index(c)
+        image = map_index(n)
         if parts > 1:  # loop over parts, as over groups
             image, images = split(g, images // parts, n), images // parts
         result: Coordinate = split(g, features // groups, k) if groups * parts > 1 else feature
         total = self._create_sum()
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
         a = self.load(x, [image, down, right, channel])
-        b = self.load(y, [image, along(h), along(v), feature])
-        body = self.epilogue(total, [along(i), along(j), along(c), result])
+        b = self.load(y, [image, map_index(h), map_index(v), feature])
+        body = self.epilogue(total, [map_index(i), map_index(j), map_index(c), result])
         contract = Contract(
             (Axis(i, height), Axis(j, width), Axis(c, channels)), Axis(k, features // groups),
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), a, b, total, body,
-            shares=planned_threads(),
+            shares=get_planned_threads(),
         )
         each = groups * parts
         return [Loop(g, each, [contract], LoopKind.PARALLEL)] if each > 1 else [contract]

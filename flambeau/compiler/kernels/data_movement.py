@@ -15,17 +15,18 @@ from ...native.loop_ir.ir import (
 from ...native.target.graph_costs import COLUMN_BLOCK_SIZES
 from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion import Fusion
-from ..fusion.fusion_group import reshape_chain, row_shapes
+from ..fusion.fusion_group import get_row_shapes, reshape_chain
 from ..fusion.placement import Allocation, Place
 from ..ir.graph import Node, Op
 from ..ir.strided_view import StridedView
 from .expressions import ExpressionBuilder
-from .index_maps import FIXED, Coordinate, along, nest, split
+from .index_maps import FIXED, Coordinate, map_index, split, wrap_in_loops
 
 KernelWithMemory = tuple[Kernel, list[Allocation]]
 
 
-def special_kernels(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWithMemory]:
+def build_special_kernels(node: Node, fusion: Fusion,
+                          layout: BufferAssignment) -> list[KernelWithMemory]:
     """Build the kernels of a special node, in running order."""
     return _RULES[node.op](node, fusion, layout)
 
@@ -46,10 +47,10 @@ def _loop_over(
 ) -> list[Statement]:
     """Loop over a shape, vectorized along its last axis."""
     loops = [(Index(f"i{i}"), n) for i, n in enumerate(shape)]
-    result = body([along(index) if n != 1 else FIXED for index, n in loops])
+    result = body([map_index(index) if n != 1 else FIXED for index, n in loops])
     loops = [(index, n) for index, n in loops if n != 1]
-    result = nest(result, loops[-1:], LoopKind.VECTORIZED)
-    return nest(result, loops[:-1], LoopKind.PARALLEL)
+    result = wrap_in_loops(result, loops[-1:], LoopKind.VECTORIZED)
+    return wrap_in_loops(result, loops[:-1], LoopKind.PARALLEL)
 
 
 def _finish_kernel(name: str, values: ExpressionBuilder, body: list[Statement]) -> KernelWithMemory:
@@ -111,7 +112,7 @@ def _scan(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[KernelWi
     rest = tuple(1 if i == axis else n for i, n in enumerate(shape))
 
     def body(point: Sequence[Coordinate]) -> list[Statement]:
-        inside = [along(step) if i == axis else item for i, item in enumerate(point)]
+        inside = [map_index(step) if i == axis else item for i, item in enumerate(point)]
         values.enter(inside)
         value = values.value(node.inputs[0])
         stores = [values.store(place, total) for place in layout.targets(node)]
@@ -145,7 +146,7 @@ def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kern
         flat = target.window.reshaped((node.shape[0], width))
         assert flat is not None, node
         buffer = values.buffer(target.memory)
-        clear = Store(buffer, values.affine(flat, [along(row), column]), Constant(node.type, 0))
+        clear = Store(buffer, values.affine(flat, [map_index(row), column]), Constant(node.type, 0))
         body.append(Loop(row, node.shape[0], [Loop(lane, block, [clear], LoopKind.VECTORIZED)]))
         body.append(_emit_scatter_loop(node, values, flat, (i, chunk, lane), block, target))
     loop = Loop(chunk, width // block, body, LoopKind.PARALLEL)
@@ -159,14 +160,14 @@ def _emit_scatter_loop(
     """Add row i of the values to the row that index[i] names, for all i."""
     index, rows = node.inputs
     i, chunk, lane = indices
-    by_number, by_row = row_shapes(node)
+    by_number, by_row = get_row_shapes(node)
     count = prod(by_number)
     column: Coordinate = split(chunk, block, lane)
-    values.enter([along(i)])
+    values.enter([map_index(i)])
     where: Expression = values.value(index, reshape_chain(index, by_number))
     if where.type is not Type.I64:
         where = Apply(Scalar.CAST, (where,), Type.I64)
-    values.enter([along(i), column])
+    values.enter([map_index(i), column])
     value = values.value(rows, reshape_chain(rows, by_row))
     point = values.affine(flat, [FIXED, column])
     add = Store(values.buffer(target.memory), point, value, ((where, flat.strides[0]),), add=True)

@@ -9,12 +9,12 @@ from ...native.loop_ir.ir import (
     IndexValue, Scalar, Statement, Store, Type,
 )
 from ..fusion.fusion_group import (
-    MOVEMENTS, Chain, index_chain, partial_sum_view, broadcast_chain, table_view, view_through,
+    MOVEMENTS, Chain, index_chain, view_partial_sums, broadcast_chain, view_table, view_through,
 )
 from ..fusion.placement import Home, Allocation, Place
 from ..ir.graph import Node, Op, Shape
-from ..ir.strided_view import StridedView, contiguous_view
-from .index_maps import Coordinate, source_coordinates
+from ..ir.strided_view import StridedView, make_contiguous_view
+from .index_maps import Coordinate, map_to_source
 
 
 class ExpressionBuilder:
@@ -123,7 +123,7 @@ class ExpressionBuilder:
 
     def _mask_padding(self, node: Node, chain: Chain, inner: Expression) -> Expression:
         window = view_through(
-            contiguous_view(node.inputs[0].shape).padded(node.low, node.high), chain
+            make_contiguous_view(node.inputs[0].shape).padded(node.low, node.high), chain
         )
         assert window is not None, node
         mask = self.mask(window)
@@ -135,7 +135,7 @@ class ExpressionBuilder:
         strides = tuple(1 if i == node.axis else 0 for i in range(len(node.shape)))
         window = view_through(StridedView(node.shape, strides), chain)
         if window is None:
-            result, inside = source_coordinates(self.point, chain)
+            result, inside = map_to_source(self.point, chain)
             if inside is None:
                 return result[node.axis]
             return Apply(Scalar.WHERE, (inside, result[node.axis], Constant(Type.I64, 0)), Type.I64)
@@ -153,7 +153,7 @@ class ExpressionBuilder:
             table = table.inputs[0]
         on_table = view_through(place.window, tuple(movements))
         assert on_table is not None, node
-        window, stride = table_view(node, on_table)
+        window, stride = view_table(node, on_table)
         moved = view_through(window, chain)
         assert moved is not None, (node, chain)
         where = self.value(index, index_chain(node, chain))
@@ -196,7 +196,7 @@ class ExpressionBuilder:
         """Add the point's value to this thread's part of a SUM_PARTS; `chain` leads from the shape
         of the addend to the domain's, `shape`.
         """
-        window = partial_sum_view(node, shape)
+        window = view_partial_sums(node, shape)
         assert window is not None, node
         rows = node.shape[0]
         buffer = self.buffer(memory)

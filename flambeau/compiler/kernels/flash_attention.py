@@ -28,20 +28,20 @@ from ..fusion.fusion_group import FusionGroup
 from ..fusion.placement import Allocation, Place
 from ..ir.graph import Node, Op
 from .expressions import ExpressionBuilder
-from .index_maps import FIXED, Coordinate, along, split
+from .index_maps import FIXED, Coordinate, map_index, split
 
 
 KernelWithMemory = tuple[Kernel, list[Allocation]]
 
 
-def attention_kernels(group: FusionGroup, layout: BufferAssignment) -> list[KernelWithMemory]:
+def build_attention_kernels(group: FusionGroup, layout: BufferAssignment) -> list[KernelWithMemory]:
     """Build the kernels of a group of one attention."""
     assert group.special is not None
     back = group.special.op is Op.ATTENTION_GRADIENT
     return [(_Backward if back else _Forward)(group.nodes, layout).kernel()]
 
 
-def attention_flops(group: FusionGroup) -> int:
+def count_attention_flops(group: FusionGroup) -> int:
     """The floating-point operations of the matrix products."""
     node = group.nodes[0]
     q, k = node.inputs[:2]
@@ -53,7 +53,8 @@ def attention_flops(group: FusionGroup) -> int:
     return 2 * area * widths // (2 if node.causal else 1)
 
 
-def block_extent(rows: int, columns: int, depth: int, width: int, size: int, causal: bool) -> int:
+def choose_block_extent(rows: int, columns: int, depth: int, width: int, size: int,
+                        causal: bool) -> int:
     """The rows and columns of a block, or 0 if none fits into thread-local memory: two transposed
     operands, the scores, and four numbers per row.
     """
@@ -130,7 +131,7 @@ class _AttentionKernel:
         self.values = ExpressionBuilder(lambda node: None)
         self.indices = [Index(f"batch{i}") for i in range(len(self.batch))]
         self.outer: list[Coordinate] = [
-            along(i) if n != 1 else FIXED for i, n in zip(self.indices, self.batch, strict=True)
+            map_index(i) if n != 1 else FIXED for i, n in zip(self.indices, self.batch, strict=True)
         ]
         self.is_square_causal = node.causal and self.rows == self.columns
         self.mask: Place | None = None
@@ -138,7 +139,7 @@ class _AttentionKernel:
     def choose_block(self, width: int, mask: Node | None) -> None:
         """Choose the block size, given the width of the values, and set up the mask."""
         self.width = width
-        self.size = block_extent(
+        self.size = choose_block_extent(
             self.rows, self.columns, self.depth, width, self.type.size, self.node.causal
         )
         self.has_column_blocks = self.columns > self.size
@@ -189,7 +190,7 @@ class _AttentionKernel:
             return []
         r, c = Index("r"), Index("c")
         store = Store(buffer, Affine(*split(c, self.size, r)),
-                      self.load(node, rows.at(r), along(c)))
+                      self.load(node, rows.at(r), map_index(c)))
         return [Loop(c, node.shape[-1], [Loop(r, rows.count, [store], LoopKind.VECTORIZED)])]
 
     def load_transposed(
@@ -198,7 +199,7 @@ class _AttentionKernel:
         """Load an element of rows copied by `transpose_rows`, for a product over its columns."""
         if self.transposes_rows:
             return Load(buffer, Affine(tile.rows[0], ((depth, self.size), (row, 1))))
-        return self.load(node, rows.subrange(*tile.rows).at(row), along(depth))
+        return self.load(node, rows.subrange(*tile.rows).at(row), map_index(depth))
 
     # -------------------------------------------------------------------- loops
 
@@ -316,7 +317,7 @@ class _AttentionKernel:
         value = finish(score, queries.at(r))
         return self.contract(
             (k, columns.count), (r, queries.count), (c, self.depth),
-            self.load(self.k, columns.at(k), along(c)),
+            self.load(self.k, columns.at(k), map_index(c)),
             self.load_transposed(self.q, rows, tile, self.q_transposed, r, c),
             total, [Store(self.scores, self.score_index(tile, k, r), value.expression)],
         )
@@ -442,7 +443,7 @@ class _Forward(_AttentionKernel):
         at, row = Affine(first * self.width, ((r, self.width), (c, 1))), Affine(first, ((r, 1),))
         if is_only:
             value = Value(total) * self.row_value(self.rescale, row)
-            body = self.build_stores(self.y, value, rows.subrange(first, count).at(r), along(c))
+            body = self.build_stores(self.y, value, rows.subrange(first, count).at(r), map_index(c))
         elif keys.is_first:
             body = [Store(self.y_sum, at, total)]
         else:
@@ -451,8 +452,8 @@ class _Forward(_AttentionKernel):
             body = [Store(self.y_sum, at, value.expression)]
         return self.contract(
             (r, count), (c, self.width), (k, columns.count),
-            Load(self.scores, self.score_index(tile, k, r)), self.load(v, columns.at(k), along(c)),
-            total, body,
+            Load(self.scores, self.score_index(tile, k, r)),
+            self.load(v, columns.at(k), map_index(c)), total, body,
         )
 
     def _finish_softmax(self, rows: _Range) -> Statement:
@@ -477,7 +478,7 @@ class _Forward(_AttentionKernel):
         r, c = Index("r"), Index("c")
         value = self.row_value(self.y_sum, Affine(*split(r, self.width, c))) \
             * self.row_value(self.rescale, Affine(0, ((r, 1),)))
-        body = self.build_stores(self.y, value, rows.at(r), along(c))
+        body = self.build_stores(self.y, value, rows.at(r), map_index(c))
         return [Loop(r, rows.count, [Loop(c, self.width, body, LoopKind.VECTORIZED)])]
 
 
@@ -510,7 +511,7 @@ class _Backward(_AttentionKernel):
 
     def _clear(self, node: Node) -> Statement:
         r, c = Index("r"), Index("c")
-        body = self.build_stores(node, constant(0, self.type), along(r), along(c))
+        body = self.build_stores(node, constant(0, self.type), map_index(r), map_index(c))
         return Loop(r, node.shape[-2], [Loop(c, node.shape[-1], body, LoopKind.VECTORIZED)])
 
     def _process_rows(
@@ -557,7 +558,7 @@ class _Backward(_AttentionKernel):
         gradient = gradient * Value(Load(self.scores, at)) * self.node.scale
         return self.contract(
             (k, columns.count), (r, queries.count), (c, self.width),
-            self.load(self.v, columns.at(k), along(c)),
+            self.load(self.v, columns.at(k), map_index(c)),
             self.load_transposed(self.g, rows, tile, self.g_transposed, r, c),
             total, [Store(self.scores, at, gradient.expression)],
         )
@@ -569,11 +570,12 @@ class _Backward(_AttentionKernel):
         r, k, c = Index("r"), Index("k"), Index("c")
         total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
         queries = rows.subrange(*tile.rows)
-        body = self.build_stores(self.gradients[of], Value(total), columns.at(k), along(c), add=add)
+        body = self.build_stores(self.gradients[of], Value(total), columns.at(k), map_index(c),
+                                 add=add)
         return self.contract(
             (k, columns.count), (c, other.shape[-1]), (r, queries.count),
             Load(self.scores, self.score_index(tile, k, r)),
-            self.load(other, queries.at(r), along(c)),
+            self.load(other, queries.at(r), map_index(c)),
             total, body,
         )
 
@@ -584,9 +586,10 @@ class _Backward(_AttentionKernel):
         r, k, c = Index("r"), Index("k"), Index("c")
         total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
         queries = rows.subrange(*tile.rows)
-        body = self.build_stores(self.gradients[0], Value(total), queries.at(r), along(c), add=add)
+        body = self.build_stores(self.gradients[0], Value(total), queries.at(r), map_index(c),
+                                 add=add)
         return self.contract(
             (r, queries.count), (c, self.depth), (k, columns.count),
             Load(self.scores, self.score_index(tile, k, r)),
-            self.load(self.k, columns.at(k), along(c)), total, body,
+            self.load(self.k, columns.at(k), map_index(c)), total, body,
         )

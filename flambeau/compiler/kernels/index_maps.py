@@ -12,9 +12,9 @@ from ...native.loop_ir.ir import (
     Affine, Apply, Constant, Expression, Index, IndexValue, Loop, LoopKind, Scalar, Statement, Type,
 )
 from ..fusion.fusion_group import Chain
-from ..ir.axis_order import inverse_permutation
+from ..ir.axis_order import invert_permutation
 from ..ir.graph import Op
-from ..ir.strided_view import row_major_strides
+from ..ir.strided_view import compute_row_major_strides
 
 # A position along an axis, base + sum(index * step): (base, ((index, step), ...)).
 Coordinate = tuple[int, tuple[tuple[Index, int], ...]]
@@ -22,7 +22,7 @@ Coordinate = tuple[int, tuple[tuple[Index, int], ...]]
 FIXED: Coordinate = (0, ())  # an axis of extent 1
 
 
-def along(index: Index, step: int = 1, base: int = 0) -> Coordinate:
+def map_index(index: Index, step: int = 1, base: int = 0) -> Coordinate:
     """The position along an axis that one index iterates over."""
     return base, ((index, step),)
 
@@ -32,7 +32,7 @@ def split(outer: Index, step: int, inner: Index) -> Coordinate:
     return 0, ((outer, step), (inner, 1))
 
 
-def nest(
+def wrap_in_loops(
     body: list[Statement], loops: Sequence[tuple[Index, int]], kind: LoopKind = LoopKind.SERIAL
 ) -> list[Statement]:
     """Wrap statements in loops, (index, extent) each; the last one is the innermost."""
@@ -41,7 +41,7 @@ def nest(
     return body
 
 
-def source_coordinates(
+def map_to_source(
     point: Sequence[Coordinate], chain: Chain
 ) -> tuple[list[Expression], Expression | None]:
     """Return the I64 position along each axis of the value a chain starts from, and a condition
@@ -54,7 +54,7 @@ def source_coordinates(
         if node.op is Op.RESHAPE:
             result = _unravel(_ravel(result, node.shape), inner)
         elif node.op is Op.PERMUTE:
-            result = [result[i] for i in inverse_permutation(node.axes)]
+            result = [result[i] for i in invert_permutation(node.axes)]
         elif node.op is Op.EXPAND:
             result = [
                 _create_integer(0) if n == 1 else x for x, n in zip(result, inner, strict=True)
@@ -85,7 +85,7 @@ def _multiply_integer(x: Expression, value: int) -> Expression:
 def _ravel(result: Sequence[Expression], shape: Sequence[int]) -> Expression:
     """The row-major number of an element, given its coordinates."""
     total: Expression | None = None
-    for x, step, n in zip(result, row_major_strides(tuple(shape)), shape, strict=True):
+    for x, step, n in zip(result, compute_row_major_strides(tuple(shape)), shape, strict=True):
         if n != 1:
             term = _multiply_integer(x, step)
             total = term if total is None else Apply(Scalar.ADD, (total, term), Type.I64)
@@ -95,7 +95,7 @@ def _ravel(result: Sequence[Expression], shape: Sequence[int]) -> Expression:
 def _unravel(number: Expression, shape: Sequence[int]) -> list[Expression]:
     """The coordinates of an element, given its row-major number."""
     result, first = [], True
-    for step, n in zip(row_major_strides(tuple(shape)), shape, strict=True):
+    for step, n in zip(compute_row_major_strides(tuple(shape)), shape, strict=True):
         if n == 1:
             result.append(_create_integer(0))
             continue

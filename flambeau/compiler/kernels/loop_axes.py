@@ -12,7 +12,7 @@ from ...native.target.graph_costs import (
 from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion import Fusion
 from ..fusion.fusion_group import (
-    FusionGroup, fused_nodes, partial_sum_view, reshape_chain, view_through,
+    FusionGroup, iterate_fused_nodes, reshape_chain, view_partial_sums, view_through,
 )
 from ..ir.graph import Node, Op
 from ..ir.strided_view import StridedView
@@ -48,7 +48,7 @@ def _list_accessed_views(
             elif window is not None and window.shape == rows:
                 result.append(window.expanded(shape))
         if node.op is Op.SUM_PARTS:
-            result.append(partial_sum_view(node, shape))
+            result.append(view_partial_sums(node, shape))
             continue
         for place in layout.targets(node):
             window = view_through(place.window, number)
@@ -62,7 +62,7 @@ def _list_accessed_views(
 def _uses_positions_as_values(nodes: Sequence[Node], fusion: Fusion) -> bool:
     """Whether positions are used as values, so that axes must not be merged."""
     fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
-    inside = (part for node in nodes for part in fused_nodes(node, fusion.materialized))
+    inside = (part for node in nodes for part in iterate_fused_nodes(node, fusion.materialized))
     return any(part.op in fixed or (part.op is Op.REDUCE and part.fold in POSITION_REDUCTIONS)
                for part in inside)
 
@@ -97,15 +97,15 @@ def is_narrow(group: FusionGroup, free: list[list[int]], folded: list[list[int]]
     if (
         not free
         or not folded
-        or prod(axes_extent(shape, axes) for axes in folded) > MAX_NARROW_COLUMNS
+        or prod(count_along_axes(shape, axes) for axes in folded) > MAX_NARROW_COLUMNS
     ):
         return False
-    rows = axes_extent(shape, free[-1])
+    rows = count_along_axes(shape, free[-1])
     return rows >= COLUMN_BLOCK_ELEMENTS // 4 and (
         prod(shape) <= CHUNK_ELEMENTS or rows % COLUMN_BLOCK_ELEMENTS == 0
     )
 
 
-def axes_extent(shape: Sequence[int], axes: list[int]) -> int:
+def count_along_axes(shape: Sequence[int], axes: list[int]) -> int:
     """The number of elements along some axes."""
     return prod(shape[i] for i in axes)

@@ -21,18 +21,18 @@ from ...native.target.graph_costs import (
 from ...native.target.load_balance import TYPICAL_THREADS
 from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion import Fusion, is_blocked_transpose
-from ..fusion.fusion_group import FusionGroup, fused_nodes, reshape_chain
+from ..fusion.fusion_group import FusionGroup, iterate_fused_nodes, reshape_chain
 from ..fusion.materialization import EXPENSIVE_OPERATIONS
 from ..fusion.placement import Place
 from ..ir.any_length import serves_any_length
 from ..ir.graph import Node, Op
 from .expressions import ExpressionBuilder
-from .index_maps import FIXED, Coordinate, along, nest, split
-from .loop_axes import POSITION_REDUCTIONS, axes_extent, is_narrow, merge_axes
+from .index_maps import FIXED, Coordinate, map_index, split, wrap_in_loops
+from .loop_axes import POSITION_REDUCTIONS, count_along_axes, is_narrow, merge_axes
 from .stages import assign_stages
 
 
-def chunk_for(extent: int, count: int) -> int:
+def choose_chunk(extent: int, count: int) -> int:
     """Return the elements per chunk: fewer if some of `count` threads would be idle."""
     chunk = CHUNK_ELEMENTS
     while count > TYPICAL_THREADS and chunk > MIN_CHUNK_ELEMENTS and extent < 4 * count * chunk:
@@ -49,7 +49,7 @@ class LoopKernel:
         self.own = {id(node) for node in self.nodes}
         self.values = ExpressionBuilder(self._place)
         self.stages = assign_stages(group, self.nodes, fusion)
-        self.chunk = chunk_for(prod(group.shape), threads())
+        self.chunk = choose_chunk(prod(group.shape), threads())
         merged_axes = merge_axes(group, self.nodes, fusion, layout)
         self.free = [axes for axes in merged_axes if axes[-1] not in group.axes]
         self.folded = [axes for axes in merged_axes if axes[-1] in group.axes]
@@ -77,7 +77,7 @@ class LoopKernel:
             body = self._loop_over_columns()
         else:
             point, loops = self._open_axes(self.free)
-            body = nest(self._compute_stages(point), loops, LoopKind.PARALLEL)
+            body = wrap_in_loops(self._compute_stages(point), loops, LoopKind.PARALLEL)
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
         return Kernel(_name_kernel(self.group), buffers, body)
 
@@ -93,12 +93,12 @@ class LoopKernel:
         loops = []
         for axes in merged_axes:
             index = Index(f"i{axes[-1]}")
-            point[axes[-1]] = along(index)
+            point[axes[-1]] = map_index(index)
             loops.append((index, self._count_points(axes)))
         return point, loops
 
     def _count_points(self, axes: list[int]) -> int:
-        return axes_extent(self.group.shape, axes)
+        return count_along_axes(self.group.shape, axes)
 
     def _loop_over_elements(self) -> list[Statement]:
         *outer, last = self.free or [[]]
@@ -109,11 +109,11 @@ class LoopKernel:
             return self._loop_over_chunks(last[-1], extent)
         point, loops = self._open_axes(outer)
         lane = Index("lane")
-        point[last[-1]] = along(lane)
+        point[last[-1]] = map_index(lane)
         is_shared = not outer and serves_any_length()
         kind = LoopKind.PARALLEL if is_shared else LoopKind.VECTORIZED
-        return nest([Loop(lane, extent, self._compute_stages(point), kind)], loops,
-                    LoopKind.PARALLEL)
+        return wrap_in_loops([Loop(lane, extent, self._compute_stages(point), kind)], loops,
+                             LoopKind.PARALLEL)
 
     def _loop_over_chunks(self, axis: int, extent: int) -> list[Statement]:
         """Split the only long axis into chunks that threads share, and a remainder."""
@@ -125,7 +125,7 @@ class LoopKernel:
         rest = extent % self.chunk
         if rest:
             lane = Index("lane")
-            point[axis] = along(lane, 1, extent - rest)
+            point[axis] = map_index(lane, 1, extent - rest)
             body.append(Loop(lane, rest, self._compute_stages(point), LoopKind.VECTORIZED))
         return body
 
@@ -136,7 +136,7 @@ class LoopKernel:
         extent, lane = self._count_points(last), Index("lane")
         width = self._choose_column_block(extent, prod(rounds for _, rounds in loops))
         if width == extent:
-            point[last[-1]] = along(lane)
+            point[last[-1]] = map_index(lane)
         else:
             chunk = Index("chunk")
             point[last[-1]] = split(chunk, width, lane)
@@ -144,7 +144,7 @@ class LoopKernel:
         body: list[Statement] = [
             Loop(lane, width, self._compute_stages(point), LoopKind.VECTORIZED)
         ]
-        return nest(body, loops, LoopKind.PARALLEL)
+        return wrap_in_loops(body, loops, LoopKind.PARALLEL)
 
     def _choose_column_block(self, extent: int, rounds: int) -> int:
         """Return how many of the columns one thread reduces at a time."""
@@ -163,10 +163,10 @@ class LoopKernel:
         point[feature_axis] = split(block, CACHE_LINE_ELEMENTS, inner)
         point[channel_axis] = split(across, CACHE_LINE_ELEMENTS, lane)
         row = Loop(lane, CACHE_LINE_ELEMENTS, self._compute_stages(point), LoopKind.VECTORIZED)
-        body = nest([Loop(inner, CACHE_LINE_ELEMENTS, [row])], loops)
+        body = wrap_in_loops([Loop(inner, CACHE_LINE_ELEMENTS, [row])], loops)
         blocks = [(block, features // CACHE_LINE_ELEMENTS),
                   (across, channels // CACHE_LINE_ELEMENTS)]
-        return nest(body, blocks, LoopKind.PARALLEL)
+        return wrap_in_loops(body, blocks, LoopKind.PARALLEL)
 
     # -------------------------------------------------------------------------------- body
 
@@ -181,9 +181,9 @@ class LoopKernel:
             inside, loops = self._open_axes(self.folded, point)
             statements = self._compute_stage(members, sums, inside, loops)
             if not self.by_columns:
-                statements = nest(statements, loops[-1:], LoopKind.VECTORIZED)
+                statements = wrap_in_loops(statements, loops[-1:], LoopKind.VECTORIZED)
                 loops = loops[:-1]
-            body += [*map(Begin, sums.values()), *nest(statements, loops)]
+            body += [*map(Begin, sums.values()), *wrap_in_loops(statements, loops)]
             body += self._compute_row_numbers(point, sums, stage + 1)
         return body
 
@@ -239,7 +239,7 @@ class LoopKernel:
         if prod(map(self._count_points, self.folded)) > MAX_ROW_SCRATCH_ELEMENTS:
             return False
         costly = any(item.op is Op.APPLY and item.operation in EXPENSIVE_OPERATIONS
-                     for item in fused_nodes(node, self.fusion.materialized))
+                     for item in iterate_fused_nodes(node, self.fusion.materialized))
         now = self.stages.of[id(node)]
         return costly and any(
             leaf is node

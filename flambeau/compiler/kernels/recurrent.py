@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...native.kernels.recurrent import (
-    RecurrentExtents, RecurrentKernel as Recurrence, SequenceLayout, backward, choose_block_rows,
-    count_packed_elements, forward, pack_weights,
+    RecurrentExtents, RecurrentKernel as Recurrence, SequenceLayout, build_backward, build_forward,
+    choose_block_rows, count_packed_elements, pack_weights,
 )
 from ...native.kernels.recurrent_cells import CELLS
 from ...native.loop_ir.ir import Buffer, Constant, Kernel, Type
@@ -13,20 +13,20 @@ from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.fusion_group import FusionGroup
 from ..fusion.placement import Home, Allocation, Place
 from ..ir.graph import Node, Op
-from ..ir.recurrence import inputs_by_name, extents
+from ..ir.recurrence import get_inputs_by_name, get_extents
 
 KernelWithMemory = tuple[str, Kernel, list[Allocation]]  # its name first
 
 
-def recurrent_kernels(group: FusionGroup, layout: BufferAssignment) -> list[KernelWithMemory]:
+def build_recurrent_kernels(group: FusionGroup, layout: BufferAssignment) -> list[KernelWithMemory]:
     """Build the kernels of a group of one recurrent layer's nodes."""
     return _Layer(group.nodes, layout).kernels()
 
 
-def recurrent_flops(group: FusionGroup) -> int:
+def count_recurrent_flops(group: FusionGroup) -> int:
     """The floating-point operations of the matrix products."""
     node = group.nodes[0]
-    steps, rows, width = extents(node)
+    steps, rows, width = get_extents(node)
     return 2 * steps * rows * CELLS[node.cell].gates * width**2
 
 
@@ -36,7 +36,7 @@ class _Layer:
     def __init__(self, nodes: list[Node], layout: BufferAssignment) -> None:
         self.nodes, self.layout, self.node = nodes, layout, nodes[0]
         self.cell = CELLS[self.node.cell]
-        self.steps, self.rows, self.width = extents(self.node)
+        self.steps, self.rows, self.width = get_extents(self.node)
         self.back = self.node.op is Op.RECURRENCE_GRADIENT
         self.descending = self.back != self.node.reverse  # from the last step to the first
         self.buffers: dict[int, Buffer] = {}
@@ -48,7 +48,7 @@ class _Layer:
         rows = choose_block_rows(self.rows, threads())
         blocks = -(-self.rows // rows)
         whole = rows * blocks == self.rows
-        operands = inputs_by_name(self.node)
+        operands = get_inputs_by_name(self.node)
         weight = self.grid(self.layout.seen(operands.pop("w")), "w")
         packing = pack_weights(self.cell, self.width, weight, self.back)
         panels = self.memory(
@@ -65,7 +65,8 @@ class _Layer:
         count = RecurrentExtents(self.steps, self.width, rows, blocks,
                                  None if whole else Constant(Type.I64, self.rows),
                                  Constant(Type.I64, self.steps - 1))
-        result = (backward if self.back else forward)(self.cell, type, count, grids, wanted)
+        result = (build_backward if self.back else build_forward)(self.cell, type, count, grids,
+                                                                  wanted)
         memories = self.all_memories(result, blocks)
         return [first, (result.kernel.name, result.kernel, memories)]
 

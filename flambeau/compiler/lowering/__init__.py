@@ -19,7 +19,7 @@ from .operators import (
 from .numpy.body import run_on_symbols, unwrap
 from .registry import EXPLICIT, NotLowered, Untraceable
 
-__all__ = ["NotLowered", "lower", "lowered_by_hand", "writes"]
+__all__ = ["NotLowered", "is_lowered_by_hand", "lower", "writes"]
 
 # The families with hand-written lowerings, which register themselves on import.
 FAMILIES = (attention, padding, conv, pointwise, gather, loss, matmul, norm, pool, recurrent,
@@ -59,7 +59,7 @@ def writes(operator: Operator) -> tuple[int, ...]:
     return operator.written_positions
 
 
-def lowered_by_hand(operator: Operator) -> bool:
+def is_lowered_by_hand(operator: Operator) -> bool:
     """Whether an operator has a hand-written lowering."""
     return operator in EXPLICIT
 

@@ -80,7 +80,7 @@ def require_positions(node: Any, size: int, wraps: bool = False) -> None:
 
 
 @contextmanager
-def collecting_required() -> Iterator[Required]:
+def collect_required() -> Iterator[Required]:
     """Collect what the lowerings inside require."""
     before, _LOWERING.required = _LOWERING.required, Required()
     try:

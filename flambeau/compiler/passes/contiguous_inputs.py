@@ -8,12 +8,12 @@ other readers keep reading the source in place. Cost: one pass over the source.
 from __future__ import annotations
 
 from ..ir.graph import Graph, Node, Op, rewrite, with_inputs
-from ..ir.strided_view import StridedView, strided_values
+from ..ir.strided_view import StridedView, find_strided_values
 
 
 def copy_strided_inputs(graph: Graph) -> Graph:
     """Insert copies between strided sources and the reshapes (or reshaped writes) of them."""
-    known = strided_values(graph)
+    known = find_strided_values(graph)
     written = {id(node.inputs[0]) for node in graph.nodes() if _needs_copy(node, known)}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:

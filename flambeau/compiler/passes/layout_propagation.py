@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from ...native.target.graph_costs import NEGLIGIBLE_PERMUTE_RATIO
-from ..ir.axis_order import inverse_permutation
+from ..ir.axis_order import invert_permutation
 from ..ir.graph import Graph, Node, Op, permute, reshape
 from ..ir.strided_view import match_axis_groups
 from .pattern import RuleSet, capture, op, rule, scalar
@@ -45,7 +45,7 @@ def _sink_below_operation(node: Node) -> Node | None:
     axes = max(permuted, key=lambda key: permuted[key])
     if 2 * permuted[axes] <= sum(weights.values()):
         return None
-    back = inverse_permutation(axes)
+    back = invert_permutation(axes)
     inputs = tuple(_permute_input(a, back) for a in node.inputs)
     shape = tuple(node.shape[i] for i in back)
     return permute(Node(Op.APPLY, inputs, shape, node.type, node.attributes, node.origin), axes)
@@ -85,7 +85,7 @@ def _sink_below_slice(node: Node, x: Node) -> Node:
 def _sink(node: Node, x: Node, **per_axis: tuple) -> Node:
     """Return a permutation of the node applied to x; `per_axis`: its attributes, one per axis."""
     axes = node.inputs[0].axes
-    back = inverse_permutation(axes)
+    back = invert_permutation(axes)
     shape = tuple(node.shape[i] for i in back)
     attributes = {name: tuple(values[i] for i in back) for name, values in per_axis.items()}
     return permute(Node(node.op, (x,), shape, node.type, attributes, node.origin), axes)
@@ -95,7 +95,7 @@ def _sink(node: Node, x: Node, **per_axis: tuple) -> Node:
 def _sink_below_expand(node: Node, x: Node) -> Node:
     """Rewrite expand(permute(x)) as permute(expand(x))."""
     axes = node.inputs[0].axes
-    shape = tuple(node.shape[i] for i in inverse_permutation(axes))
+    shape = tuple(node.shape[i] for i in invert_permutation(axes))
     return permute(Node(Op.EXPAND, (x,), shape, node.type), axes)
 
 
@@ -107,7 +107,7 @@ def _sink_below_concat(node: Node) -> Node | None:
     if axes is None or any(part.op is not Op.PERMUTE or part.axes != axes for part in node.inputs):
         return None
     parts = tuple(part.inputs[0] for part in node.inputs)
-    shape = tuple(node.shape[i] for i in inverse_permutation(axes))
+    shape = tuple(node.shape[i] for i in invert_permutation(axes))
     attributes = {"axis": axes[node.axis]}
     return permute(Node(Op.CONCAT, parts, shape, node.type, attributes, node.origin), axes)
 
@@ -128,7 +128,7 @@ def _sink_below_reshape(node: Node, x: Node) -> Node | None:
             return None
         places.append((inner[0], new_axes))
     order = [j for _, new_axes in sorted(places) for j in new_axes]
-    return permute(reshape(x, tuple(node.shape[j] for j in order)), inverse_permutation(order))
+    return permute(reshape(x, tuple(node.shape[j] for j in order)), invert_permutation(order))
 
 
 _RULES = RuleSet(

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from ...native.loop_ir.ir import ReduceOp, Type
 from ...native.target.graph_costs import MIN_GATHERED_DEPTH, MIN_GATHER_REPEATS
-from ..ir.axis_order import inverse_permutation
+from ..ir.axis_order import invert_permutation
 from ..ir.graph import (
-    Graph, Node, Op, cast, matmul, permute, reduce, reshape, rewrite, users, with_inputs,
+    Graph, Node, Op, cast, map_users, matmul, permute, reduce, reshape, rewrite, with_inputs,
     with_origin,
 )
 
 
 def move_matmul_before_gather(graph: Graph) -> Graph:
     """Rewrite products of gathered rows, and scatters of products, in terms of table rows."""
-    one_reader = {key for key, readers in users(graph.nodes()).items() if len(readers) == 1}
+    one_reader = {key for key, readers in map_users(graph.nodes()).items() if len(readers) == 1}
     one_reader -= {id(node) for node in graph.roots()}
     scattered: dict[int, Node] = {}  # ADD_ROWS nodes, by the id of the values they add
 
@@ -108,7 +108,7 @@ def _rewrite_scattered_matmul(node: Node, scattered: dict[int, Node]) -> Node | 
         return None
     for move in chain:
         if move.op is Op.PERMUTE:
-            back = inverse_permutation(move.axes[:-1])  # the last axis stays last
+            back = invert_permutation(move.axes[:-1])  # the last axis stays last
             index = permute(reshape(index, move.shape[:-1]), back)
         else:
             index = reshape(index, move.inputs[0].shape[:-1])

@@ -16,7 +16,7 @@ import numpy as np
 from ...native.loop_ir.ir import ReduceOp, Scalar
 from ...native.target.graph_costs import MAX_GATHERED_ARRAYS
 from ..ir.graph import (
-    Graph, Node, Op, Shape, apply, constant, is_operation, reduce, reshape, topological_order,
+    Graph, Node, Op, Shape, apply, constant, is_operation, reduce, reshape, sort_topologically,
     with_origin,
 )
 from .pattern import RuleSet, capture, rule, scalar
@@ -75,7 +75,7 @@ def _match_windows(hit: Node, share: Node) -> _Windows | None:
         return None
     for order, firsts in (hit.inputs, hit.inputs[::-1]):
         if _selects_one_position(order, firsts, hit.shape, axes):
-            return _Windows(hit, axes, set(topological_order([firsts])))
+            return _Windows(hit, axes, set(sort_topologically([firsts])))
     return None
 
 

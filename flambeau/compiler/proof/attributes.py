@@ -9,12 +9,14 @@ from typing import Any
 
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
-from .declarations import OF_LAYOUT, in_library
+from .declarations import OF_LAYOUT, is_in_library
 from .facts import Facts
 from .guards import Test
-from .provenance import UNKNOWN, Aspect, Kind, NotProvedError, Provenance, attribute_place, is_plain
+from .provenance import (
+    UNKNOWN, Aspect, Kind, NotProvedError, Provenance, is_plain, make_attribute_key,
+)
 from .purity import (
-    PURE_TYPES, computes_members, find_on_class, finds_attributes_as_usual, is_own_class,
+    PURE_TYPES, computes_members, find_on_class, has_default_getattribute, is_own_class,
     runs_own_code,
 )
 from .shadow_frame import CallState, ShadowFrame
@@ -175,7 +177,7 @@ def _bind_to_class(facts: Facts, kind: type, name: str, raw: Any) -> Provenance:
 
 def _read_from_object(facts: Facts, call: CallState, p: Provenance, name: str) -> Provenance:
     x, kind = p.value, type(p.value)
-    if kind not in PURE_TYPES and not finds_attributes_as_usual(kind):
+    if kind not in PURE_TYPES and not has_default_getattribute(kind):
         raise NotProvedError(f"{kind.__name__} customizes attribute lookup")
     on_class = next((c.__dict__[name] for c in kind.__mro__ if name in c.__dict__), _MISSING)
     own = getattr(x, "__dict__", {})
@@ -187,7 +189,7 @@ def _read_from_object(facts: Facts, call: CallState, p: Provenance, name: str) -
         if p.kind in (Kind.FRESH, Kind.ARGUMENT):
             return facts.part(p, own[name])
         facts.guard_lookup(kind, name)
-        return facts.read(attribute_place(x, name), f"{facts.path_of(p)}.{name}", own[name])
+        return facts.read(make_attribute_key(x, name), f"{facts.path_of(p)}.{name}", own[name])
     if on_class is not _MISSING:
         return _bind_class_attribute(facts, p, name, on_class)
     if isinstance(x, Module) and kind.__getattr__ is Module.__getattr__:
@@ -226,12 +228,12 @@ def _run_getter(
     code = getattr(getter, "__code__", None)
     if getter is None or code is None:
         raise NotProvedError("it reads an attribute that C code computes")
-    if not in_library(code):
+    if not is_in_library(code):
         facts.guard_code(getter)
     call.code, call.function = code, Provenance(Kind.OUTSIDE, getter)
     call.bind = lambda frame: {code.co_varnames[0]: p}
     call.slot = Provenance(Kind.PLAIN)
-    if in_library(code):
+    if is_in_library(code):
         facts.need(p)
         if p.kind is Kind.OUTSIDE:
             declare_object(facts, p.value, getter)
@@ -265,7 +267,7 @@ def _bind_class_attribute(facts: Facts, p: Provenance, name: str, raw: Any) -> P
         return Provenance(Kind.PLAIN, value) if is_plain(value) else facts.identify(value)
     if p.kind in (Kind.FRESH, Kind.ARGUMENT):
         return facts.part(p, value)
-    return facts.read(attribute_place(x, name), f"{facts.path_of(p)}.{name}", value)
+    return facts.read(make_attribute_key(x, name), f"{facts.path_of(p)}.{name}", value)
 
 
 def _read_class_default(facts: Facts, p: Provenance, name: str, value: Any) -> Provenance:

@@ -17,7 +17,7 @@ KEEPS_ITERATOR = HAS_KEYWORDS_SLOT = sys.version_info >= (3, 14)
 
 
 @functools.lru_cache(maxsize=1024)
-def instructions(code: types.CodeType) -> tuple[dict[int, Any], dict[int, tuple[int, ...]]]:
+def decode_instructions(code: types.CodeType) -> tuple[dict[int, Any], dict[int, tuple[int, ...]]]:
     """Return the instructions of a code object by offset, and the possible next offsets of each.
 
     The offset of an EXTENDED_ARG maps to the instruction that it extends.
@@ -53,7 +53,7 @@ def _map_successors(order: list[tuple[Any, tuple[int, ...]]]) -> dict[int, tuple
     return successors
 
 
-def starts_of(by_offset: dict[int, Any], target: int) -> tuple[int, ...]:
+def find_starts(by_offset: dict[int, Any], target: int) -> tuple[int, ...]:
     """Return the offsets at which an instruction can start, counting its EXTENDED_ARG prefixes."""
     instruction = by_offset[target]
     offsets = range(target, instruction.offset + 1, 2)
@@ -67,9 +67,9 @@ def loop_ends(by_offset: dict[int, Any], target: int) -> tuple[int, ...]:
     if by_offset[target].opname == "END_FOR":
         skipped = 2 if sys.version_info[:2] == (3, 13) else 1
         target = offsets[offsets.index(target) + skipped]
-    return starts_of(by_offset, target)
+    return find_starts(by_offset, target)
 
 
-def exception_entries(code: types.CodeType) -> list[Any]:
+def decode_exception_table(code: types.CodeType) -> list[Any]:
     """Return the exception table; entries have `start`, `end`, `target`, `depth` and `lasti`."""
     return dis._parse_exception_table(code)  # type: ignore[attr-defined]

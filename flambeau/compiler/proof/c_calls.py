@@ -12,7 +12,7 @@ from ..trace.host_numbers import Place, combine_call
 from .attributes import has_attribute, load_attribute
 from .contents import guard_content, guard_if_container
 from .contents import SEARCHING_METHODS, refuse_tensors
-from .declarations import in_standard_library
+from .declarations import is_in_standard_library
 from .effects import CHANGES_ARGUMENT, advance_count, is_count, store
 from .facts import Facts
 from .guards import Test
@@ -45,14 +45,14 @@ def check_callback(p: Provenance) -> None:
         x = x.__func__
     if is_pure(x) or (isinstance(x, type) and x in PURE_TYPES):
         return
-    if isinstance(x, types.FunctionType) and not in_standard_library(x.__code__):
+    if isinstance(x, types.FunctionType) and not is_in_standard_library(x.__code__):
         return
     is_object = isinstance(x, (type, Module, Tensor)) or p.kind is Kind.FRESH
-    if p.kind is Kind.METHOD or not (is_object or callable_in_python(x)):
+    if p.kind is Kind.METHOD or not (is_object or runs_python(x)):
         raise NotProvedError("it passes a C function to C code")
 
 
-def callable_in_python(x: Any) -> bool:
+def runs_python(x: Any) -> bool:
     """Whether calling `x` runs Python code."""
     methods = (c.__dict__["__call__"] for c in type(x).__mro__ if "__call__" in c.__dict__)
     return isinstance(next(methods, None), types.FunctionType)

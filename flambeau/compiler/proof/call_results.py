@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from .declarations import OF_LAYOUT, OF_PLAIN_VALUES, READS_VALUES, in_library
+from .declarations import OF_LAYOUT, OF_PLAIN_VALUES, READS_VALUES, is_in_library
 from .facts import Facts
 from .guards import Test
 from .provenance import (
@@ -66,5 +66,5 @@ def _identify_result(facts: Facts, call: CallState, value: Any, name: str) -> Pr
 def _is_created(x: Any) -> bool:
     """Whether the library creates a new object of this type for each caller."""
     if isinstance(x, types.GeneratorType):
-        return in_library(x.gi_code)
+        return is_in_library(x.gi_code)
     return isinstance(x, tuple) or hasattr(type(x), "__enter__")

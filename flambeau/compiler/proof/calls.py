@@ -15,13 +15,13 @@ from ...tensor.tensor import Tensor
 from . import c_calls
 from .contents import guard_content
 from .contents import refuse_tensors
-from .decisions import truth_of_number
-from .declarations import LIBRARY, in_library, is_declared, is_performed
+from .decisions import convert_to_bool
+from .declarations import LIBRARY, is_declared, is_in_library, is_performed
 from .facts import Facts, refuse_finalizer
 from .guards import Test
 from .provenance import (
-    UNKNOWN, Aspect, Kind, NotProvedError, Provenance, Variable, attribute_place,
-    depends_on_values, is_plain,
+    UNKNOWN, Aspect, Kind, NotProvedError, Provenance, Variable, depends_on_values, is_plain,
+    make_attribute_key,
 )
 from .purity import NUMBER_TYPES, PURE_TYPES, find_on_class
 from .shadow_frame import CallState, ShadowFrame
@@ -101,7 +101,7 @@ def _call_object(
     method = find_on_class(type(value), "__call__")
     if not isinstance(method, types.FunctionType):
         return c_calls.invoke(facts, s, callee, args, named)
-    if not in_library(method.__code__):
+    if not is_in_library(method.__code__):
         facts.guard_class(type(value), "__call__")
     bound = Provenance(Kind.METHOD, method, "__call__", items=[callee])
     return invoke(facts, frame, s, bound, args, named)
@@ -115,13 +115,13 @@ def _call_partial(
     if callee.kind is not Kind.OUTSIDE:
         raise NotProvedError("it calls a partial that it created")
     value, path = callee.value, facts.path_of(callee)
-    function = facts.read(attribute_place(value, "func"), f"{path}.func", value.func)
+    function = facts.read(make_attribute_key(value, "func"), f"{path}.func", value.func)
     if (id(value), Aspect.CONTENT) not in facts.reads:
         facts.reads[id(value), Aspect.CONTENT] = callee
         facts.guard(f"{path}.args", Test.IDENTITY, value.args)  # `__setstate__` replaces it
     first = [facts.read((id(value.args), i), f"{path}.args[{i}]", x)
              for i, x in enumerate(value.args)]
-    keywords = facts.read(attribute_place(value, "keywords"), f"{path}.keywords", value.keywords)
+    keywords = facts.read(make_attribute_key(value, "keywords"), f"{path}.keywords", value.keywords)
     guard_content(facts, keywords)
     named = {**{key: facts.reads[id(value.keywords), key] for key in value.keywords}, **named}
     facts.need(*first)
@@ -136,7 +136,7 @@ def _call_function(
 ) -> Provenance:
     function = callee.value
     code = function.__code__
-    if in_library(code):
+    if is_in_library(code):
         return _call_library(facts, call, function, code.co_filename, args, named)
     if code.co_flags & _COROUTINE:
         raise NotProvedError("it calls a coroutine")
@@ -158,11 +158,11 @@ def _call_python(
         call.tainted = False
         return generator
     call.code, call.function = code, callee
-    call.bind = lambda frame: parameters(facts, callee, code, function, args, named)
+    call.bind = lambda frame: bind_parameters(facts, callee, code, function, args, named)
     return call.slot
 
 
-def parameters(
+def bind_parameters(
     facts: Facts, callee: Provenance, code: types.CodeType, function: Any,
     args: list[Provenance], named: Named,
 ) -> Named:
@@ -300,7 +300,7 @@ def _call_pure_type(
     facts: Facts, call: CallState, kind: type, args: list[Provenance], named: Named
 ) -> Provenance:
     operands = [*args, *named.values()]
-    truth = truth_of_number(args[0]) if kind is bool and len(operands) == len(args) == 1 else None
+    truth = convert_to_bool(args[0]) if kind is bool and len(operands) == len(args) == 1 else None
     if truth is not None:
         call.slot, call.carries = None, True
         return truth
@@ -376,7 +376,7 @@ def _create_instance(
         def bind(frame: Any) -> Named:
             created.value = frame.f_locals[init.__code__.co_varnames[0]]
             facts.known[id(created.value)] = created
-            return parameters(facts, function, init.__code__, init, [created, *args], named)
+            return bind_parameters(facts, function, init.__code__, init, [created, *args], named)
 
         s.call.bind = bind
     return created
@@ -406,7 +406,7 @@ def _has_cells_of(function: types.FunctionType, frame: Any) -> bool:
     return True
 
 
-def runs_unwatched(frame: Any) -> bool:
+def is_collection_callback(frame: Any) -> bool:
     """Whether a frame is a garbage collection callback, which Python may run at any moment."""
     import gc
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .bytecode import (
-    HAS_KEYWORDS_SLOT, KEEPS_DELEGATE, KEEPS_ITERATOR, loop_ends, starts_of,
-)
+from .bytecode import HAS_KEYWORDS_SLOT, KEEPS_DELEGATE, KEEPS_ITERATOR, find_starts, loop_ends
 from .calls import invoke
 from .contents import guard_content, guard_if_container
 from .decisions import guard_number_classes
-from .declarations import in_library
+from .declarations import is_in_library
 from .facts import Facts
 from .opcodes import decide, opcode
 from .provenance import Kind, NotProvedError, Provenance
@@ -45,7 +43,7 @@ def jump_if_none(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 @opcode("JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP")
 def jump_or_pop(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     decide(facts, s, s.stack[-1])
-    targets = starts_of(s.instructions, i.argval)
+    targets = find_starts(s.instructions, i.argval)
 
     def after(offset: int) -> None:
         if offset not in targets:
@@ -97,7 +95,7 @@ def send(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     delegate = s.stack[-1]
     item = Provenance(Kind.PLAIN, tainted=delegate.tainted)
     s.call = CallState(item, runs_code=True, keeps_slot=True)
-    ends = starts_of(s.instructions, i.argval)
+    ends = find_starts(s.instructions, i.argval)
 
     def after(offset: int) -> None:
         if offset in ends and not KEEPS_DELEGATE:
@@ -137,24 +135,24 @@ def raise_exception(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def enter_context(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     p = s.stack.pop()
     kind = p.type or type(p.value)
-    methods = context_methods(facts, kind)
+    methods = find_context_methods(facts, kind)
     s.stack.append(Provenance(Kind.METHOD, methods["__exit__"], "__exit__", items=[p]))
     slot = Provenance(Kind.PLAIN)
     s.call = CallState(slot, runs_code=True, created=kind)
     s.stack.append(slot)
     enter = methods["__enter__"]
-    if not in_library(enter.__code__):
+    if not is_in_library(enter.__code__):
         s.call.code, s.call.function = enter.__code__, Provenance(Kind.OUTSIDE, enter)
         s.call.bind = lambda frame: {enter.__code__.co_varnames[0]: p}
 
 
-def context_methods(facts: Facts, kind: type) -> dict[str, types.FunctionType]:
+def find_context_methods(facts: Facts, kind: type) -> dict[str, types.FunctionType]:
     """Return the `__enter__` and `__exit__` of a class, and guard them."""
     methods = {name: getattr(kind, name, None) for name in ("__enter__", "__exit__")}
     functions = {name: m for name, m in methods.items() if isinstance(m, types.FunctionType)}
     if len(functions) < len(methods):
         raise NotProvedError(f"it enters a {kind.__name__}, whose code is not watched")
-    if not in_library(functions["__enter__"].__code__):
+    if not is_in_library(functions["__enter__"].__code__):
         for name in functions:
             facts.guard_class(kind, name)
     return functions

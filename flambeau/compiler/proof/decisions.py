@@ -14,7 +14,7 @@ from typing import Any
 
 from ...native.target.compile_costs import MAX_SYMBOL_CHARACTERS
 from ..trace.operands import list_numbers
-from ..trace.plain_values import same_plain
+from ..trace.plain_values import are_same_plain
 from .facts import Facts
 from .guards import Guard, Test
 from .provenance import UNKNOWN, Kind, Provenance, Symbol, is_number
@@ -97,7 +97,7 @@ def negate_number(p: Provenance) -> Provenance | None:
     return Provenance(Kind.PLAIN, -p.value, symbol=Symbol(f"(-{p.symbol.source})", p.symbol.reads))
 
 
-def truth_of_number(p: Provenance) -> Provenance | None:
+def convert_to_bool(p: Provenance) -> Provenance | None:
     """Return bool() of a number with its symbol, or None if it has no symbol."""
     if p.symbol is None:
         return None
@@ -127,7 +127,7 @@ def _find_unseen_write(facts: Facts, store: Store, path: str) -> str:
     p = store.values[-1]
     if p is None or p.tainted or p.value is UNKNOWN:
         return facts.proof.depends_on(path)
-    if not same_plain(store.read_now(), p.value):
+    if not are_same_plain(store.read_now(), p.value):
         return f"{facts.proof.describe(path)} changed during the call in an unknown way"
     return ""
 

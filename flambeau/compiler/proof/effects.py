@@ -15,10 +15,10 @@ from .decisions import combine_numbers
 from .facts import Facts
 from .guards import Test
 from .provenance import (
-    UNKNOWN, Kind, NotProvedError, Provenance, Symbol, attribute_place, is_plain,
+    UNKNOWN, Kind, NotProvedError, Provenance, Symbol, is_plain, make_attribute_key,
 )
 from .shadow_frame import CallState, ShadowFrame
-from .stores import Store, position
+from .stores import Store, read_position
 
 CHANGES_ARGUMENT = "it changes a list or dict that is an argument: return what is new instead"
 _TENSOR_ATTRIBUTES = ("grad", "data", "requires_grad")
@@ -87,7 +87,7 @@ def _check_target(facts: Facts, x: Any, key: Any, text: str, item: bool) -> None
 
 def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None:
     """Record a write to an outside place, so that the program repeats it."""
-    key: Any = (attribute_place(place.owner, place.key) if place.is_attribute else
+    key: Any = (make_attribute_key(place.owner, place.key) if place.is_attribute else
                 (id(place.owner), place.key))
     store = facts.stores[key] = Store(place, facts.proof.describe(path), facts.line, [value])
     facts.written[path] = store
@@ -133,8 +133,8 @@ def advance_count(facts: Facts, p: Provenance) -> Provenance:
     """Return the provenance of what `next()` gives, and note that a program advances the count."""
     counter = p.value
     key = id(counter), "position"
-    path = f"{facts.constant(position)}({facts.path_of(p)})"
-    store, now = facts.stores.get(key), position(counter)
+    path = f"{facts.constant(read_position)}({facts.path_of(p)})"
+    store, now = facts.stores.get(key), read_position(counter)
     if store is None:
         first = _read_position(facts, key, path, now)
         place, name = Place(counter, None), facts.proof.describe(facts.path_of(p))

@@ -242,7 +242,7 @@ class Facts(Guarding):
             met.clear()
 
 
-def outside_containers(facts: Facts) -> dict[int, Any]:
+def collect_outside_containers(facts: Facts) -> dict[int, Any]:
     """Return the outside lists and dicts seen during the call, by id."""
     return {key: p.value for key, p in facts.known.items()
             if p.kind in (Kind.OUTSIDE, Kind.ARGUMENT) and isinstance(p.value, (list, dict))}

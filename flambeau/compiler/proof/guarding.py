@@ -6,7 +6,7 @@ import types
 from collections.abc import Container, Iterable, Set
 from typing import Any
 
-from .declarations import in_library
+from .declarations import is_in_library
 from .guards import Guard, Proof, Test
 from .provenance import Aspect, Kind, Provenance
 from .purity import (
@@ -157,7 +157,7 @@ class Guarding:
     def guard_code(self, function: Any) -> None:
         """Guard the code object of a function."""
         key = (id(function), Aspect.CODE)
-        if key not in self.reads and not in_library(function.__code__):
+        if key not in self.reads and not is_in_library(function.__code__):
             self.reads[key] = Provenance(Kind.PLAIN)
             path = f"{self.constant(function)}.__code__"
             self.guard(path, Test.IDENTITY, function.__code__)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...native.target.compile_costs import MAX_UNROLLED_GUARD_MEMBERS
-from ..trace.plain_values import PLAIN, same_plain, write_mismatch
+from ..trace.plain_values import PLAIN, are_same_plain, write_mismatch
 
 
 class Test(Enum):
@@ -75,8 +75,8 @@ class Guard:
         snapshots: list[tuple[dict[str, Any], dict[str, Any]]] = self.value
         if sum(len(before) for _, before in snapshots) > MAX_UNROLLED_GUARD_MEMBERS:
             dicts = [members for members, _ in snapshots]
-            ids = member_ids([before for _, before in snapshots])
-            return f"{name(member_ids)}({name(dicts)}) != {name(ids)}"
+            ids = list_member_ids([before for _, before in snapshots])
+            return f"{name(list_member_ids)}({name(dicts)}) != {name(ids)}"
         tests = []
         for members, before in snapshots:
             space = name(members)
@@ -94,11 +94,11 @@ def is_same_value(a: Any, b: Any) -> bool:
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(is_same_value, a, b))
     if isinstance(a, (*PLAIN, np.generic)):
-        return same_plain(a, b)
+        return are_same_plain(a, b)
     return bool(a == b)
 
 
-def member_ids(dicts: list[dict[str, Any]]) -> list[int]:
+def list_member_ids(dicts: list[dict[str, Any]]) -> list[int]:
     """Return the ids of the dicts' values, in order."""
     return [*map(id, chain.from_iterable(map(dict.values, dicts)))]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from .attributes import load_super_attribute
 from .calls import invoke
-from .control_opcodes import context_methods, jump_if, jump_if_none, split_null
+from .control_opcodes import find_context_methods, jump_if, jump_if_none, split_null
 from .effects import store
 from .facts import Facts
 from .object_opcodes import load_entry
@@ -91,7 +91,7 @@ def load_special(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     """Push `__exit__` or `__enter__` for `with`, to be called like any method."""
     owner = s.stack.pop()
     kind, name = owner.type or type(owner.value), i.argrepr
-    methods = context_methods(facts, kind)
+    methods = find_context_methods(facts, kind)
     if name not in methods:
         raise NotProvedError(f"the watcher does not know the special method {name}")
     s.stack += [Provenance(Kind.METHOD, methods[name], name, items=[owner]), Provenance(Kind.NULL)]

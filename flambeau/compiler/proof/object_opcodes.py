@@ -14,11 +14,11 @@ from ...tensor.tensor import Tensor
 from ..trace.host_numbers import combine
 from .attributes import load_attribute
 from .bytecode import IS_METHOD_FLAG
-from .calls import parameters
+from .calls import bind_parameters
 from .contents import guard_content, guard_if_container
 from .contents import refuse_tensors
 from .decisions import combine_numbers, guard_number_classes, negate_number
-from .declarations import in_library
+from .declarations import is_in_library
 from .effects import store
 from .facts import Facts
 from .guards import Test
@@ -109,7 +109,7 @@ def _read_own_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Proven
         except (LookupError, TypeError):
             value = UNKNOWN
     getter = getattr(type(x), "__getitem__", None)
-    if x is not UNKNOWN and isinstance(getter, types.FunctionType) and not in_library(
+    if x is not UNKNOWN and isinstance(getter, types.FunctionType) and not is_in_library(
         getter.__code__
     ):
         return _run_getitem(facts, s, owner, key, getter)
@@ -139,7 +139,7 @@ def _read_outside_entry(
         path = f"{facts.path_of(owner)}[{key.value!r}]"
         return facts.read((id(x), key.value), path, x[key.value])
     getter = getattr(type(x), "__getitem__", None)
-    if isinstance(getter, types.FunctionType) and not in_library(getter.__code__):
+    if isinstance(getter, types.FunctionType) and not is_in_library(getter.__code__):
         return _run_getitem(facts, s, owner, key, getter)
     raise NotProvedError(f"it reads an entry of a {type(x).__name__}")
 
@@ -160,7 +160,7 @@ def _run_getitem(
     facts.guard_class(type(owner.value), "__getitem__")
     slot = Provenance(Kind.PLAIN)
     s.call = CallState(slot, code=getter.__code__, function=Provenance(Kind.OUTSIDE, getter))
-    s.call.bind = lambda frame: parameters(
+    s.call.bind = lambda frame: bind_parameters(
         facts, Provenance(Kind.NULL), getter.__code__, getter, [owner, key], {}
     )
     return slot

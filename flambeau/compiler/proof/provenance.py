@@ -58,7 +58,7 @@ class Aspect(Enum):
     OBJECT = auto()
 
 
-def attribute_place(x: Any, name: str) -> tuple[int, str]:
+def make_attribute_key(x: Any, name: str) -> tuple[int, str]:
     """Return the key of an attribute: that of the entry in the object's `__dict__`, if it has one.
     """
     return id(getattr(x, "__dict__", x)), name

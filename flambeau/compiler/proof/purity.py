@@ -9,7 +9,7 @@ import types
 from collections import OrderedDict
 from typing import Any
 
-from .declarations import in_library, in_standard_library
+from .declarations import is_in_library, is_in_standard_library
 
 IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: attributes of such a class cannot be set
 PURE_FUNCTIONS = frozenset((
@@ -69,7 +69,7 @@ ARITHMETIC: dict[str, Any] = {
 }
 
 
-def finds_attributes_as_usual(kind: type) -> bool:
+def has_default_getattribute(kind: type) -> bool:
     """Whether a type uses Python's default `__getattribute__`."""
     return kind.__module__ == "numpy" or getattr(kind, "__getattribute__", None) in _GENERIC_LOOKUP
 
@@ -100,7 +100,7 @@ def computes_members(kind: type, name: str) -> bool:
 
 def _is_own_code(function: Any) -> bool:
     code = getattr(function, "__code__", None)
-    return code is not None and not (in_library(code) or in_standard_library(code))
+    return code is not None and not (is_in_library(code) or is_in_standard_library(code))
 
 
 def is_read_by_path(x: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .bytecode import exception_entries, instructions
+from .bytecode import decode_exception_table, decode_instructions
 from .provenance import Kind, NotProvedError, Provenance, Variable
 
 
@@ -72,7 +72,7 @@ class ShadowFrame:
     ) -> ShadowFrame:
         """Return the shadow of a new frame."""
         cells = {name: Variable(variables.get(name)) for name in code.co_cellvars}
-        by_offset, successors = instructions(code)
+        by_offset, successors = decode_instructions(code)
         return cls(code, function, dict(variables), [], cells, by_offset, successors)
 
     def pop(self, count: int) -> list[Provenance]:
@@ -88,10 +88,10 @@ class ShadowFrame:
         if self.last < 0 or offset in self.successors[self.last]:
             return
         assert self.code is not None
-        for entry in exception_entries(self.code):
+        for entry in decode_exception_table(self.code):
             if entry.start <= self.last < entry.end and entry.target == offset:
                 del self.stack[entry.depth :]
-                self.stack += [exception_slot() for _ in range(entry.lasti + 1)]
+                self.stack += [create_exception_slot() for _ in range(entry.lasti + 1)]
                 return
         raise NotProvedError("control flow differs from what the watcher predicted")
 
@@ -102,10 +102,10 @@ class ShadowFrame:
         return any(
             entry.start <= self.last < entry.end
             and self.instructions[entry.target].opname not in HANDLERS_OF_EVERY_GENERATOR
-            for entry in exception_entries(self.code)
+            for entry in decode_exception_table(self.code)
         )
 
 
-def exception_slot() -> Provenance:
+def create_exception_slot() -> Provenance:
     """Return a slot for an exception or for the offset that raised it."""
     return Provenance(Kind.PLAIN)

@@ -11,7 +11,7 @@ from typing import Any
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..trace.host_numbers import OPERATIONS, Old, Place, Read
-from ..trace.plain_values import PLAIN, same_plain
+from ..trace.plain_values import PLAIN, are_same_plain
 from .provenance import UNKNOWN, NotProvedError, Provenance
 
 _MISSING = object()
@@ -58,7 +58,7 @@ class Store:
         a count, what it gave last."""
         owner, key = self.place.owner, self.place.key
         if owner.__class__ is count:
-            return position(owner) - _step_of(owner)
+            return read_position(owner) - _step_of(owner)
         if key is None:
             return owner[self.start:]
         if self.place.is_attribute:
@@ -66,7 +66,7 @@ class Store:
         return owner.cell_contents if hasattr(owner, "cell_contents") else owner[key]
 
 
-def position(counter: count[int]) -> int:
+def read_position(counter: count[int]) -> int:
     """Return what `next()` of a count of ints gives next."""
     text = repr(counter)[6:-1].partition(",")[0]
     return sys.maxsize if text == "<NULL>" else int(text)  # CPython: where a word ends
@@ -110,9 +110,9 @@ def replace_numbers(x: Any, p: Provenance | None, is_strict: bool) -> Any:
 
 def _require_plain(x: Any, p: Provenance | None) -> Any:
     """Return a plain value, or a Read if it came from a tensor; refuse if it could be either."""
-    if p is not None and p.read is not None and same_plain(evaluate(p.read), x):
+    if p is not None and p.read is not None and are_same_plain(evaluate(p.read), x):
         return p.read
-    if p is None or p.tainted or (p.value is not UNKNOWN and not same_plain(p.value, x)):
+    if p is None or p.tainted or (p.value is not UNKNOWN and not are_same_plain(p.value, x)):
         raise NotProvedError(_READS_VALUES)
     return x
 
@@ -135,11 +135,11 @@ def _is_new(x: Any) -> bool:
     return x.__class__ is dict and all(map(_is_new, x.values()))
 
 
-def containers_of(x: Any) -> Iterator[Any]:
+def iterate_containers(x: Any) -> Iterator[Any]:
     """Yield the lists and dicts of a structure, once per occurrence."""
     kind = type(x)
     if issubclass(kind, (list, dict)):
         yield x
     if issubclass(kind, (tuple, list, dict)):
         for part in x.values() if issubclass(kind, dict) else x:
-            yield from containers_of(part)
+            yield from iterate_containers(part)

@@ -16,14 +16,14 @@ from ...nn import functional
 from ..trace.host_numbers import Read
 from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
 from .call_results import settle
-from .calls import enter, invoke, runs_unwatched
+from .calls import enter, invoke, is_collection_callback
 from .consumption import handle, returns_to_stack
 from .contents import guard_if_container
 from .decisions import conclude_numbers, name_arguments
 from .declarations import (
-    READS_VALUES, UNGUARDED, in_library, in_standard_library, is_served,
+    READS_VALUES, UNGUARDED, is_in_library, is_in_standard_library, is_served,
 )
-from .facts import Facts, outside_containers
+from .facts import Facts, collect_outside_containers
 from .guards import Proof, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
 from .shadow_frame import ShadowFrame
@@ -107,7 +107,7 @@ class Watcher:
         self.stores = self.facts.close_stores()
         self._refuse_cleanups()
         self.shadows.clear()
-        self._outside = outside_containers(self.facts)
+        self._outside = collect_outside_containers(self.facts)
         self.facts.forget()
 
     def _refuse_cleanups(self) -> None:
@@ -180,10 +180,10 @@ class Watcher:
         """Trace function for a frame that starts or resumes."""
         caller, code = frame.f_back, frame.f_code
         above = self.shadows.get(caller)
-        if id(code) in self._library_code or in_library(code):
+        if id(code) in self._library_code or is_in_library(code):
             self._library_code[id(code)] = code
             return None if above is None else self._start_library(frame, above)
-        if self.proof.refusals or runs_unwatched(frame):
+        if self.proof.refusals or is_collection_callback(frame):
             return None
         shadow = self.shadows.get(frame)
         if shadow is None:
@@ -213,7 +213,7 @@ class Watcher:
 
     def _is_served(self, frame: Any, caller: Any) -> bool:
         while caller is not None and caller not in self.shadows:
-            if in_library(caller.f_code):
+            if is_in_library(caller.f_code):
                 return is_served(frame)
             caller = caller.f_back
         return False
@@ -234,7 +234,7 @@ class Watcher:
         except NotProvedError as error:
             self._refuse_at(frame, error.reason)
         except Exception as error:
-            self._refuse_at(frame, f"the watcher does not follow ({failure_text(error)})")
+            self._refuse_at(frame, f"the watcher does not follow ({describe_failure(error)})")
         return None
 
     def _refuse_at(self, frame: Any, why: str) -> None:
@@ -243,8 +243,8 @@ class Watcher:
         code = frame.f_code
         at = frame
         while at is not None and (
-            in_standard_library(at.f_code) or at.f_code.co_filename.startswith("<")
-            or in_library(at.f_code)
+            is_in_standard_library(at.f_code) or at.f_code.co_filename.startswith("<")
+            or is_in_library(at.f_code)
         ):
             at = at.f_back
         if at is None or at is frame:
@@ -332,6 +332,6 @@ def _repeats(shadow: ShadowFrame, instruction: Any, offset: int) -> bool:
     )
 
 
-def failure_text(error: Exception) -> str:
+def describe_failure(error: Exception) -> str:
     """Describe an error of the watcher itself."""
     return f"{type(error).__name__}: {error}"

@@ -26,7 +26,7 @@ def explain_text(step: Step, figures: StepFigures, level: int) -> Iterator[str]:
     """Yield the lines of a measured step's report."""
     yield from _format_times(figures)
     if level >= GRAPH:
-        yield from ("", "graph", *graph_lines(step.graph))
+        yield from ("", "graph", *format_graph(step.graph))
     if level >= GROUPS:
         yield from ("", "groups", *_group_lines(step))
     if level >= LOOPS:
@@ -47,13 +47,13 @@ def _format_times(result: StepFigures) -> Iterator[str]:
     yield f"{'us':>9} {'predicted':>9} {'share':>6} {'MB':>8} {'Mflop':>9} {'of limit':>11}  kernel"
     for line in lines:
         others = len(line.origins) - (line.main in line.origins)
-        origin = f"  {relative_origin(line.main)}" + (f" and {others} more" if others else "")
+        origin = f"  {shorten_origin(line.main)}" + (f" and {others} more" if others else "")
         yield (f"{line.seconds * 1e6:9.1f} {line.predicted * 1e6:9.1f} "
                f"{line.seconds / total:6.1%} {line.bytes / 1e6:8.2f} "
                f"{line.flops / 1e6:9.2f} {line.limit:>11}  {line.name}{origin}")
 
 
-def relative_origin(origin: str) -> str:
+def shorten_origin(origin: str) -> str:
     """Make the file of an origin relative to the working directory, if it is inside."""
     here = os.path.join(os.getcwd(), "")
     return origin.replace(f" at {here}", " at ")
@@ -63,7 +63,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def graph_lines(graph: Graph) -> Iterator[str]:
+def format_graph(graph: Graph) -> Iterator[str]:
     """Yield a graph as text, one node per line, inputs before users."""
     names: dict[int, str] = {}
     for k, node in enumerate(graph.nodes()):

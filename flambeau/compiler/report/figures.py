@@ -12,7 +12,7 @@ from typing import Any
 
 from ...native.runtime.roofline import measure_peaks
 from ...native.target.graph_costs import predict_seconds
-from ..fusion.fusion_group import fused_nodes
+from ..fusion.fusion_group import iterate_fused_nodes
 from ..fusion.placement import Allocation
 from ..ir.graph import Graph, Node, Op
 from ..runtime.executable import Step
@@ -76,25 +76,25 @@ def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepF
     threads = step.count()
     peaks = measure_peaks(threads)
     times = time_step(step, values)
-    phases, places = phases_of(step.graph), {id(n): i for i, n in enumerate(step.graph.nodes())}
+    phases, places = assign_phases(step.graph), {id(n): i for i, n in enumerate(step.graph.nodes())}
     lines: list[KernelFigures] = []
     codes: dict[int, int] = {}
     for k, task in enumerate(step.tasks):
         seconds, busy = times.seconds[k], times.busy[k] if threads > 1 else 1.0
         moved = _count_bytes_moved(task)
-        share, bound = _bound(task, moved / peaks[1], task.flops / peaks[0], seconds, busy)
+        share, bound = _find_bound(task, moved / peaks[1], task.flops / peaks[0], seconds, busy)
         code = codes.setdefault(step.addresses[k], len(codes)) if step.addresses[k] else -1
         before = lines[-1].phase if lines else PHASES[0]
         predicted = predict_seconds(task.flops, moved, peaks)
         phase = _find_phase(task, phases) or before
         lines.append(KernelFigures(
             task.name, seconds, predicted, moved, task.flops, share, bound, busy, phase,
-            origins(task, step, places), _find_main_origin(task), code,
+            collect_origins(task, step, places), _find_main_origin(task), code,
         ))
     return StepFigures(times.total, lines, step.plan.size, threads, peaks, title, step.tasks)
 
 
-def _bound(
+def _find_bound(
     task: Task, memory: float, flops: float, seconds: float, busy: float
 ) -> tuple[float, str]:
     """Return (share, bound) of a task from the least seconds that its bytes and flops take."""
@@ -118,13 +118,14 @@ def _count_bytes_moved(task: Task) -> int:
 # ------------------------------------------------------------------------------- where from
 
 
-def origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
+def collect_origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
     """Return operators and source lines of everything a task computes, in graph order."""
     if task.group is None:
         return tuple(task.origins)
     materialized = step.layout.fusion.materialized
     nodes = {
-        id(item): item for node in task.group.nodes for item in fused_nodes(node, materialized)
+        id(item): item for node in task.group.nodes
+        for item in iterate_fused_nodes(node, materialized)
     }
     inside = sorted(nodes.values(), key=lambda node: places.get(id(node), 0))
     result = dict.fromkeys(node.origin for node in inside if not _is_input_or_constant(node))
@@ -148,7 +149,7 @@ def _find_main_origin(task: Task) -> str:
     return next((node.origin for node in nodes if node.origin), "")
 
 
-def phases_of(graph: Graph) -> dict[int, int]:
+def assign_phases(graph: Graph) -> dict[int, int]:
     """Return node id -> index in PHASES; nodes without an origin inherit that of their operands."""
     result: dict[int, int] = {}
     for node in graph.nodes():

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...native.loop_ir.printer import format_kernel
 from ..schedule.tasks import Task
-from .explain import relative_origin
+from .explain import shorten_origin
 from .figures import BOUNDS, PHASES, StepFigures, KernelFigures
 
 _ORIGIN = re.compile(r"^(\S+)( \(backward\))?(?: in (.+?))?(?: at (.+))?$")
@@ -23,13 +23,13 @@ _ORIGIN = re.compile(r"^(\S+)( \(backward\))?(?: in (.+?))?(?: at (.+))?$")
 
 def render_page(programs: Sequence[StepFigures], name: str, calls: Sequence[str] = ()) -> str:
     """Return the HTML page about a step and its programs, in order."""
-    text = json.dumps(page_data(programs, name, calls), separators=(",", ":"))
+    text = json.dumps(collect_page_data(programs, name, calls), separators=(",", ":"))
     text = text.replace("<", "\\u003c")  # so that no string closes the script element
     template = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
     return template.replace("TITLE", html.escape(name), 1).replace("DATA", text, 1)
 
 
-def page_data(
+def collect_page_data(
     programs: Sequence[StepFigures], name: str, calls: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the page's data: the step's figures and its kernels in order, times in seconds."""
@@ -70,7 +70,7 @@ def _describe_kernel(
         "name": line.name, "operator": operator or line.name, "module": module, "line": where,
         "seconds": line.seconds, "bytes": line.bytes, "flops": line.flops, "share": line.share,
         "bound": line.bound, "busy": line.busy, "phase": phase, "program": program,
-        "code": line.code, "origins": [relative_origin(origin) for origin in line.origins],
+        "code": line.code, "origins": [shorten_origin(origin) for origin in line.origins],
         "loops": loops.setdefault(text, len(loops)),
     }
 
@@ -83,13 +83,13 @@ def _read_sources(lines: Sequence[KernelFigures]) -> dict[str, str]:
         file, _, number = where.rpartition(":")
         text = linecache.getline(file, int(number)).strip() if number.isdigit() else ""
         if text:
-            result[relative_origin(f" at {where}")[len(" at ") :]] = text
+            result[shorten_origin(f" at {where}")[len(" at ") :]] = text
     return result
 
 
 def _split_origin(origin: str) -> tuple[str, str, str]:
     """Split an origin into operator, module and source line."""
-    match = _ORIGIN.match(relative_origin(origin))
+    match = _ORIGIN.match(shorten_origin(origin))
     if match is None:
         return origin, "", ""
     return match[1], match[3] or "", match[4] or ""

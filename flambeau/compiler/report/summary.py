@@ -17,7 +17,7 @@ from ...native.loop_ir.numpy_forms import dtype_of
 from ..runtime.executable import Step
 from ..runtime.guarded_call import Program
 from ..trace import bindings as bind
-from .explain import GRAPH, explain_text, graph_lines
+from .explain import GRAPH, explain_text, format_graph
 from .figures import StepFigures, measure_figures
 
 MAX_LEVEL = 6
@@ -55,7 +55,7 @@ def summarize(
         raise ValueError(f"explain expects a level from 1 to {MAX_LEVEL}, got {level}")
     if not isinstance(program.step, Step):
         lines = ["the graph is run in NumPy: there are no kernels"]
-        lines += graph_lines(program.step.graph) if level >= GRAPH else []
+        lines += format_graph(program.step.graph) if level >= GRAPH else []
         if html is not None:
             raise RuntimeError(f"no page of {name}: {lines[0]}")
         return Explanation("\n".join(lines))

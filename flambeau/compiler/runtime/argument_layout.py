@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.tensor import Tensor
 from ..proof.purity import is_read_by_path
 from ..trace.operands import is_named_tuple, read_flags
@@ -31,7 +31,7 @@ class ArrayLayout:
     @classmethod
     def of(cls, array: np.ndarray) -> ArrayLayout:
         """Describe an array."""
-        owner = owner_of(array)
+        owner = find_owner(array)
         return cls(array.shape, array.strides, array.dtype, weakref.ref(array), weakref.ref(owner))
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 
 from ...autograd.backward import partial_grad
-from ...autograd.engine import needed_edges
+from ...autograd.engine import find_needed_edges
 from ...autograd.errors.graph_errors import raise_freed, raise_overwritten, raise_stale
 from ...autograd.mode import MODE, no_grad
 from ...autograd.node import Node
@@ -20,19 +20,19 @@ from ...autograd.outputs import Output
 from ...autograd.tape import _next_sequence
 from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
 from ...ops import ones_like, zeros_like
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.random.generator import Generator
-from ...tensor.storage import version_of
+from ...tensor.storage import get_version
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.tree import leaves
+from ...tensor.tree import get_leaves
 from ...tensor.windows.batched_window import is_example
 from ..capture.saved_versions import SavedVersion
 from ..functionalization.partial_backward import select_cotangents
 from ..trace.bindings import (
     Argument, BackwardBindings, BackwardPart, Cotangent, SavedForBackward, OuterMemory, State,
 )
-from ..validation.self_check import agree, max_magnitude
+from ..validation.self_check import agree, compute_max_magnitude
 from .commit_results import iterate_outputs
 
 # The counter of an overwritten tensor, its version when saved, what saved it, and the tensor.
@@ -60,7 +60,7 @@ class CompiledFunctionBackward(Node):
         gs = g if g.__class__ is tuple else (g,)
         stale: list[_Stale] = [(tensor._counter, version, saved, tensor)
                                for tensor, version, saved in self.checked_versions
-                               if version_of(tensor) != version]
+                               if get_version(tensor) != version]
         stale += [(counter, version, saved, reference())
                   for counter, version, saved, reference in self.checked_results
                   if counter.value != version]
@@ -79,7 +79,7 @@ class CompiledFunctionBackward(Node):
         """Raise what the first eager node to run would raise, if one that saved any of the
         overwritten tensors would run at all."""
         outputs = sum(1 << k for k, g in enumerate(gs) if g is not None)
-        inputs = sum(1 << i for i, needed in enumerate(needed_edges(self.edges)) if needed)
+        inputs = sum(1 << i for i, needed in enumerate(find_needed_edges(self.edges)) if needed)
         stale = [item for item in stale if item[2].outputs & outputs and item[2].inputs & inputs]
         if not stale:
             return
@@ -105,7 +105,7 @@ class CompiledOutput(Node):
 
 
 @cache
-def named_node(base: type[Node], name: str) -> type[Node]:
+def name_node_class(base: type[Node], name: str) -> type[Node]:
     """Return a subclass of a node's class with the name that `grad_fn` has in eager mode.
 
     Programs print their results, and errors name the node of an overwritten tensor.
@@ -171,14 +171,14 @@ class BackwardRunner:
         `names`: the names of the outputs' nodes, by live index.
         """
         shown = [(names or {}).get(k, "") for k in range(bindings.outputs)]
-        self.node_class = named_node(
+        self.node_class = name_node_class(
             CompiledFunctionBackward, shown[0] if len(shown) == 1 else "")
-        self.output_classes = [named_node(CompiledOutput, name) for name in shown]
+        self.output_classes = [name_node_class(CompiledOutput, name) for name in shown]
         self.bindings, self.build = bindings, build
         self.usual = self._bind(step, bindings.usual)
         self.programs = {bindings.usual_outputs: self.usual}
-        states = {id(owner_of(s.array)) for s in bindings.slots if isinstance(s, State)}
-        self.states = [t for t in externals if id(owner_of(t._array)) in states]
+        states = {id(find_owner(s.array)) for s in bindings.slots if isinstance(s, State)}
+        self.states = [t for t in externals if id(find_owner(t._array)) in states]
         self.eager: Callable[..., Any] | None = None  # the function, if it can be called again
         self.result: Any = None
         self.written: list[Tensor] = []  # outside tensors that the step writes
@@ -240,11 +240,11 @@ class BackwardRunner:
             written = [tensors[i] for i in self.written_leaves]
             also = [*self.read, *[t for i, t in tensors.items() if isinstance(t, Tensor)
                                   and i not in self.leaves and i not in self.written_leaves]]
-            versions = [(t, version_of(t)) for t in also]
+            versions = [(t, get_version(t)) for t in also]
             result.call = args, kwargs or {}, inputs, versions, drawn, written, before
         saved = [(outside if leaf is None else tensors[leaf], item)
                  for item, leaf, outside in self.saved]
-        result.checked_versions = [(t, version_of(t), item) for t, item in saved]
+        result.checked_versions = [(t, get_version(t), item) for t, item in saved]
         result.checked_results = []
         return result
 
@@ -300,22 +300,22 @@ class BackwardRunner:
         assert self.eager is not None
         call = EagerCall(*node.call)
         for tensor, version in call.versions:
-            if version_of(tensor) != version:
+            if get_version(tensor) != version:
                 raise_stale(node.name(), tensor._array, tensor._counter, version, tensor)
         written, start = [*self.written, *call.written], _next_sequence()
         with _swap_memory(written, call.before) as stand_ins, \
                 _return_to(self.generators, call.drawn):
             returned = self.eager(*call.args, **call.kwargs)
-        _replace_saved(list(leaves(returned)), start, stand_ins)
+        _replace_saved(list(get_leaves(returned)), start, stand_ins)
         live = {form.live: tensor for tensor, form in iterate_outputs(returned, self.result)}
-        result = _gradients(live, call.inputs, gs)
+        result = _compute_gradients(live, call.inputs, gs)
         if any(g is not None and is_example(g._array) for g in gs):
             # Examples of vmap have no values of their own: the check uses other cotangents.
             ones = tuple([
                 None if g is None else ones_like(live[k])  # type: ignore[misc]
                 for k, g in enumerate(gs)
             ])
-            expected = self.check(_gradients(live, call.inputs, ones), saved_values, ones)
+            expected = self.check(_compute_gradients(live, call.inputs, ones), saved_values, ones)
         else:
             expected = self.check(result, saved_values, gs)
         return [
@@ -331,7 +331,7 @@ class BackwardRunner:
             expected = self.run_backward(saved_values, gs)
         pairs = [(np.zeros_like(y._array) if x is None else x._array, y._array)
                  for x, y in zip(result, expected, strict=True) if y is not None]
-        scale = max((max_magnitude(y) for _, y in pairs if y.size), default=0.0)
+        scale = max((compute_max_magnitude(y) for _, y in pairs if y.size), default=0.0)
         if not all(agree(x, y, scale) for x, y in pairs):
             raise RuntimeError(
                 "a compiled function cannot be differentiated twice: it has changed since the call"
@@ -352,7 +352,7 @@ def _repeat(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(once, array.shape, strides)
 
 
-def _gradients(
+def _compute_gradients(
     live: dict[Any, Tensor], inputs: list[Tensor], gs: tuple
 ) -> list[Tensor | None]:
     """Return the inputs' cotangents as differentiable tensors, given those of live outputs."""

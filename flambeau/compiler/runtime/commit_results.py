@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves
+from ...tensor.tree import get_leaves
 from ..ir.errors import CheckFailed
 from ..ir.graph import Graph
 from ..trace.bindings import (
@@ -106,12 +106,12 @@ def _has_expected_grads(bindings: Bindings, trace: Trace) -> bool:
 def _contains_only_tensors(layout: Any) -> bool:
     """Whether a result consists of tensors; numbers have already been returned to Python."""
     tensors = (NewTensor, ReturnedArgument, ReturnedConstant)
-    return all(isinstance(leaf, tensors) for leaf in leaves(layout))
+    return all(isinstance(leaf, tensors) for leaf in get_leaves(layout))
 
 
 def iterate_outputs(result: Any, layout: Any) -> Iterator[tuple[Any, NewTensor]]:
     """Yield (tensor, its NewTensor) for the tensors of a result that are program outputs."""
-    for tensor, leaf in zip(leaves(result), leaves(layout), strict=True):
+    for tensor, leaf in zip(get_leaves(result), get_leaves(layout), strict=True):
         while isinstance(leaf, NewTensor):
             if isinstance(leaf.memory, Output):
                 yield tensor, leaf

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ...native.foundation.allocator import out_of_memory_error
+from ...native.foundation.allocator import build_memory_error
 from ...native.loop_ir.ir import Type
 from ...native.loop_ir.numpy_forms import dtype_of
 from ...native.runtime.launch_table import LaunchTable, Patch, Record
@@ -27,7 +27,7 @@ from ...native.target.graph_costs import MIN_PARALLEL_WORK
 from ...native.target.load_balance import TYPICAL_THREADS
 from ..fusion.placement import Home
 from ..ir.errors import CheckFailed
-from ..ir.exchange import EXCHANGE_TURN, ending_run
+from ..ir.exchange import EXCHANGE_TURN, check_run
 from ..ir.graph import Graph, Node
 from ..schedule.arena import Arena
 from ..schedule.program_table import ProgramTable
@@ -277,14 +277,14 @@ class Step:
             elif isinstance(part, Check):
                 check(part, table)
             else:
-                with ending_run(part.node):
+                with check_run(part.node):
                     (call or self.calls.run)(part.node, inputs, outputs)
         self.calls.forget()
         return outputs
 
     def _create_memory_error(self) -> MemoryError:
         size = sum(prod(shape) * dtype.itemsize for shape, dtype in self._kinds)
-        return out_of_memory_error(size, "what a compiled step returns")
+        return build_memory_error(size, "what a compiled step returns")
 
     @contextmanager
     def restoring_writes(self, values: Sequence[Any]) -> Iterator[None]:

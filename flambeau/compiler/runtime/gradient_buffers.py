@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ...tensor.tensor import GradReads, wrap
 from ..trace.bindings import Bindings, State
 
@@ -76,7 +76,7 @@ class GradBuffers:
 def _find_slot(bindings: Bindings, i: int) -> int:
     """Return the slot of a gradient's memory."""
     if i not in bindings.grad_slots:
-        owner = owner_of(bindings.grads[i][1]._array)
+        owner = find_owner(bindings.grads[i][1]._array)
         bindings.grad_slots[i] = next(number for number, slot in enumerate(bindings.slots)
                                  if isinstance(slot, State) and slot.array is owner)
     return bindings.grad_slots[i]

@@ -20,7 +20,7 @@ from ...native.foundation.generated_code import SourceBuilder
 from ...native.target.matmul_precision import MatmulPrecision
 from ...nn.registration import CHANGES
 from ...ops.core.autocast import AUTOCAST
-from ...ops.core.autocast import autocast_now
+from ...ops.core.autocast import get_autocast_dtype
 from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import INFERENCE, GradReads, Tensor, wrap
 from ..ir.errors import CheckFailed
@@ -34,10 +34,10 @@ from .backward_node import BackwardRunner
 from .gradient_buffers import GradBuffers
 from .guard_source import GuardWriter
 from .optimizer_counters import StepCounter
-from .reachable_state import ReachableState, change_counts
+from .reachable_state import ReachableState, get_change_counts
 from .result_source import ResultSource, list_node_names
 from .sample_inputs import SampleInputs
-from .side_effects import performer
+from .side_effects import make_performer
 
 _numbers = itertools.count(1)  # numbers the generated functions
 MISS = object()  # returned for calls that the program does not cover
@@ -96,7 +96,7 @@ class Program:
 
     def recheck(self) -> bool:
         """Recheck hooks and ambient settings after any of them changed anywhere."""
-        counts = change_counts()
+        counts = get_change_counts()
         if AMBIENT.observers or self.modes[-3:] != read_defaults():
             return False
         if not self.reachable.has_same_hooks():
@@ -107,7 +107,7 @@ class Program:
     def retire(self) -> None:
         """Serve no further calls. Once running ones end, this frees the program, and the objects
         that its guards read: nothing else refers to its function, whose names refer to it."""
-        self.call = _miss
+        self.call = _reject_call
 
     def give_away_grads(self, names: dict[str, Any]) -> None:
         """Give away gradients that user code refers to, and allocate new ones. `names`: those of
@@ -147,7 +147,7 @@ class Program:
             leaf._grad = grad
 
 
-def _miss(args: tuple, kwargs: dict[str, Any]) -> Any:
+def _reject_call(args: tuple, kwargs: dict[str, Any]) -> Any:
     """The call of a retired program."""
     return MISS
 
@@ -179,7 +179,7 @@ class _CallWriter:
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
             "ran": program.step.ran, "counted": program.call_count,
             "ndarray": np.ndarray, "advance": program.advance,
-            "autocast": autocast_now, "CHOSEN": MatmulPrecision,
+            "autocast": get_autocast_dtype, "CHOSEN": MatmulPrecision,
             "overlap_at": overlap_at, "are_disjoint": are_disjoint, "aliasing": describe_aliasing,
         })
         self.names, self.lines, self.name = self.source.names, self.source.lines, self.source.name
@@ -231,7 +231,7 @@ class _CallWriter:
         if not self.bindings.effects:
             lines.append(f"    return {self.write_result()}")
             return
-        self.names["perform"] = performer(self.bindings.effects)
+        self.names["perform"] = make_performer(self.bindings.effects)
         lines += [f"    r, values = {self.write_result()}", "    perform(values)", "    return r"]
 
     def _write_node(self) -> list[str]:

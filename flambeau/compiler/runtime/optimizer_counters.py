@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...tensor.exposed_memory import PrivateBlock
-from ...tensor.layout import owner_of
-from ...tensor.storage import version_of
+from ...tensor.layout import find_owner
+from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
 from ..trace.bindings import Bindings, Update
 
@@ -82,7 +82,7 @@ class StepCounter:
         """Begin a step and undo it; return whether that only increments its counter."""
         arrays = self.saved[0]
         before = [a.copy() for a in arrays]
-        versions = {name: version_of(t) for name, t in self.first_state.items()
+        versions = {name: get_version(t) for name, t in self.first_state.items()
                     if isinstance(t, Tensor)}
         key = self.begin(self.group, self.first_param, self.first_state)
         counter = self.first_state.get("step")
@@ -94,7 +94,7 @@ class StepCounter:
         for a, b in zip(arrays, before, strict=True):
             a[()] = b
         self.writes = {name: count for name, version in versions.items()
-                       if (count := version_of(self.first_state[name]) - version)}
+                       if (count := get_version(self.first_state[name]) - version)}
         for name, count in self.writes.items():
             self.first_state[name]._counter.value -= count
         return plain and len(arrays) <= 1 and (not arrays or counter is not None)
@@ -212,7 +212,7 @@ class CounterBlock:
     def has_cells_of(self, tensors: list[Any]) -> bool:
         """Whether these tensors, one per parameter or None, count in this block."""
         return len(tensors) == len(self.cells) and all(
-            t is None or owner_of(t._array) is cell
+            t is None or find_owner(t._array) is cell
             for t, cell in zip(tensors, self.cells, strict=True)
         )
 
@@ -226,7 +226,7 @@ def place_counters(optimizer: Any, number: int) -> CounterBlock | None:
     known = stored.get(number)
     if known is not None and known.has_cells_of(tensors):
         return known
-    if any(t is not None and id(owner_of(t._array)) in _CELLS for t in tensors):
+    if any(t is not None and id(find_owner(t._array)) in _CELLS for t in tensors):
         return None
     kind = next(t for t in tensors if t is not None)._array.dtype
     result = CounterBlock(len(params), kind)

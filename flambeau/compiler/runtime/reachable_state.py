@@ -16,7 +16,7 @@ from ...nn.parameter import is_lazy
 from ...nn.registration import CHANGES
 from ...optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from ...tensor.ambient import AMBIENT
-from ...tensor.layout import owner_of
+from ...tensor.layout import find_owner
 from ..trace.trace import UPDATE, Trace
 
 
@@ -34,7 +34,7 @@ class ReachableState:
         events = [event.kwargs for event in trace.events if event.kind == UPDATE]
         self._optimizers = list({id(e["optimizer"]): e["optimizer"] for e in events}.values())
         self._hooks = self._list_hooks()
-        self.counts = change_counts()
+        self.counts = get_change_counts()
 
     def has_same_hooks(self) -> bool:
         """Whether the hooks that run inside the step are those of the recorded call."""
@@ -50,7 +50,7 @@ class ReachableState:
         for module in self._modules.values():
             members = (*module._parameters.values(), *module._buffers.values())
             tensors += [tensor for tensor in members if tensor is not None]
-        return {id(owner_of(tensor._array)) for tensor in tensors if not is_lazy(tensor)}
+        return {id(find_owner(tensor._array)) for tensor in tensors if not is_lazy(tensor)}
 
     def _list_hooks(self) -> list[tuple]:
         """Return the ids of all hooks that run inside the step."""
@@ -67,6 +67,6 @@ class ReachableState:
         return [tuple(place or ()) for place in places]
 
 
-def change_counts() -> tuple[int, int, int]:
+def get_change_counts() -> tuple[int, int, int]:
     """Return process-wide change counts of modules, hooks and ambient settings."""
     return CHANGES.count, HANDLES.count, AMBIENT.changes

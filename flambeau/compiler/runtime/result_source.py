@@ -13,13 +13,13 @@ from ...autograd.errors.graph_errors import raise_freed
 from ...autograd.node import Node
 from ...tensor.storage import VersionCounter
 from ...tensor.tensor import INFERENCE, Tensor, view_of
-from ...tensor.tree import leaves_of
+from ...tensor.tree import collect_leaves
 from ..trace.bindings import (
     Argument, ReturnedArgument, NewTensor, Output, HostScalar, ReturnedConstant, State,
 )
 from ..trace.host_numbers import FUNCTIONS, Old
 from ..trace.plain_values import PLAIN
-from .backward_node import attach_history, check_version, make_detached_node, named_node
+from .backward_node import attach_history, check_version, make_detached_node, name_node_class
 
 
 class CompiledBackward(Node):
@@ -152,7 +152,7 @@ class ResultSource:
         if x.live is not None:
             return f"{self.name(attach_history)}({tensor}, node, {x.live})"
         if x.requires_grad and not x.is_leaf:
-            node = self.name(make_detached_node(named_node(CompiledBackward, x.node_name)))
+            node = self.name(make_detached_node(name_node_class(CompiledBackward, x.node_name)))
             return f"{self.name(attach_freed)}({tensor}, {node})"
         if x.requires_grad:
             return f"{self.name(require_grad)}({tensor})"
@@ -178,7 +178,7 @@ def list_node_names(result: Any) -> dict[int, str]:
 
 def _iterate_new_tensors(x: Any, seen: set[int]) -> Iterator[NewTensor]:
     """Yield the new tensors in a result, once per use, and their sources."""
-    for leaf in leaves_of((NewTensor, HostScalar), x):
+    for leaf in collect_leaves((NewTensor, HostScalar), x):
         if isinstance(leaf, HostScalar):
             yield from _iterate_new_tensors((leaf.left, leaf.right), seen)
             continue

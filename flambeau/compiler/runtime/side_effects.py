@@ -13,7 +13,7 @@ from typing import Any
 from ..trace.trace import Effect
 
 
-def performer(effects: list[Effect]) -> Callable[[tuple], None]:
+def make_performer(effects: list[Effect]) -> Callable[[tuple], None]:
     """Return the function that stores a call's values. A single store, as most steps have, takes
     a third of the time of the general way."""
     if len(effects) == 1:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...native.runtime.launch_table import LaunchTable
 from ...native.target.compile_costs import MAX_MEASURING_SECONDS
-from ..ir.exchange import offline
+from ..ir.exchange import replay_offline
 from .executable import Step
 
 
@@ -31,7 +31,7 @@ def time_step(step: Step, values: Sequence[Any], rounds: int = 5) -> Times:
     """Return the times of the step and each task: medians of runs whose writes are undone."""
     runs: list[tuple[float, list[tuple[float, float]]]] = []
     deadline = perf_counter() + MAX_MEASURING_SECONDS
-    with step.restoring_writes(values), offline(step.edges):
+    with step.restoring_writes(values), replay_offline(step.edges):
         while len(runs) < 2 or (len(runs) <= rounds and perf_counter() < deadline):
             runs.append(_time_once(step, values))
     medians = np.median([times for _, times in runs[1:]], axis=0).tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...native.foundation.allocator import MMAP_THRESHOLD_BYTES, trim_heap, out_of_memory_error
+from ...native.foundation.allocator import MMAP_THRESHOLD_BYTES, trim_heap, build_memory_error
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 
@@ -18,7 +18,7 @@ class Arena:
         try:
             raw = np.empty(size + ALIGNMENT, np.uint8)
         except MemoryError:
-            raise out_of_memory_error(size, "the arena of a compiled step") from None
+            raise build_memory_error(size, "the arena of a compiled step") from None
         shift = -raw.ctypes.data % ALIGNMENT
         self.size = size
         self.array = raw[shift : shift + max(size, 1)]

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from ...native.loop_ir.ir import Store, statements
+from ...native.loop_ir.ir import Store, iterate_statements
 from ...native.target.graph_costs import MAX_ARENA_WASTE_RATIO
 from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.placement import Home, Allocation
 from .arena import ALIGNMENT
-from .tasks import Task, task_memories
+from .tasks import Task, collect_task_memories
 
 
 @dataclass
@@ -32,7 +32,7 @@ def plan_memory(tasks: Sequence[Task], layout: BufferAssignment | None) -> Memor
     """Assign offsets in order of first use, then place the barriers. `layout` tells what eager
     functions read and write; None if there are none.
     """
-    uses = [task_memories(task, layout) for task in tasks]
+    uses = [collect_task_memories(task, layout) for task in tasks]
     last: dict[int, int] = {}
     for k, memories in enumerate(uses):
         for memory in memories:
@@ -49,10 +49,10 @@ def plan_memory(tasks: Sequence[Task], layout: BufferAssignment | None) -> Memor
     return MemoryPlan(arena.size, offsets, _place_barriers(tasks, layout, offsets))
 
 
-def written_memories(task: Task) -> set[int]:
+def collect_written_memories(task: Task) -> set[int]:
     """The ids of the allocations that a kernel writes."""
     assert task.kernel is not None
-    stores = {id(s.buffer) for s in statements(task.kernel.body) if isinstance(s, Store)}
+    stores = {id(s.buffer) for s in iterate_statements(task.kernel.body) if isinstance(s, Store)}
     pairs = zip(task.kernel.buffers, task.memories, strict=True)
     return {id(memory) for buffer, memory in pairs if id(buffer) in stores}
 
@@ -114,7 +114,7 @@ def _place_barriers(
             if k:
                 result[k - 1] = True
             continue
-        stored = written_memories(task)
+        stored = collect_written_memories(task)
         spans = [(_locate_memory(m, offsets), id(m) in stored) for m in task.memories]
         own_writes = [span for span, store in spans if store]
         clash = any(_overlap(s, w) for s, _ in spans for w in writes) or any(

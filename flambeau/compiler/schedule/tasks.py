@@ -9,8 +9,8 @@ from math import prod
 
 from ...native.codegen.loops.vectorization import should_vectorize
 from ...native.loop_ir.ir import (
-    Affine, Buffer, Kernel, LoopKind, Load, Loop, Prefetch, Statement, Store, expressions,
-    statements, subexpressions,
+    Affine, Buffer, Kernel, LoopKind, Load, Loop, Prefetch, Statement, Store, iterate_expressions,
+    iterate_statements, iterate_subexpressions,
 )
 from ...native.runtime.thread_pool import threads
 from ...native.target.graph_costs import (
@@ -23,10 +23,10 @@ from ..fusion.fusion_group import ATTENTIONS, RECURRENCES, FusionGroup
 from ..fusion.placement import Home, Allocation, Place
 from ..ir.graph import Graph, Node, Op
 from ..kernels.contraction import ContractionKernel
-from ..kernels.data_movement import copy_kernel, special_kernels
-from ..kernels.flash_attention import attention_flops, attention_kernels
+from ..kernels.data_movement import build_special_kernels, copy_kernel
+from ..kernels.flash_attention import build_attention_kernels, count_attention_flops
 from ..kernels.loop_nests import LoopKernel
-from ..kernels.recurrent import recurrent_flops, recurrent_kernels
+from ..kernels.recurrent import build_recurrent_kernels, count_recurrent_flops
 from .horizontal_fusion import fuse_horizontally
 from .kernel_order import order_kernels
 
@@ -55,10 +55,10 @@ class Task:
     @property
     def serial(self) -> bool:
         """Whether the task is too small to run on several threads."""
-        return self.work < serial_limit(threads())
+        return self.work < compute_serial_limit(threads())
 
 
-def serial_limit(count: int) -> int:
+def compute_serial_limit(count: int) -> int:
     """The work below which a task runs on a single thread, out of `count`."""
     return MIN_PARALLEL_ELEMENTS if count <= TYPICAL_THREADS else MIN_PARALLEL_ELEMENTS // 4
 
@@ -69,7 +69,7 @@ def rebase_buffers(kernel: Kernel) -> list[int]:
     Kernels that differ only in their buffers' starts then share machine code.
     """
     touched: dict[int, list[Load | Store | Prefetch]] = {id(b): [] for b in kernel.buffers}
-    for access in memory_accesses(kernel):
+    for access in collect_memory_accesses(kernel):
         if id(access.buffer) in touched:
             touched[id(access.buffer)].append(access)
     offsets = []
@@ -83,12 +83,12 @@ def rebase_buffers(kernel: Kernel) -> list[int]:
     return offsets
 
 
-def memory_accesses(kernel: Kernel) -> list[Load | Store | Prefetch]:
+def collect_memory_accesses(kernel: Kernel) -> list[Load | Store | Prefetch]:
     """Return every load, store and prefetch of a kernel, once."""
-    body = list(statements(kernel.body))
-    roots = (root for statement in body for root in expressions(statement))
+    body = list(iterate_statements(kernel.body))
+    roots = (root for statement in body for root in iterate_expressions(statement))
     stores = [s for s in body if isinstance(s, Store | Prefetch)]
-    return [*stores, *(load for load in subexpressions(roots) if isinstance(load, Load))]
+    return [*stores, *(load for load in iterate_subexpressions(roots) if isinstance(load, Load))]
 
 
 def schedule(graph: Graph) -> tuple[list[Task], BufferAssignment]:
@@ -132,7 +132,7 @@ def merge_tasks(tasks: Sequence[Task]) -> Task:
     # By (allocation, offset): the shared buffer.
     shared: dict[tuple[int, int], tuple[Buffer, Allocation, int]] = {}
     body: list[Statement] = []
-    is_serial = sum(task.work for task in tasks) < serial_limit(threads())
+    is_serial = sum(task.work for task in tasks) < compute_serial_limit(threads())
     for task in tasks:
         assert task.kernel is not None
         replacements: dict[int, Buffer] = {}
@@ -141,7 +141,7 @@ def merge_tasks(tasks: Sequence[Task]) -> Task:
             buffer.name = f"b{len(shared)}"
             known = shared.setdefault((id(memory), offset), (buffer, memory, offset))
             replacements[id(buffer)] = known[0]
-        for access in memory_accesses(task.kernel):
+        for access in collect_memory_accesses(task.kernel):
             access.buffer = replacements.get(id(access.buffer), access.buffer)
         body += task.kernel.body
         if not is_serial:
@@ -169,7 +169,7 @@ def _parallelize(body: Sequence[Statement]) -> None:
             loop.kind = LoopKind.PARALLEL
 
 
-def task_memories(task: Task, layout: BufferAssignment | None) -> list[Allocation]:
+def collect_task_memories(task: Task, layout: BufferAssignment | None) -> list[Allocation]:
     """The allocations that a task reads or writes."""
     if task.call is None:
         return task.memories
@@ -179,7 +179,7 @@ def task_memories(task: Task, layout: BufferAssignment | None) -> list[Allocatio
 
 
 def _list_memories(tasks: list[Task], layout: BufferAssignment) -> list[Allocation]:
-    return [memory for task in tasks for memory in task_memories(task, layout)]
+    return [memory for task in tasks for memory in collect_task_memories(task, layout)]
 
 
 def _copy_task(source: Place, target: Place) -> Task:
@@ -211,23 +211,23 @@ def _make_special_tasks(
         name = "check" if node.op is Op.CHECK else f"call_{node.function.__name__}"
         return [Task(name, None, [], node, origins=origins, group=group)]
     if node.op in ATTENTIONS:
-        kernels = attention_kernels(group, layout)
-        flops = attention_flops(group)
+        kernels = build_attention_kernels(group, layout)
+        flops = count_attention_flops(group)
         return [
             Task(kernel.name, kernel, memories, work=flops // FLOPS_PER_WORK,
                  flops=flops // len(kernels), origins=origins, group=group)
             for kernel, memories in kernels
         ]
     if node.op in RECURRENCES:
-        panels, steps = recurrent_kernels(group, layout)
-        flops, elements = recurrent_flops(group), panels[2][1].elements
+        panels, steps = build_recurrent_kernels(group, layout)
+        flops, elements = count_recurrent_flops(group), panels[2][1].elements
         return [
             Task(*panels, work=elements, origins=origins, group=group),
             Task(*steps, work=flops // FLOPS_PER_WORK, flops=flops, origins=origins, group=group),
         ]
     return [
         Task(kernel.name, kernel, memories, work=prod(node.shape), origins=origins, group=group)
-        for kernel, memories in special_kernels(node, fusion, layout)
+        for kernel, memories in build_special_kernels(node, fusion, layout)
     ]
 
 

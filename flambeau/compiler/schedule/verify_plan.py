@@ -8,14 +8,14 @@ from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.placement import Home
 from ..ir.verify import require
 from .memory_plan import MemoryPlan
-from .tasks import Task, task_memories
+from .tasks import Task, collect_task_memories
 
 
 def verify_plan(tasks: Sequence[Task], layout: BufferAssignment, plan: MemoryPlan) -> None:
     """Raise GraphError if two values that are live at the same time share a byte of the arena."""
     lives: dict[int, list[Any]] = {}
     for k, task in enumerate(tasks):
-        for memory in task_memories(task, layout):
+        for memory in collect_task_memories(task, layout):
             if memory.home is Home.ARENA:
                 life = lives.setdefault(id(memory), [memory, k, k])
                 life[2] = k

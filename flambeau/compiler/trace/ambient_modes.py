@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...autograd.mode import MODE
 from ...native.target.matmul_precision import MatmulPrecision
-from ...ops.core.autocast import AUTOCAST, autocast_now
+from ...ops.core.autocast import AUTOCAST, get_autocast_dtype
 from ...tensor.determinism import should_fill
 from ...tensor.devices import device, get_default_device
 from ...tensor.dtypes import dtype, get_default_dtype
@@ -26,7 +26,7 @@ class AmbientModes(NamedTuple):
 
 def read_ambient_modes() -> AmbientModes:
     """Read the modes of this thread."""
-    autocast = autocast_now() if AUTOCAST.count else None
+    autocast = get_autocast_dtype() if AUTOCAST.count else None
     return AmbientModes(
         MODE.grad, MODE.inference, autocast, MatmulPrecision.parts, *read_defaults()
     )

@@ -343,7 +343,7 @@ def are_disjoint(a: np.ndarray, b: np.ndarray) -> bool:
     return not np.may_share_memory(a, b)
 
 
-def window_on_bytes(memory: np.ndarray, value: Value) -> np.ndarray:
+def view_bytes(memory: np.ndarray, value: Value) -> np.ndarray:
     """Return a Value's window on its storage's bytes. An empty one may start beyond them."""
     return _view_window(memory, value.offset, value)
 
@@ -354,13 +354,13 @@ def _view_window(memory: np.ndarray, offset: int, window: Value | Argument) -> n
     return np.ndarray(window.shape, window.dtype, memory, offset, window.strides)
 
 
-def window_on_storage(storage: Storage, value: Value) -> np.ndarray:
+def view_storage(storage: Storage, value: Value) -> np.ndarray:
     """Return the window of a Value on its storage."""
     assert storage.owner is not None
-    return window_on_bytes(_as_bytes(storage.owner), value)
+    return view_bytes(_as_bytes(storage.owner), value)
 
 
 def _find_owner(array: np.ndarray) -> np.ndarray:
-    from ...tensor.layout import owner_of
+    from ...tensor.layout import find_owner
 
-    return owner_of(array)
+    return find_owner(array)

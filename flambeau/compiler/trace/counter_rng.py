@@ -19,7 +19,7 @@ import numpy as np
 from ...native.loop_ir.ir import Scalar, Type
 from ...native.loop_ir.numpy_forms import dtype_of
 from ...tensor.random.generator import Generator, default_generator
-from ..ir.axis_order import memory_order
+from ..ir.axis_order import order_axes
 from ..ir.graph import Graph, Node, Op, apply, cast, constant, reshape
 from ..ir.interpreter import evaluate, type_of
 
@@ -55,7 +55,7 @@ class CounterDraw:
 
     def fill(self, array: np.ndarray, key: int) -> None:
         """Write the same numbers into an array of any strides."""
-        order = memory_order(array.strides)
+        order = order_axes(array.strides)
         target = array.transpose(order)
         node = self.node(target.shape, array.dtype, constant(key, Type.U64))
         target[...] = evaluate(Graph([], [], [node], []), [])[0][0]

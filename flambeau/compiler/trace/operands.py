@@ -10,7 +10,7 @@ from ...autograd.tape import requires
 from ...ops.core.operator import Operator
 from ...tensor.size import Size
 from ...tensor.tensor import INFERENCE, Tensor
-from ...tensor.tree import leaves_of, map_leaves_of
+from ...tensor.tree import collect_leaves, map_leaves_of
 
 _ALIASES = {"axis": "dim", "keepdims": "keepdim"}
 _NO_TENSOR = frozenset((int, float, bool, str, type(None)))
@@ -63,7 +63,7 @@ def unbind(operator: Operator, bound: tuple) -> tuple[tuple, dict]:
 def takes_number_from_tensor(operator: Operator, bound: tuple) -> bool:
     """Whether a tensor is passed as a number, such as a size, so that the operator reads it."""
     takes_tensors = (*operator.tensor_positions, *operator.position_attributes)
-    return any(type(x) not in _NO_TENSOR and i not in takes_tensors and bool(tensors_in(x))
+    return any(type(x) not in _NO_TENSOR and i not in takes_tensors and bool(collect_tensors(x))
                for i, x in enumerate(bound))
 
 
@@ -99,15 +99,15 @@ def list_numbers(args: tuple, kwargs: dict[str, Any]) -> list[tuple[int, int | s
     return result
 
 
-def tensors_in(x: Any) -> list[Tensor]:
+def collect_tensors(x: Any) -> list[Tensor]:
     """Return the tensors in nested tuples, lists and dicts."""
-    return leaves_of(Tensor, x)
+    return collect_leaves(Tensor, x)
 
 
-def arrays_in(x: Any) -> list[np.ndarray]:
+def collect_arrays(x: Any) -> list[np.ndarray]:
     """Return the arrays of tensors, and plain arrays, in nested tuples, lists and dicts."""
     return [leaf._array if isinstance(leaf, Tensor) else leaf
-            for leaf in leaves_of((Tensor, np.ndarray), x)]
+            for leaf in collect_leaves((Tensor, np.ndarray), x)]
 
 
 def as_arrays(x: Any) -> Any:

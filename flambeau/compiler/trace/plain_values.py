@@ -21,7 +21,7 @@ _TRUSTED = frozenset(("builtins", "flambeau", "functools", "numpy", "torch"))
 _COMPARED_BY_REPR = (float, complex, np.generic)  # repr tells -0.0 from 0.0
 
 
-def plain_key(x: Any) -> tuple[type, Any]:
+def make_plain_key(x: Any) -> tuple[type, Any]:
     """Return a key that is equal for two plain values exactly if they are the same. Of a class of
     the program's own it calls no method."""
     kind = x.__class__
@@ -31,13 +31,13 @@ def plain_key(x: Any) -> tuple[type, Any]:
     return kind, repr(x) if isinstance(x, _COMPARED_BY_REPR) else x
 
 
-def same_plain(a: Any, b: Any) -> bool:
+def are_same_plain(a: Any, b: Any) -> bool:
     """Whether two values are the same object or the same plain value."""
     return a is b or (a.__class__ is b.__class__ and isinstance(a, (*PLAIN, np.generic))
-                      and plain_key(a) == plain_key(b))
+                      and make_plain_key(a) == make_plain_key(b))
 
 
-def same_setting(a: Any, b: Any) -> bool:
+def are_same_setting(a: Any, b: Any) -> bool:
     """Whether two settings of a function are equal. Objects of the program's own classes are so by
     identity alone, because their `==` may do anything."""
     kind = a.__class__
@@ -61,7 +61,7 @@ def write_mismatch(now: str, value: Any, name: Callable[[Any], str]) -> str:
         return f"{now} is not {value}"
     other = f"(now := {now}).__class__ is not {name(kind)}"
     if kind not in PLAIN and not isinstance(value, np.generic):
-        return f"{other} or {name(plain_key)}(now) != {name(plain_key(value))}"
+        return f"{other} or {name(make_plain_key)}(now) != {name(make_plain_key(value))}"
     if isinstance(value, _COMPARED_BY_REPR) and not (kind is float and value and value == value):
         return f"{other} or repr(now) != {repr(value)!r}"
     return f"{other} or now != {name(value)}"
@@ -73,7 +73,7 @@ def computes_class(kind: type) -> bool:
                for c in type.__getattribute__(kind, "__mro__") if c not in (object, PatchableType))
 
 
-def instance_dict(x: Any) -> dict[str, Any]:
+def get_instance_dict(x: Any) -> dict[str, Any]:
     """Return an object's instance attributes without running code of its class."""
     try:
         attributes = object.__getattribute__(x, "__dict__")

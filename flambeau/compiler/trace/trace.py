@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...native.foundation.allocator import out_of_memory_error
+from ...native.foundation.allocator import build_memory_error
 from ...native.target.graph_costs import COMPARED_BLOCK_BYTES
-from ...tensor.layout import _as_bytes, owner_of
-from ...tensor.tree import leaves_of, map_leaves_of
+from ...tensor.layout import _as_bytes, find_owner
+from ...tensor.tree import collect_leaves, map_leaves_of
 from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.windows.opaque_window import OpaqueWindow
 from ..ir.errors import describe_failure
 from ..ir.reasons import Advice, Reason
 from .host_numbers import Place
-from .plain_values import same_plain, same_setting
+from .plain_values import are_same_plain, are_same_setting
 
 # Kinds of events:
 OPERATOR = "operator"  # an operator of the registry returned `results`
@@ -244,7 +244,7 @@ class Trace:
 
         `fresh`: the event being recorded allocated the array.
         """
-        owner = owner_of(array)
+        owner = find_owner(array)
         number = self.storage_numbers.get(id(owner))
         if number is not None:
             return self.storages[number]
@@ -268,14 +268,14 @@ class Trace:
             return array.copy()
         except MemoryError:
             self.values = False
-            error = out_of_memory_error(array.nbytes, "a copy of what the step works on")
+            error = build_memory_error(array.nbytes, "a copy of what the step works on")
             self.failure = describe_failure(error, "recorder")
             self.add_problem(self.failure, "")
             return None
 
     def alias_storage(self, array: np.ndarray, storage: Storage) -> None:
         """Map an array that NumPy considers an owner of memory to the storage that contains it."""
-        owner = owner_of(array)
+        owner = find_owner(array)
         if id(owner) not in self.storage_numbers:
             self.storage_numbers[id(owner)] = storage.number
             self._watch(owner)
@@ -395,7 +395,7 @@ def find_divergence(a: Trace, b: Trace) -> tuple[str, str] | None:
             return difference, second.line
     if a.layout != b.layout or not _is_equal(_list_returned(a), _list_returned(b), offset_shifts):
         return "it returns other objects, or views of other tensors, in some calls", ""
-    if len(a.plain) != len(b.plain) or not all(map(same_plain, a.plain, b.plain)):
+    if len(a.plain) != len(b.plain) or not all(map(are_same_plain, a.plain, b.plain)):
         return "it returns another number in each call", ""
     extra = a.list_effect_names() ^ b.list_effect_names()
     if extra:
@@ -445,7 +445,7 @@ def _is_same_external(a: Storage, b: Storage) -> bool:
 
 def _find_first_use(trace: Trace, number: int) -> str:
     for event in trace.events:
-        for value in values_in((event.args, event.kwargs, event.results)):
+        for value in collect_values((event.args, event.kwargs, event.results)):
             if value.storage == number:
                 return event.line
     return ""
@@ -456,7 +456,7 @@ def _compare_events(a: Event, b: Event, offset_shifts: dict[int, int]) -> str | 
         return Reason(f"one call runs {a.name} where another runs {b.name}", Advice.DECIDE_OUTSIDE)
     if a.kind == EMPTY:
         return None if a.results == b.results else "memory of another shape is made"
-    if a.kind == CONSTANT and not same_bits(a.array, b.array):
+    if a.kind == CONSTANT and not are_same_bits(a.array, b.array):
         return f"{a.name} makes other numbers in each call"
     if not _is_equal((a.args, a.kwargs), (b.args, b.kwargs), offset_shifts):
         return Reason(f"{a.name} gets other arguments in each call", Advice.PASS_TENSOR)
@@ -465,7 +465,7 @@ def _compare_events(a: Event, b: Event, offset_shifts: dict[int, int]) -> str | 
     return None
 
 
-def same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+def are_same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     """Whether two arrays are equal bit for bit."""
     if a is None or b is None:
         return a is b
@@ -494,17 +494,17 @@ def _is_equal(a: Any, b: Any, offset_shifts: dict[int, int]) -> bool:
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(_is_equal(a[k], b[k], offset_shifts) for k in a)
     if isinstance(a, np.ndarray):
-        return same_bits(a, b)
+        return are_same_bits(a, b)
     if isinstance(a, float):
         return a == b or (a != a and b != b)
-    return same_setting(a, b)
+    return are_same_setting(a, b)
 
 
-def values_in(x: Any) -> list[Value]:
+def collect_values(x: Any) -> list[Value]:
     """Return the Values in nested tuples, lists, dicts and slices."""
     result: list[Value] = []
-    for leaf in leaves_of((Value, slice), x):
-        result += values_in((leaf.start, leaf.stop, leaf.step)) if leaf.__class__ is slice \
+    for leaf in collect_leaves((Value, slice), x):
+        result += collect_values((leaf.start, leaf.stop, leaf.step)) if leaf.__class__ is slice \
             else (leaf,)
     return result
 

@@ -14,9 +14,9 @@ import numpy as np
 from ...native.target.graph_costs import MAX_COMPARED_WHOLE_ELEMENTS
 from ...native.target.matmul_precision import MatmulPrecision
 from ..ir.errors import CheckFailed
-from ..ir.exchange import Exchange, offline
+from ..ir.exchange import Exchange, replay_offline
 from ..trace.bindings import Bindings, SavedForBackward, Scalar, State
-from ..trace.trace import same_bits
+from ..trace.trace import are_same_bits
 
 KINK_TOLERANCE = (
     0.03  # fraction of all gradients' norm; flips at activations' kinks
@@ -36,7 +36,7 @@ def check(step: Any, bindings: Bindings, backward: Any = None,
     try:
         states.rewind()
         inputs = [_as_argument(slots[i], bindings.recorded[i]) for i in step.changing]
-        with offline(step.edges) as exchanges:
+        with replay_offline(step.edges) as exchanges:
             try:
                 outputs = [np.array(y) for y in step.run(inputs)]
             except CheckFailed:
@@ -69,14 +69,14 @@ class _States:
         self.written = written
         self.changed = [
             i for i, array in self.arrays.items() if self.recorded[i] is not array
-            and (i in written or not same_bits(array, self.recorded[i]))
+            and (i in written or not are_same_bits(array, self.recorded[i]))
         ]
         self.saved: dict[int, np.ndarray] = {}
         self.moved = 0.0
         for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
             if slot in self.arrays and _is_updated(step, bindings, slot):
                 after = self.arrays[slot] if wanted is None else wanted
-                self.moved += squared_distance(after, self.recorded[slot])
+                self.moved += sum_squared_differences(after, self.recorded[slot])
 
     def rewind(self) -> None:
         """Write the recorded values to the states, and drop the copies to save memory."""
@@ -111,7 +111,7 @@ def _find_first_mismatch(
         if not agree(actual, wanted, noise):
             return f"result {number} ({_describe_gap(actual, wanted)})"
     for actual, wanted in cotangents:
-        largest = max(noise, *(max_magnitude(cotangent) for _, cotangent in cotangents))
+        largest = max(noise, *(compute_max_magnitude(cotangent) for _, cotangent in cotangents))
         if not agree(actual, wanted, largest):
             return f"gradient ({_describe_gap(actual, wanted)})"
     return _compare_writes(step, bindings, states, noise)
@@ -150,18 +150,18 @@ def _compare_writes(step: Any, bindings: Bindings, states: _States, noise: float
             return f"value of {name or 'a state'} ({_describe_gap(actual, wanted)})"
     # Rounding may put an activation on either side of its kink, which changes single elements of
     # gradients: if some disagree, compare gradients as a whole.
-    largest = max((max_magnitude(wanted) for _, wanted in gradients), default=noise)
+    largest = max((compute_max_magnitude(wanted) for _, wanted in gradients), default=noise)
     are_noise = False
     if not all(agree(result, wanted, largest) for result, wanted in gradients):
-        gap = sum(squared_distance(a, b) for a, b in gradients)
-        size = sum(squared_size(b) for _, b in gradients)
+        gap = sum(sum_squared_differences(a, b) for a, b in gradients)
+        size = sum(sum_squares(b) for _, b in gradients)
         # Gradients of a converged step are rounding and nothing else.
         are_noise = all(agree(result, wanted, noise) for result, wanted in gradients)
         if not gap <= KINK_TOLERANCE**2 * size and not are_noise:
             return f"set of gradients (by {gap**0.5:.2g} where they are {size**0.5:.2g})"
     # Optimizers divide gradients by their size, so noise in a zero gradient becomes a full step:
     # compare all changes together. If all gradients are noise, no such step may be taken.
-    gap = sum(squared_distance(a, b) for a, b in pairs)
+    gap = sum(sum_squared_differences(a, b) for a, b in pairs)
     if not is_small_change(gap, states.moved) and (
         are_noise or not all(agree(a, b) for a, b in pairs)
     ):
@@ -178,7 +178,7 @@ def is_small_change(gap: float, moved: float) -> bool:
 
 def _estimate_noise_floor(bindings: Bindings) -> float:
     arrays = [x for x in bindings.recorded if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
-    return CANCELLATION_TOLERANCE * min(1.0, max(map(max_magnitude, arrays), default=0.0))
+    return CANCELLATION_TOLERANCE * min(1.0, max(map(compute_max_magnitude, arrays), default=0.0))
 
 
 def _compare_exchanges(exchanges: list[Exchange], noise: float) -> str | None:
@@ -188,7 +188,7 @@ def _compare_exchanges(exchanges: list[Exchange], noise: float) -> str | None:
         for actual, wanted in zip(exchange.seen, wanted_arrays, strict=True):
             if agree(actual, wanted, noise):
                 continue
-            gap, size = squared_distance(actual, wanted), squared_size(wanted)
+            gap, size = sum_squared_differences(actual, wanted), sum_squares(wanted)
             if not gap <= KINK_TOLERANCE**2 * size:
                 return f"value for {exchange.__name__} ({_describe_gap(actual, wanted)})"
         exchange.recorded = None
@@ -200,7 +200,7 @@ def _as_argument(slot: Any, value: Any) -> Any:
     return float(value) if isinstance(slot, Scalar) else value
 
 
-def max_magnitude(array: np.ndarray) -> float:
+def compute_max_magnitude(array: np.ndarray) -> float:
     """Return the greatest finite magnitude."""
     with np.errstate(all="ignore"):
         largest = float(np.max(np.abs(array), initial=0.0))
@@ -210,13 +210,13 @@ def max_magnitude(array: np.ndarray) -> float:
         return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
 
 
-def squared_size(array: np.ndarray) -> float:
+def sum_squares(array: np.ndarray) -> float:
     """Return the sum of squares of the finite elements."""
     wide = array.astype(np.float64)
     return float(np.sum(wide[np.isfinite(wide)] ** 2))
 
 
-def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
+def sum_squared_differences(a: np.ndarray, b: np.ndarray) -> float:
     """Return the squared distance of two arrays; equal NaNs and infinities count as 0."""
     with np.errstate(all="ignore"):
         gap = (a - b).reshape(-1)
@@ -247,7 +247,7 @@ def agree(actual: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
     if wanted.size > MAX_COMPARED_WHOLE_ELEMENTS and _is_close(actual, wanted, bound, scale):
         return True
     a, b = actual.astype(np.float64), wanted.astype(np.float64)
-    scale = max(scale, max_magnitude(wanted))
+    scale = max(scale, compute_max_magnitude(wanted))
     return bool(np.allclose(a, b, rtol=bound, atol=bound * max(scale, 1e-6), equal_nan=True))
 
 

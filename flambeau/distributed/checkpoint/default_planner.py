@@ -7,11 +7,11 @@ from itertools import accumulate
 from typing import Any
 
 from ... import ops
-from ...tensor.absent import lacking
+from ...tensor.absent import make_absent_getattr
 from .flat_names import set_element
 from .metadata import Metadata, TensorStorageMetadata
 
-__getattr__ = lacking(__name__, (
+__getattr__ = make_absent_getattr(__name__, (
     "DefaultLoadPlanner", "DefaultSavePlanner", "create_default_global_load_plan",
     "create_default_global_save_plan", "create_default_local_load_plan",
     "create_default_local_save_plan",

@@ -16,7 +16,7 @@ from ..fsdp._fully_shard import FSDPModule
 from ..fsdp.api import FullOptimStateDictConfig, FullStateDictConfig, StateDictType
 from ..fsdp.names import clean_tensor_name
 from ..fsdp.state_dict import own_names
-from ..fsdp.state_interface import StateInterface, sharded_modules
+from ..fsdp.state_interface import StateInterface, list_sharded_modules
 from ..group import get_rank
 from ..objects import broadcast_object_list
 from ..tensor import DTensor, distribute_tensor
@@ -97,7 +97,7 @@ def _make_whole(state: Any, options: Any) -> Any:
     """Return the state with whole tensors if `full_state_dict`, on rank 0 with `cpu_offload`."""
     if options is None or not options.full_state_dict:
         return state
-    had_parts = any(isinstance(value, DTensor) for value in tree.leaves_of(Tensor, (state,)))
+    had_parts = any(isinstance(value, DTensor) for value in tree.collect_leaves(Tensor, (state,)))
     whole = tree.map_leaves(
         lambda value: value.full_tensor() if isinstance(value, DTensor) else value, state)
     return {} if had_parts and options.cpu_offload and get_rank() else whole
@@ -124,7 +124,7 @@ def _list_optimizers(optimizers: Any) -> Sequence[Any]:
 def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = None,
                              options: Any = None) -> dict[str, Any]:
     """Return the optimizers' states keyed by parameter name instead of number."""
-    if sharded_modules(_unwrap_model(model)):
+    if list_sharded_modules(_unwrap_model(model)):
         return _gather_optimizer_state(_unwrap_model(model), optimizers, options)
     names = {id(p): name for name, p in _unwrap_model(model).named_parameters()}
     whole: dict[str, Any] = {"state": {}, "param_groups": []}
@@ -160,7 +160,7 @@ def set_model_state_dict(model: Any, model_state_dict: dict[str, Any], *, option
     """Load a state from `get_model_state_dict`."""
     strict, module = options is None or options.strict, _unwrap_model(model)
     if _should_broadcast(options):
-        model_state_dict = _from_rank_0(model_state_dict)
+        model_state_dict = _receive_from_rank_0(model_state_dict)
     for each in module.modules():
         if isinstance(each, FSDPModule):
             each.reshard()
@@ -171,7 +171,7 @@ def set_model_state_dict(model: Any, model_state_dict: dict[str, Any], *, option
         return module.load_state_dict(model_state_dict, strict=strict)
 
 
-def _from_rank_0(state: dict[str, Any]) -> dict[str, Any]:
+def _receive_from_rank_0(state: dict[str, Any]) -> dict[str, Any]:
     box: list[Any] = [state]
     broadcast_object_list(box, 0)
     return box[0]
@@ -181,9 +181,9 @@ def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict
                              options: Any = None) -> None:
     """Load a state from `get_optimizer_state_dict`."""
     if _should_broadcast(options):
-        optim_state_dict = _from_rank_0(optim_state_dict)
+        optim_state_dict = _receive_from_rank_0(optim_state_dict)
     module, groups = _unwrap_model(model), list(optim_state_dict["param_groups"])
-    if sharded_modules(module):
+    if list_sharded_modules(module):
         with _gather_whole(module, rank0_only=False):
             for optimizer in _list_optimizers(optimizers):
                 count = len(optimizer.param_groups)

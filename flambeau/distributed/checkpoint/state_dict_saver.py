@@ -12,7 +12,7 @@ from ...tensor import Tensor
 from ...tensor.size import Size
 from .. import objects
 from ..group import is_initialized
-from ..process_group import member
+from ..process_group import require_member
 from ..tensor import DTensor
 from .chunks import list_chunks
 from .filesystem import FileSystemWriter
@@ -30,7 +30,7 @@ def _find_rank_and_size(no_dist: bool, group: Any) -> tuple[int, int]:
     """Return this process's rank and the number of processes."""
     if no_dist or not is_initialized():
         return 0, 1
-    return member(group).rank(), member(group).size()
+    return require_member(group).rank(), require_member(group).size()
 
 
 def _gather_values(value: Any, size: int, group: Any) -> list[Any]:
@@ -51,7 +51,7 @@ def _describe(value: Any) -> TensorStorageMetadata | BytesStorageMetadata:
     return TensorStorageMetadata(properties, Size(value.shape), chunks)
 
 
-def owners(names_of_ranks: list[dict[str, int]]) -> dict[str, int]:
+def assign_owners(names_of_ranks: list[dict[str, int]]) -> dict[str, int]:
     """Assign each entry to the least loaded rank that has it; return {name: rank}.
 
     `names_of_ranks` holds each rank's {name: bytes}. All ranks compute the same result.
@@ -94,7 +94,7 @@ def save(
     flat, paths = flatten(state_dict)
     sizes = {name: v._array.nbytes if isinstance(v, Tensor) else 0 for name, v in flat.items()
              if not isinstance(v, DTensor)}
-    owner = owners(_gather_values(sizes, size, process_group))
+    owner = assign_owners(_gather_values(sizes, size, process_group))
     local = {name: value for name, value in flat.items() if owner.get(name, rank) == rank}
     error: OSError | None = None
     places: dict[Any, Any] = {}

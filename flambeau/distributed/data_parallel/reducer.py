@@ -15,8 +15,8 @@ import numpy as np
 from ...autograd.outputs import Output
 from ...futures import Future
 from ...tensor import Tensor
-from ..collective_launch import recorder, refuse_compilation
-from ..engines.engine import reduced
+from ..collective_launch import get_recorder, refuse_compilation
+from ..engines.engine import reduce_array
 from ..process_group import ProcessGroup
 from ..reduce_op import ReduceOp
 from .bucket import Bucket, GradBucket, assign_buckets
@@ -73,7 +73,7 @@ class Reducer:
             missing = [at for at, p in enumerate(self.parameters) if id(p) not in self._ready]
             raise _create_unfinished_error(missing, self.names, self.group.rank())
         self.armed = self.is_expecting = True
-        self._next, self._recorder = 0, recorder()
+        self._next, self._recorder = 0, get_recorder()
         if self._recorder is not None:
             self._prepare_recording()
         self._ready.clear()
@@ -82,7 +82,7 @@ class Reducer:
             bucket.work = bucket.future = bucket.transfer = None
         if not self.finds_unused:
             return
-        reached, before = leaves_of(outputs), self._used
+        reached, before = find_leaf_ids(outputs), self._used
         self._used = np.array([id(p) in reached for p in self.parameters], np.int32)
         self.is_static &= self.rounds == 0 or np.array_equal(before, self._used)
         self.rounds += 1
@@ -179,7 +179,7 @@ class Reducer:
         """Sum a bucket's gradients in place on the group's thread."""
         engine = self.group._engine
         bucket.work = self.group._communicator.start(
-            partial(reduced, array, ReduceOp.SUM, engine, engine.all_reduce), [array]
+            partial(reduce_array, array, ReduceOp.SUM, engine, engine.all_reduce), [array]
         )
 
     # ---------------------------------------------------------------- after a backward
@@ -237,7 +237,8 @@ class Reducer:
             for bucket in self.buckets:
                 array = bucket.buffer._array
                 array[...] = 0
-                communicator.run(partial(reduced, array, ReduceOp.SUM, engine, engine.all_reduce))
+                communicator.run(partial(reduce_array, array, ReduceOp.SUM, engine,
+                                         engine.all_reduce))
         else:
             state, hook = self.comm_hook
             for bucket in self.buckets:
@@ -287,27 +288,27 @@ def _create_marked_twice_error(at: int, name: str) -> RuntimeError:
     )
 
 
-def tensors_in(value: Any) -> Iterator[Tensor]:
+def iterate_tensors(value: Any) -> Iterator[Tensor]:
     """Yield the tensors in nested containers and dataclasses."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
         for each in value.values():
-            yield from tensors_in(each)
+            yield from iterate_tensors(each)
     elif isinstance(value, (list, tuple, set)):
         for each in value:
-            yield from tensors_in(each)
+            yield from iterate_tensors(each)
     elif hasattr(value, "__dataclass_fields__"):
         for name in value.__dataclass_fields__:
-            yield from tensors_in(getattr(value, name))
+            yield from iterate_tensors(getattr(value, name))
 
 
-def leaves_of(outputs: Any) -> set[int]:
+def find_leaf_ids(outputs: Any) -> set[int]:
     """Return the ids of the leaves that outputs were computed from."""
     leaves: set[int] = set()
     met: set[int] = set()
     stack: list[Any] = []
-    for output in tensors_in(outputs):
+    for output in iterate_tensors(outputs):
         stack.append(output._history() or output)
     while stack:
         target = stack.pop()

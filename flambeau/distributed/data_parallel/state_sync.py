@@ -8,7 +8,7 @@ import numpy as np
 
 from ...autograd.inplace import bump
 from ...tensor import Tensor
-from ..collective_launch import recorder
+from ..collective_launch import get_recorder
 from ..process_group import ProcessGroup
 from ..work import Work
 
@@ -52,7 +52,7 @@ def broadcast_tensors(tensors: Sequence[Tensor], group: ProcessGroup, root: int 
             by_dtype.setdefault(tensor._array.dtype, []).append(tensor)
     if group.size() == 1 or not by_dtype:
         return
-    groups, here = list(by_dtype.values()), recorder()
+    groups, here = list(by_dtype.values()), get_recorder()
     packed = [
         np.concatenate([member._array.reshape(-1) for member in members]) for members in groups
     ]

@@ -56,7 +56,7 @@ def _write_program() -> str:
     return _IR.format(loads=loads, values=", ".join(f"i64 %a{k}" for k in places))
 
 
-def catching_caller() -> Callable[..., None]:
+def build_caller() -> Callable[..., None]:
     """Return `call(address, *integers)` that raises CxxError. Raises OSError without libstdc++."""
     from llvmlite import binding
 

@@ -116,7 +116,7 @@ def address_of(array: Array) -> int:
         return array.ctypes.data
 
 
-def bytes_of(array: Array) -> Array:
+def view_as_bytes(array: Array) -> Array:
     """View a contiguous array as bytes, which every engine can move."""
     return array.reshape(-1).view(np.uint8)
 
@@ -130,7 +130,7 @@ def _widen(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32)  # bfloat16, float16 and the float8 types
 
 
-def reduced(
+def reduce_array(
     array: Array, op: ReduceOp, engine: Engine, call: Callable[[Array, ReduceOp], Any]
 ) -> None:
     """Reduce an array in place with `call`, in a dtype that the engine supports.

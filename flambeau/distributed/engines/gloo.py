@@ -15,7 +15,7 @@ from ..errors import DistBackendError, DistError, DistStoreError
 from ..reduce_op import ReduceOp
 from ..rendezvous import note_missing
 from ..stores import Store
-from .engine import Array, Engine, address_of, bytes_of
+from .engine import Array, Engine, address_of, view_as_bytes
 from .gloo_library import load_gloo
 from .interrupts import interruptible
 
@@ -75,7 +75,7 @@ class _Meeting:
         """Do nothing: the store ends with the group."""
 
 
-def local_address(store: Store) -> str:
+def find_local_address(store: Store) -> str:
     """Return the address at which other processes can reach this one."""
     reached = getattr(store, "local_address", None)  # of a TCPStore: the route to rank 0
     if reached:
@@ -88,7 +88,7 @@ def local_address(store: Store) -> str:
 
 def _create_device(module: Any, store: Store) -> Any:
     """Create a listening device on GLOO_SOCKET_IFNAME or this host's address."""
-    attributes = module.transport.tcp.attr(local_address(store))
+    attributes = module.transport.tcp.attr(find_local_address(store))
     if interface := os.environ.get("GLOO_SOCKET_IFNAME"):
         attributes = module.transport.tcp.attr()
         attributes.iface = interface.split(",")[0]
@@ -183,7 +183,7 @@ class GlooEngine(Engine):
     def all_gather(self, output: Array, array: Array) -> None:
         if array.nbytes <= _COPIED_MAX_BYTES:
             copies = np.empty((self.size, array.nbytes), np.uint8)
-            copies[:] = bytes_of(array)
+            copies[:] = view_as_bytes(array)
             self._do("all_to_all", address_of(copies), address_of(output), copies.nbytes,
                      self._types["B"], 0)
             return
@@ -199,14 +199,14 @@ class GlooEngine(Engine):
             self.receive(array, root, _INTERNAL_TAG)
             return
         assert parts is not None
-        np.copyto(bytes_of(array), bytes_of(parts[root]))
+        np.copyto(view_as_bytes(array), view_as_bytes(parts[root]))
         for peer in range(self.size):
             if peer != root:
                 self.send(parts[peer], peer, _INTERNAL_TAG)
 
     def all_to_all(self, outputs: Sequence[Array], inputs: Sequence[Array]) -> None:
         """Exchange in pairs: in round r, ranks that add up to r modulo the size swap parts."""
-        np.copyto(bytes_of(outputs[self.rank]), bytes_of(inputs[self.rank]))
+        np.copyto(view_as_bytes(outputs[self.rank]), view_as_bytes(inputs[self.rank]))
         for turn in range(self.size):
             peer = (turn - self.rank) % self.size
             if peer == self.rank:

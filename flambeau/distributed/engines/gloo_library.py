@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .call_cxx import CxxError, catching_caller
+from .call_cxx import CxxError, build_caller
 
 _CONTEXT = "ERKSt10shared_ptrIN4gloo7ContextEE"
 _SYMBOLS = {  # mangled names of functions in xoscar 0.12
@@ -60,7 +60,7 @@ class GlooLibrary:
                 address = ctypes.cast(getattr(exported, symbol), ctypes.c_void_p).value
                 assert address is not None
                 self._addresses[name] = address
-            self._call = catching_caller()
+            self._call = build_caller()
         except (AttributeError, OSError):  # a different version of xoscar or libstdc++
             self._addresses.clear()
 

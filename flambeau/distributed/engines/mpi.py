@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import DistBackendError
 from ..reduce_op import ReduceOp
-from .engine import Array, Engine, bytes_of
+from .engine import Array, Engine, view_as_bytes
 
 # Polls of a request before the thread sleeps between polls. MPI progresses only inside calls, so
 # short exchanges are polled to completion, while long waits must not occupy a core.
@@ -135,7 +135,7 @@ class MPIEngine(Engine):
         )
 
     def broadcast(self, array: Array, root: int) -> None:
-        data, comm = bytes_of(array), self._comm
+        data, comm = view_as_bytes(array), self._comm
         self._run_collective(
             data.nbytes, lambda: comm.Ibcast(data, root), lambda: comm.Bcast(data, root)
         )
@@ -143,7 +143,7 @@ class MPIEngine(Engine):
     def all_gather(self, output: Array, array: Array) -> None:
         comm = self._comm
         if array.dtype.char not in self.reduced_dtypes:  # MPI may not support the dtype
-            output, array = bytes_of(output), bytes_of(array)
+            output, array = view_as_bytes(output), view_as_bytes(array)
         if output.nbytes < _GATHERED_MIN_BYTES:
             self._finish(comm.Iallgather(array, output))
         else:
@@ -151,8 +151,8 @@ class MPIEngine(Engine):
             comm.Allgather(array, output)
 
     def gather(self, output: Array | None, array: Array, root: int) -> None:
-        target = None if output is None else bytes_of(output)
-        source, comm = bytes_of(array), self._comm
+        target = None if output is None else view_as_bytes(output)
+        source, comm = view_as_bytes(array), self._comm
         self._run_collective(
             source.nbytes * self.size,
             lambda: comm.Igather(source, target, root),
@@ -160,8 +160,8 @@ class MPIEngine(Engine):
         )
 
     def scatter(self, array: Array, parts: Sequence[Array] | None, root: int) -> None:
-        source = None if parts is None else np.concatenate([bytes_of(part) for part in parts])
-        target, comm = bytes_of(array), self._comm
+        source = None if parts is None else np.concatenate([view_as_bytes(part) for part in parts])
+        target, comm = view_as_bytes(array), self._comm
         self._run_collective(
             target.nbytes * self.size,
             lambda: comm.Iscatter(source, target, root),
@@ -171,25 +171,25 @@ class MPIEngine(Engine):
     def all_to_all(self, outputs: Sequence[Array], inputs: Sequence[Array]) -> None:
         sent = [part.nbytes for part in inputs]
         received = [part.nbytes for part in outputs]
-        source = np.concatenate([bytes_of(part) for part in inputs])
+        source = np.concatenate([view_as_bytes(part) for part in inputs])
         target = np.empty(sum(received), np.uint8)
         self._finish(self._comm.Ibarrier())
         self._comm.Alltoallv([source, sent], [target, received])
         at = 0
         for part in outputs:
-            np.copyto(bytes_of(part), target[at : at + part.nbytes])
+            np.copyto(view_as_bytes(part), target[at : at + part.nbytes])
             at += part.nbytes
 
     def barrier(self) -> None:
         self._finish(self._comm.Ibarrier())
 
     def send(self, array: Array, peer: int, tag: int) -> None:
-        self._finish(self._comm.Isend(bytes_of(array), peer, tag))
+        self._finish(self._comm.Isend(view_as_bytes(array), peer, tag))
 
     def receive(self, array: Array, peer: int | None, tag: int) -> int:
         source = self._mpi.ANY_SOURCE if peer is None else peer
         status = self._mpi.Status()
-        self._finish(self._comm.Irecv(bytes_of(array), source, tag), status)
+        self._finish(self._comm.Irecv(view_as_bytes(array), source, tag), status)
         return int(status.Get_source())
 
     def close(self) -> None:

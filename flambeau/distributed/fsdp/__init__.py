@@ -1,6 +1,6 @@
 """torch.distributed.fsdp: models whose parameters are divided among the processes."""
 
-from ...tensor.absent import lacking
+from ...tensor.absent import make_absent_getattr
 from .api import (
     BackwardPrefetch, CPUOffload, FullOptimStateDictConfig, FullStateDictConfig,
     LocalOptimStateDictConfig, LocalStateDictConfig, MixedPrecision, OptimStateDictConfig,
@@ -23,4 +23,4 @@ __all__ = [
     "StateDictType", "UnshardHandle", "fully_shard", "register_fsdp_forward_method",
 ]
 
-__getattr__ = lacking(__name__, ("DataParallelMeshDims", "share_comm_ctx"))
+__getattr__ = make_absent_getattr(__name__, ("DataParallelMeshDims", "share_comm_ctx"))

@@ -40,7 +40,7 @@ class _Unflatten(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, None]:
         if not ctx.handle.is_gathered:
-            raise lost_outputs_error(ctx.handle.module)
+            raise build_lost_outputs_error(ctx.handle.module)
         flat = np.zeros(ctx.length, ctx.dtype)
         for segment, gradient in zip(ctx.segments, gradients, strict=True):
             if gradient is not None:
@@ -48,7 +48,7 @@ class _Unflatten(Function):
         return wrap(flat), None
 
 
-def lost_outputs_error(module: Module) -> RuntimeError:
+def build_lost_outputs_error(module: Module) -> RuntimeError:
     """Build the error of a backward through outputs that no hook was placed on."""
     error = RuntimeError(
         f"FullyShardedDataParallel: backward reached {type(module).__name__} before its parameters "

@@ -105,7 +105,7 @@ def check_uniform(segments: Sequence[Any], is_flattened: bool) -> None:
         raise error
 
 
-def owned_parameters(
+def iterate_owned_parameters(
     root: Module, is_excluded: Any, ignored: set[int]
 ) -> Iterator[tuple[str, Module, str, Parameter]]:
     """Yield (path, module, name, parameter) below a module, without the modules of other units."""

@@ -24,7 +24,7 @@ from .flat_layout import FlatParameter
 from .gradient_norm import clip_sharded_grad_norm
 from .input_dtypes import cast_floats
 from .module_setup import (
-    create_handle, groups_of, ignored_states_of, initialize_parameters, sync_initial_state,
+    choose_groups, collect_ignored_states, create_handle, initialize_parameters, sync_initial_state,
 )
 from .names import FSDP_PREFIX, WRAPPED
 from .state_dict import register_state_dict_hooks
@@ -75,10 +75,10 @@ class FullyShardedDataParallel(StateInterface, Module):
             warn("FSDP will not all-gather parameters for containers that do "
                  f"not implement forward: {module}")
         _check_device(device_id)
-        self.process_group, self._replicas, self.sharding_strategy = groups_of(
+        self.process_group, self._replicas, self.sharding_strategy = choose_groups(
             process_group, sharding_strategy, device_mesh
         )
-        self._ignored_modules, self._ignored_ids = ignored_states_of(
+        self._ignored_modules, self._ignored_ids = collect_ignored_states(
             module, ignored_modules, ignored_states
         )
         self.rank, self.world_size = self.process_group.rank(), self.process_group.size()

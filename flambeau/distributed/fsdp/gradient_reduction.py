@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import ops
 from ...tensor.tensor import wrap
-from ..engines.engine import reduced
+from ..engines.engine import reduce_array
 from ..reduce_op import ReduceOp
 from .flat_handle import FlatParamHandle
 
@@ -46,7 +46,7 @@ def _reduce(handle: FlatParamHandle, array: np.ndarray) -> None:
         before, after = _choose_divisors(group.size())
         if before > 1:
             np.divide(array, array.dtype.type(before), out=array)
-        reduced(array, ReduceOp.SUM, group._engine, group._engine.all_reduce)
+        reduce_array(array, ReduceOp.SUM, group._engine, group._engine.all_reduce)
         if after > 1:
             np.divide(array, array.dtype.type(after), out=array)
 

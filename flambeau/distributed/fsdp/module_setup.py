@@ -10,15 +10,15 @@ from ...nn.module import Module
 from ...nn.parameter import Parameter
 from ..data_parallel.state_sync import broadcast_tensors
 from ..group import get_world_size
-from ..process_group import ProcessGroup, member
+from ..process_group import ProcessGroup, require_member
 from .api import ShardingStrategy
 from .flat_handle import FlatParamHandle
-from .flat_layout import check_uniform, lay_out, owned_parameters
+from .flat_layout import check_uniform, iterate_owned_parameters, lay_out
 
 _HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
 
 
-def groups_of(
+def choose_groups(
     process_group: Any, strategy: ShardingStrategy | None, device_mesh: Any
 ) -> tuple[ProcessGroup, ProcessGroup | None, ShardingStrategy]:
     """Return the group that shards, the group of replicas, and the strategy.
@@ -35,7 +35,7 @@ def groups_of(
     elif device_mesh is not None:
         group = device_mesh.get_group(0)
     else:
-        group = member(process_group)
+        group = require_member(process_group)
     if group.size() == 1 and replicas is None and strategy is not ShardingStrategy.NO_SHARD:
         warn("FSDP is switching to use `NO_SHARD` instead of "
              f"{strategy} since the world size is 1.")
@@ -62,7 +62,7 @@ def _create_hybrid_groups(
     raise error
 
 
-def ignored_states_of(
+def collect_ignored_states(
     module: Module, ignored_modules: Iterable[Module] | None, ignored_states: Any
 ) -> tuple[set[Module], set[int]]:
     """Return the modules and the ids of parameters that are left alone."""
@@ -128,7 +128,7 @@ def sync_initial_state(owner: Any, module: Module) -> None:
 def create_handle(owner: Any, module: Module) -> FlatParamHandle | None:
     """Flatten and shard the parameters that belong to no other unit; None if there are none."""
     ignored_modules = owner._ignored_modules
-    owned = list(owned_parameters(
+    owned = list(iterate_owned_parameters(
         module, lambda m: isinstance(m, type(owner)) or m in ignored_modules, owner._ignored_ids
     ))
     if not owned or module in ignored_modules:

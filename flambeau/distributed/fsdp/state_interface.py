@@ -22,7 +22,7 @@ _CONFIGS: dict[StateDictType, tuple[type[StateDictConfig], type[OptimStateDictCo
 }
 
 
-def sharded_modules(module: Module) -> list[Any]:
+def list_sharded_modules(module: Module) -> list[Any]:
     """Return the FullyShardedDataParallel modules below and including a module."""
     return [each for each in module.modules() if isinstance(each, StateInterface)]
 
@@ -45,7 +45,7 @@ class StateInterface:
         """
         if writeback and rank0_only:
             raise NotImplementedError("is not supported: writeback=True and rank0_only=True")
-        modules = sharded_modules(module)
+        modules = list_sharded_modules(module)
         if not recurse:
             modules = [m for m in modules if m is module]
         with ExitStack() as stack:
@@ -80,7 +80,7 @@ class StateInterface:
                 f"{optim_kind} but got {type(config)} and {type(optim)}"
             )
         before: StateDictSettings | None = None
-        for each in sharded_modules(module):
+        for each in list_sharded_modules(module):
             before = before or each.__dict__.get("_flambeau_settings")
             each._flambeau_settings = StateDictSettings(state_dict_type, config, optim)
         return before or StateDictSettings(state_dict_type, config, optim)
@@ -88,7 +88,7 @@ class StateInterface:
     @staticmethod
     def get_state_dict_type(module: Module) -> StateDictSettings:
         """Return the choice of `set_state_dict_type`."""
-        return next(m._flambeau_settings for m in sharded_modules(module))
+        return next(m._flambeau_settings for m in list_sharded_modules(module))
 
     @staticmethod
     @contextmanager
@@ -98,7 +98,7 @@ class StateInterface:
         optim_state_dict_config: OptimStateDictConfig | None = None,
     ) -> Iterator[None]:
         """Choose what `state_dict()` returns and takes, inside the context."""
-        modules = sharded_modules(module)
+        modules = list_sharded_modules(module)
         before = [each._flambeau_settings for each in modules]
         StateInterface.set_state_dict_type(
             module, state_dict_type, state_dict_config, optim_state_dict_config

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...autograd.engine import current_task_number, queue_callback
+from ...autograd.engine import get_task_number, queue_callback
 from ...autograd.mode import is_grad_enabled
 from ...tensor import Tensor
 from ..collective_launch import refuse_compilation
-from ..data_parallel.reducer import tensors_in
+from ..data_parallel.reducer import iterate_tensors
 from .api import BackwardPrefetch
 from .flat_handle import FlatParamHandle
 from .gradient_reduction import finish_reducing, start_reducing
@@ -26,7 +26,7 @@ class Schedule:
 
     def begin_forward(self) -> None:
         """Forget the last forward: parameters may have changed since it gathered them."""
-        if current_task_number() is None:
+        if get_task_number() is None:
             self.order = []
             self.opened.clear()
             for unit in self.units:
@@ -34,7 +34,7 @@ class Schedule:
 
     def open(self, unit: Unit) -> None:
         """Note that the current backward gathers a unit's parameters."""
-        task = current_task_number()
+        task = get_task_number()
         if task not in self.opened:
             self.opened[task] = set()
             queue_callback(lambda: self._end_backward(task))
@@ -77,7 +77,7 @@ class Unit:
         """Gather the parameters and show them to the modules."""
         refuse_compilation("a sharded model")
         handle = self.handle
-        if self not in self.schedule.order and current_task_number() is None:
+        if self not in self.schedule.order and get_task_number() is None:
             self.schedule.order.append(self)
         handle.gather()
         self._hook_gradient()
@@ -91,7 +91,7 @@ class Unit:
         hook = self._create_opener(self._calls)
         is_tracked = False
         if is_grad_enabled():
-            for tensor in tensors_in(outputs):
+            for tensor in iterate_tensors(outputs):
                 if tensor.requires_grad:
                     tensor.register_hook(hook)
                     is_tracked = True
@@ -144,7 +144,7 @@ class Unit:
 
     def _await_inputs(self, call: int, inputs: Any) -> None:
         """Free the parameters once the gradients of all inputs of a call are known."""
-        tracked = [t for t in tensors_in(inputs) if t.requires_grad]
+        tracked = [t for t in iterate_tensors(inputs) if t.requires_grad]
         missing = len(tracked)
 
         def count_arrival(gradient: Tensor) -> None:

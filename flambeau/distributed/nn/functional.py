@@ -13,7 +13,7 @@ from ... import ops
 from ...autograd.function import Function
 from ...tensor import Tensor
 from .. import collectives
-from ..process_group import member, rank_in
+from ..process_group import rank_in, require_member
 from ..reduce_op import ReduceOp
 
 __all__ = [
@@ -23,11 +23,11 @@ __all__ = [
 
 
 def _find_rank(group: Any) -> int:
-    return member(group).rank()
+    return require_member(group).rank()
 
 
 def _create_empty_rows(like: Tensor, group: Any) -> list[Tensor]:
-    return [ops.empty_like(like) for _ in range(member(group).size())]
+    return [ops.empty_like(like) for _ in range(require_member(group).size())]
 
 
 class _Broadcast(Function):
@@ -41,7 +41,7 @@ class _Broadcast(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
         total = _Reduce.apply(ctx.src, ReduceOp.SUM, ctx.group, g)
-        is_source = rank_in(member(ctx.group), ctx.src) == _find_rank(ctx.group)
+        is_source = rank_in(require_member(ctx.group), ctx.src) == _find_rank(ctx.group)
         return None, None, total if is_source else ops.zeros_like(g)
 
 
@@ -76,7 +76,7 @@ class _Gather(Function):
     def forward(ctx: Any, dst: int, group: Any, tensor: Tensor) -> tuple[Tensor, ...]:
         ctx.dst, ctx.group = dst, group
         rows = _create_empty_rows(tensor, group)
-        at_root = rank_in(member(group), dst) == _find_rank(group)
+        at_root = rank_in(require_member(group), dst) == _find_rank(group)
         collectives.gather(tensor.contiguous(), rows if at_root else None, dst, group)
         if not at_root:
             rows = [ops.zeros_like(tensor) for _ in rows]
@@ -92,7 +92,7 @@ class _Scatter(Function):
     def forward(ctx: Any, src: int, group: Any, *tensors: Tensor) -> Tensor:
         ctx.src, ctx.group = src, group
         y = ops.zeros_like(tensors[0]).contiguous()
-        at_root = rank_in(member(group), src) == _find_rank(group)
+        at_root = rank_in(require_member(group), src) == _find_rank(group)
         collectives.scatter(y, [x.contiguous() for x in tensors] if at_root else None, src, group)
         return y
 

@@ -14,7 +14,7 @@ from ...tensor import Tensor
 from .. import objects
 from ..algorithms.join import Join, Joinable, JoinHook, _JoinConfig
 from ..data_parallel.state_sync import broadcast_tensors
-from ..process_group import member
+from ..process_group import require_member
 
 __all__ = ["ZeroRedundancyOptimizer"]
 
@@ -50,7 +50,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         if overlap_with_ddp:
             raise NotImplementedError("ZeroRedundancyOptimizer with overlap_with_ddp=True is not "
                                       "implemented in flambeau")
-        self.process_group = member(process_group)
+        self.process_group = require_member(process_group)
         self.world_size, self.rank = self.process_group.size(), self.process_group.rank()
         self._optim_constructor, self._optim_defaults = optimizer_class, defaults
         self._join_config = _JoinConfig.disabled()

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from ..errors import DistStoreError
 from .key_table import KeyTable
-from .store import Store, deadline_s, encoded
+from .store import Store, compute_deadline_s, encode
 
 _POLL_S = 0.01
 _HEADER = struct.Struct("<BII")
@@ -78,7 +78,7 @@ class FileStore(Store):
     def set(self, key: str, value: str | bytes) -> None:
         file = self._open_locked()
         try:
-            self._table.values[key] = encoded(value, "set")
+            self._table.values[key] = encode(value, "set")
             self._log(file, _SET, key, self._table.values[key])
         finally:
             os.close(file)
@@ -104,7 +104,7 @@ class FileStore(Store):
         try:
             before = self._table.values.get(key)
             value = self._table.compare_set(
-                key, encoded(expected_value, "compare_set"), encoded(desired_value, "compare_set")
+                key, encode(expected_value, "compare_set"), encode(desired_value, "compare_set")
             )
             if self._table.values.get(key) != before:
                 self._log(file, _SET, key, value)
@@ -115,7 +115,7 @@ class FileStore(Store):
     def append(self, key: str, value: str | bytes) -> None:
         file = self._open_locked()
         try:
-            self._table.append(key, encoded(value, "append"))
+            self._table.append(key, encode(value, "append"))
             self._log(file, _SET, key, self._table.values[key])
         finally:
             os.close(file)
@@ -149,7 +149,7 @@ class FileStore(Store):
         self._wait(keys, timeout or self._timeout, "Wait timeout")
 
     def _wait(self, keys: Sequence[str], timeout: timedelta, message: str) -> None:
-        end_s = deadline_s(timeout)
+        end_s = compute_deadline_s(timeout)
         while not self.check(keys):
             if time.monotonic() > end_s:
                 raise DistStoreError(message)

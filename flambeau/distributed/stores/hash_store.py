@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from ..errors import DistStoreError
 from .key_table import KeyTable
-from .store import Store, deadline_s, encoded
+from .store import Store, compute_deadline_s, encode
 
 
 class HashStore(Store):
@@ -26,7 +26,7 @@ class HashStore(Store):
 
     def _wait(self, keys: Sequence[str], timeout: timedelta) -> None:
         """Wait for the keys. The caller holds the lock."""
-        end_s = deadline_s(timeout)
+        end_s = compute_deadline_s(timeout)
         while not self._table.has(list(keys)):
             if not self._changed.wait(max(0.0, end_s - time.monotonic())) \
                     and not self._table.has(list(keys)):
@@ -34,7 +34,7 @@ class HashStore(Store):
 
     def set(self, key: str, value: str | bytes) -> None:
         with self._changed:
-            self._table.values[key] = encoded(value, "set")
+            self._table.values[key] = encode(value, "set")
             self._changed.notify_all()
 
     def get(self, key: str) -> bytes:
@@ -54,7 +54,7 @@ class HashStore(Store):
         with self._changed:
             self._changed.notify_all()
             return self._table.compare_set(
-                key, encoded(expected_value, "compare_set"), encoded(desired_value, "compare_set")
+                key, encode(expected_value, "compare_set"), encode(desired_value, "compare_set")
             )
 
     def delete_key(self, key: str) -> bool:
@@ -75,7 +75,7 @@ class HashStore(Store):
 
     def append(self, key: str, value: str | bytes) -> None:
         with self._changed:
-            self._table.append(key, encoded(value, "append"))
+            self._table.append(key, encode(value, "append"))
             self._changed.notify_all()
 
     def has_extended_api(self) -> bool:
@@ -87,7 +87,7 @@ class HashStore(Store):
 
     def queue_push(self, key: str, value: str | bytes) -> None:
         with self._changed:
-            self._table.push(key, encoded(value, "queue_push"))
+            self._table.push(key, encode(value, "queue_push"))
             self._changed.notify_all()
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:

@@ -110,7 +110,7 @@ class Store:
         return self
 
 
-def encoded(value: Any, function: str) -> bytes:
+def encode(value: Any, function: str) -> bytes:
     """Return a value as bytes. Raises TypeError if it is neither str nor bytes."""
     if isinstance(value, str):
         return value.encode()
@@ -119,6 +119,6 @@ def encoded(value: Any, function: str) -> bytes:
     raise TypeError(f"{function}(): values of a store are str or bytes, not {type(value).__name__}")
 
 
-def deadline_s(timeout: timedelta) -> float:
+def compute_deadline_s(timeout: timedelta) -> float:
     """Return the deadline of a timeout on time.monotonic's clock."""
     return time.monotonic() + timeout.total_seconds()

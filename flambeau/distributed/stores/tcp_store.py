@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from ..errors import DistNetworkError, DistStoreError, QueueEmptyError
-from .store import DEFAULT_TIMEOUT, Store, deadline_s, encoded
+from .store import DEFAULT_TIMEOUT, Store, compute_deadline_s, encode
 from .tcp_frames import Frame, Request, Status, receive_frame
 from .tcp_server import TCPServer, listen
 
@@ -27,7 +27,7 @@ def _count_milliseconds(timeout: timedelta) -> int:
 
 def _connect(host: str, port: int, timeout: timedelta) -> socket.socket:
     """Connect to the server. Retry until the timeout: it may start after this process."""
-    end_s = deadline_s(timeout)
+    end_s = compute_deadline_s(timeout)
     while True:
         left_s = end_s - time.monotonic()
         try:
@@ -93,7 +93,7 @@ class TCPStore(Store):
     def join(self, world_size: int) -> None:
         """Register this process; the serving process waits until `world_size` have."""
         joined = self.add(_INIT_KEY, 1)
-        end_s = deadline_s(self._timeout)
+        end_s = compute_deadline_s(self._timeout)
         while self.is_served_here and joined < world_size:
             if time.monotonic() > end_s:
                 raise DistStoreError(
@@ -150,7 +150,7 @@ class TCPStore(Store):
         return reply.fields
 
     def set(self, key: str, value: str | bytes) -> None:
-        self._ask(Request.SET, key.encode(), encoded(value, "set"), waits_for=[key])
+        self._ask(Request.SET, key.encode(), encode(value, "set"), waits_for=[key])
 
     def get(self, key: str) -> bytes:
         return self._ask(Request.GET, key.encode(), waits_for=[key])[0]
@@ -162,8 +162,8 @@ class TCPStore(Store):
         self, key: str, expected_value: str | bytes, desired_value: str | bytes
     ) -> bytes:
         return self._ask(
-            Request.COMPARE_SET, key.encode(), encoded(expected_value, "compare_set"),
-            encoded(desired_value, "compare_set"), waits_for=[key],
+            Request.COMPARE_SET, key.encode(), encode(expected_value, "compare_set"),
+            encode(desired_value, "compare_set"), waits_for=[key],
         )[0]
 
     def delete_key(self, key: str) -> bool:
@@ -179,14 +179,14 @@ class TCPStore(Store):
         self._ask(Request.WAIT, *(k.encode() for k in keys), timeout=timeout, waits_for=keys)
 
     def append(self, key: str, value: str | bytes) -> None:
-        self._ask(Request.APPEND, key.encode(), encoded(value, "append"), waits_for=[key])
+        self._ask(Request.APPEND, key.encode(), encode(value, "append"), waits_for=[key])
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
         return self._ask(Request.GET, *(k.encode() for k in keys), waits_for=keys)
 
     def multi_set(self, keys: Sequence[str], values: Sequence[str | bytes]) -> None:
         pairs = zip(keys, values, strict=True)
-        fields = [part for k, v in pairs for part in (k.encode(), encoded(v, "multi_set"))]
+        fields = [part for k, v in pairs for part in (k.encode(), encode(v, "multi_set"))]
         self._ask(Request.SET, *fields, waits_for=keys)
 
     def has_extended_api(self) -> bool:
@@ -196,7 +196,7 @@ class TCPStore(Store):
         return [key.decode() for key in self._ask(Request.LIST_KEYS)]
 
     def queue_push(self, key: str, value: str | bytes) -> None:
-        self._ask(Request.PUSH, key.encode(), encoded(value, "queue_push"), waits_for=[key])
+        self._ask(Request.PUSH, key.encode(), encode(value, "queue_push"), waits_for=[key])
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         request = Request.POP if block else Request.POP_NOW

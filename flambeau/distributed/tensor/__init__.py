@@ -3,7 +3,7 @@
 import sys
 
 from ...serialization import add_safe_globals
-from ...tensor.absent import lacking
+from ...tensor.absent import make_absent_getattr
 from .. import device_mesh
 from ..device_mesh import DeviceMesh, init_device_mesh
 from . import _utils
@@ -25,4 +25,4 @@ add_safe_globals([
     DTensor, DTensorSpec, DeviceMesh, Partial, Replicate, Shard, TensorMeta, _StridedShard,
 ])
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
-from ..places import here
+from ..places import find_spot
 from . import Observer
 
 if TYPE_CHECKING:
     from ..session import Session
 
 
-def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
+def iterate_targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     """Yield the methods of distributions to patch, with their observers."""
     package = importlib.import_module("flambeau.distributions")
     kinds = {kind for kind in vars(package).values()
@@ -36,7 +36,7 @@ def _observe_logits(session: Session) -> Observer:
     def make(original: Callable, args: tuple, kwargs: dict) -> Any:
         logits = args[2] if len(args) > 2 else kwargs.get("logits")
         if not session.busy:
-            session.emit("on_distribution", args[0], logits, here())
+            session.emit("on_distribution", args[0], logits, find_spot())
         return original(*args, **kwargs)
 
     return make
@@ -48,7 +48,7 @@ def _observe_sample(session: Session) -> Observer:
         trained = any(isinstance(value, Tensor) and value.requires_grad
                       for value in vars(args[0]).values())
         if not session.busy and trained and MODE.grad:
-            session.emit("on_sample", args[0], result, here())
+            session.emit("on_sample", args[0], result, find_spot())
         return result
 
     return sample
@@ -59,7 +59,7 @@ def _log_prob(session: Session) -> Observer:
         result = original(*args, **kwargs)
         if not session.busy:
             value = args[1] if len(args) > 1 else kwargs.get("value")
-            session.emit("on_log_prob", args[0], value, result, here())
+            session.emit("on_log_prob", args[0], value, result, find_spot())
         return result
 
     return log_prob
@@ -69,7 +69,7 @@ def _observe_entropy(session: Session) -> Observer:
     def entropy(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(result, Tensor):
-            session.emit("on_entropy", result, here())
+            session.emit("on_entropy", result, find_spot())
         return result
 
     return entropy

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ...native.foundation.user_frames import is_internal
 from ...nn.parameter import Parameter
 from ...tensor.tensor import Tensor
-from ..places import here
+from ..places import find_spot
 from . import Observer
 
 if TYPE_CHECKING:
     from ..session import Session
 
 
-def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
+def iterate_targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     """Yield the tensor methods to patch, with their observers."""
     methods = vars(Tensor)
     yield methods["data"].fget, _alias(session)
@@ -30,7 +30,7 @@ def _alias(session: Session) -> Observer:
     def read(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(args[0], Parameter):
-            session.emit("on_alias", result, here())
+            session.emit("on_alias", result, find_spot())
         return result
 
     return read
@@ -44,11 +44,11 @@ def _observe_mix(session: Session, name: str) -> Observer:
         tensor, other = args[0], args[1]
         if name == "mul_":
             if other.__class__ is float and 0 < other < 1:
-                session.emit("on_mixed", name, tensor, other, other, here())
+                session.emit("on_mixed", name, tensor, other, other, find_spot())
         elif isinstance(other, Tensor) and other._array.shape == tensor._array.shape \
                 and other.data_ptr() == tensor.data_ptr():
             share = kwargs.get("alpha", 1) if name == "add_" else 0.0
-            session.emit("on_mixed", name, tensor, other, float(share), here())
+            session.emit("on_mixed", name, tensor, other, float(share), find_spot())
         return result
 
     return mix

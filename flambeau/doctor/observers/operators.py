@@ -18,7 +18,7 @@ from ...nn.parameter import Parameter
 from ...ops.core.operator import PUBLIC
 from ...tensor.tensor import Tensor
 from ..events import LossCall, Statistic
-from ..places import callers, here
+from ..places import find_spot, list_callers
 from . import Observer, distributions, memory, tokens
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _STATISTICS = ("mean", "std", "var", "std_mean", "var_mean", "amin", "amax")
 _HEAVY_S = 0.6e-6  # cost of a patch per call, besides the time that the observer measures
 
 
-def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
+def iterate_targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     """Yield every function to patch while watching closely, with its observer."""
     functional = importlib.import_module("flambeau.nn.functional")
     for name in LOSSES:
@@ -86,8 +86,8 @@ def targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     yield Parameter.__new__, _observe_parameter(session)
     yield PUBLIC["torch"]["empty"], _observe_empty(session)
     yield vars(Function)["_flambeau_apply"].__func__, _apply(session)
-    yield from distributions.targets(session)
-    yield from memory.targets(session)
+    yield from distributions.iterate_targets(session)
+    yield from memory.iterate_targets(session)
 
 
 def _list_public(name: str) -> set[Any]:
@@ -128,20 +128,20 @@ def _create_recorder(session: Session, binary: bool) -> Observer:
             node = getattr(node, "node", node)
             if "_doctor_spot" not in node.__dict__:
                 module = stack[-1] if stack else None
-                node.__dict__["_doctor_spot"] = here(), module, session.call_spot
+                node.__dict__["_doctor_spot"] = find_spot(), module, session.call_spot
         clock.spent_s += time.perf_counter() - begun + _HEAVY_S
         if not binary or node is None:
             return
         a, b = args[2], args[3]
         if result._array.size > max(a._array.size, b._array.size):
-            session.emit("on_broadcast", args[0].name, a, b, here())
+            session.emit("on_broadcast", args[0].name, a, b, find_spot())
         if a._node is None and not a.requires_grad:
             a, b = b, a
         if b._node is None and not b.requires_grad and a._node is not None:
             if b._array.ndim:
-                session.emit("on_operand", args[0].name, a, b, here())
+                session.emit("on_operand", args[0].name, a, b, find_spot())
             elif args[0].name in ("_add", "_sub"):
-                session.emit("on_addend", b, here())
+                session.emit("on_addend", b, find_spot())
 
     return record
 
@@ -155,7 +155,7 @@ def _observe_difference(session: Session) -> Observer:
             return result
         if isinstance(result, Tensor) and result._node is None \
                 and result._array.size > max(args[0]._array.size, args[1]._array.size):
-            session.emit("on_spread", args[0], args[1], here())
+            session.emit("on_spread", args[0], args[1], find_spot())
         return result
 
     return subtract
@@ -172,7 +172,7 @@ def _observe_loss(session: Session, name: str, signature: inspect.Signature) -> 
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         value = arguments.get(first)
         if isinstance(value, Tensor):
-            call = LossCall(name, value, arguments.get(second), arguments, result, here(),
+            call = LossCall(name, value, arguments.get(second), arguments, result, find_spot(),
                             session.stack[-1] if session.stack else None, MODE.grad)
             session.emit("on_loss", call)
         return result
@@ -183,7 +183,7 @@ def _observe_loss(session: Session, name: str, signature: inspect.Signature) -> 
 def _observe_function(session: Session, name: str) -> Observer:
     def call(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy:
-            session.emit("on_function", name, args, kwargs, here())
+            session.emit("on_function", name, args, kwargs, find_spot())
         return original(*args, **kwargs)
 
     return call
@@ -196,7 +196,7 @@ def _observe_leaf(session: Session) -> Observer:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(result, Tensor) and result.requires_grad \
                 and result.is_leaf:
-            session.emit("on_function", "leaf", (result,), kwargs, here())
+            session.emit("on_function", "leaf", (result,), kwargs, find_spot())
         return result
 
     return make
@@ -210,9 +210,9 @@ def _observe_result(session: Session, name: str) -> Observer:
         result = original(*args, **kwargs)
         if not session.busy and (name == "randperm" or isinstance(args[1], Tensor)):
             session.emit("on_function", name, (result,) if name == "randperm" else (*args, result),
-                         kwargs, here())
+                         kwargs, find_spot())
         elif not session.busy and _takes_the_last(args[1]):
-            session.emit("on_function", "last", (*args, result), kwargs, here())
+            session.emit("on_function", "last", (*args, result), kwargs, find_spot())
         return result
 
     return call
@@ -228,7 +228,7 @@ def _cut(session: Session, kind: str) -> Observer:
     def cut(original: Callable, args: tuple, kwargs: dict) -> Any:
         tensor = args[0] if args else kwargs.get("input")
         if not session.busy and isinstance(tensor, Tensor) and tensor._node is not None:
-            session.emit("on_cut", kind, tensor, here())
+            session.emit("on_cut", kind, tensor, find_spot())
         return original(*args, **kwargs)
 
     return cut
@@ -241,7 +241,7 @@ def _apply(session: Session) -> Observer:
         result = original(*args, **kwargs)
         code = getattr(args[0].forward, "__code__", None)
         if not session.busy and code is not None and not is_internal(code):
-            session.emit("on_apply", args[0], args[1], result[1], here())
+            session.emit("on_apply", args[0], args[1], result[1], find_spot())
         return result
 
     return apply
@@ -251,7 +251,7 @@ def _observe_data_assignment(session: Session) -> Observer:
     def assign(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)
         if not session.busy:
-            session.emit("on_data_set", args[0], here())
+            session.emit("on_data_set", args[0], find_spot())
 
     return assign
 
@@ -265,7 +265,7 @@ def _observe_best(session: Session, name: str) -> Observer:
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
         if not session.busy and dim.__class__ is int and isinstance(args[0], Tensor):
             indices = result if name == "argmax" else result[1]
-            session.emit("on_best", args[0], dim, indices, here())
+            session.emit("on_best", args[0], dim, indices, find_spot())
         return result
 
     return best
@@ -279,7 +279,7 @@ def _observe_map(session: Session, name: str) -> Observer:
     def call(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(args[0], Tensor):
-            session.emit("on_moved", name, args[0], result, here())
+            session.emit("on_moved", name, args[0], result, find_spot())
         return result
 
     return call
@@ -289,7 +289,7 @@ def _observe_triangle(session: Session, name: str) -> Observer:
     def cut(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and not is_internal(sys._getframe(2).f_code):
-            session.emit("on_triangle", result, here())
+            session.emit("on_triangle", result, find_spot())
         return result
 
     return cut
@@ -305,7 +305,7 @@ def _observe_statistic(session: Session, name: str) -> Observer:
             table = args[0] if args else kwargs.get("input")
             if isinstance(table, Tensor) and table._array.ndim == 2 and table._node is None \
                     and not is_internal(sys._getframe(2).f_code):
-                session.emit("on_statistic", Statistic(len(table._array), callers()))
+                session.emit("on_statistic", Statistic(len(table._array), list_callers()))
         return result
 
     return reduce
@@ -316,7 +316,7 @@ def _draw(session: Session, name: str) -> Observer:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(result, Tensor) \
                 and not is_internal(sys._getframe(2).f_code):
-            session.emit("on_draw", result, here())
+            session.emit("on_draw", result, find_spot())
         return result
 
     return draw
@@ -337,7 +337,7 @@ def _observe_view(session: Session, name: str) -> Observer:
         if not session.busy and isinstance(args[0], Tensor) and args[0]._array.ndim > 1 and (
             session.stack or not is_internal(sys._getframe(2).f_code)  # a backward pass
         ):
-            session.emit("on_view", args[0], result, here())
+            session.emit("on_view", args[0], result, find_spot())
         return result
 
     return view
@@ -348,9 +348,9 @@ def _compare(session: Session) -> Observer:
         result = original(*args, **kwargs)
         if not session.busy and len(args) > 1 and isinstance(args[1], Tensor) \
                 and isinstance(args[0], Tensor):
-            session.emit("on_compare", args[0], args[1], result, here())
+            session.emit("on_compare", args[0], args[1], result, find_spot())
         elif not session.busy and len(args) > 1 and args[1].__class__ is int:
-            session.emit("on_mask", result, here())
+            session.emit("on_mask", result, find_spot())
         return result
 
     return compare
@@ -360,7 +360,7 @@ def _mask(session: Session) -> Observer:
     def compare(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if not session.busy and len(args) > 1 and args[1].__class__ is int:
-            session.emit("on_mask", result, here())
+            session.emit("on_mask", result, find_spot())
         return result
 
     return compare
@@ -370,7 +370,7 @@ def _observe_threshold(session: Session) -> Observer:
     def compare(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy and len(args) > 1 and args[1].__class__ in (int, float) \
                 and isinstance(args[0], Tensor):
-            session.emit("on_threshold", args[0], args[1], here())
+            session.emit("on_threshold", args[0], args[1], find_spot())
         return original(*args, **kwargs)
 
     return compare
@@ -387,7 +387,7 @@ def _observe_parameter(session: Session) -> Observer:
         result = original(*args, **kwargs)
         if not session.busy and isinstance(result, Tensor):
             source = args[1] if len(args) > 1 else kwargs.get("data")
-            session.emit("on_parameter", result, source, here())
+            session.emit("on_parameter", result, source, find_spot())
         return result
 
     return make

@@ -13,7 +13,7 @@ from ...autograd import engine
 from ...nn.parameter import Parameter
 from ...tensor.tensor import Tensor
 from ..events import Backward
-from ..places import callers, here
+from ..places import find_spot, list_callers
 from . import Observer
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class PassObserver:
             if are_weights(every):
                 self.tensor, self.inputs = outputs, every
         if not recorded and not self.session.busy and self.session.watching:
-            self.session.emit("on_slope", callers(4))
+            self.session.emit("on_slope", list_callers(4))
         try:
             return original(*args, **kwargs)
         finally:
@@ -86,7 +86,7 @@ class PassObserver:
             return original(*args, **kwargs)
         self.tensor = self.inputs = None
         event = Backward(session.clock.passes + 1, [target for target, _ in args[0]], tensor,
-                         here(), self.sequence, session.watching, session.updates)
+                         find_spot(), self.sequence, session.watching, session.updates)
         if not accumulates and not self._trains(event, inputs or []):
             return original(*args, **kwargs)
         session.emit("on_backward" if accumulates else "on_gradient", event)

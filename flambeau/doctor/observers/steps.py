@@ -12,12 +12,12 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.mode import MODE
-from ...native.foundation.user_frames import is_internal, user_frame
+from ...native.foundation.user_frames import find_user_frame, is_internal
 from ...nn.module import Module
 from ...optim import optimizer as optimizers
 from ...tensor.tensor import Tensor
 from ..events import ModuleCall, Update
-from ..places import Spot, constructor_spot, here
+from ..places import Spot, find_constructor, find_spot
 from . import Observer
 from .passes import PassObserver
 
@@ -51,7 +51,7 @@ def step_targets(session: Session) -> list[tuple[Any, Observer]]:
     ]
 
 
-def rare_targets(session: Session) -> list[tuple[Any, Observer]]:
+def list_rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     """Return the functions to patch for the whole session, with their observers."""
     modules = ModuleObserver(session)
     result: list[tuple[Any, Observer]] = [
@@ -121,7 +121,7 @@ class ModuleObserver:
         ):
             return original(*args, **kwargs)
         if not stack:
-            session.call_spot = here()
+            session.call_spot = find_spot()
         stack.append(module)
         try:
             output = original(*args, **kwargs)
@@ -132,7 +132,7 @@ class ModuleObserver:
         if not stack:
             self.tell("on_call", module, args, kwargs, output, spot)
         elif session.watching and not module._modules and session.handlers["on_layer"]:
-            self.tell("on_layer", module, args, kwargs, output, here())
+            self.tell("on_layer", module, args, kwargs, output, find_spot())
         return output
 
     def tell(
@@ -155,7 +155,7 @@ class ModuleObserver:
         """`Module.__init__`."""
         original(*args, **kwargs)
         session = self.session
-        spot = None if session.busy else constructor_spot(args[0])
+        spot = None if session.busy else find_constructor(args[0])
         if spot is not None:
             session.built_at[args[0]] = spot
             session.emit("on_module_constructed", args[0], spot)
@@ -173,7 +173,7 @@ class ModuleObserver:
         session.wake()
         session.follow(args[0])
         mode = args[1] if len(args) > 1 else kwargs.get("mode", True)
-        session.emit("on_mode", args[0], mode, here())
+        session.emit("on_mode", args[0], mode, find_spot())
         return result
 
     inside = False
@@ -194,7 +194,7 @@ def add_step_hooks(session: Session) -> None:
             return
         numbers[optimizer] = number = numbers.get(optimizer, 0) + 1
         session.adopt(optimizer)
-        update = Update(optimizer, number, here(), session.watching)
+        update = Update(optimizer, number, find_spot(), session.watching)
         pending.append(update)
         session.emit("on_step", update)
 
@@ -243,7 +243,7 @@ def remove_step_hooks() -> None:
 def _observe_optimizer(session: Session) -> Observer:
     def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)
-        spot = constructor_spot(args[0])
+        spot = find_constructor(args[0])
         if not session.busy:
             session.wake()
             session.optimizers[args[0]] = spot
@@ -260,7 +260,7 @@ def _schedule_observer(session: Session) -> Observer:
             return original(*args, **kwargs)
         finally:
             if not session.busy and not session.constructing:
-                session.emit("on_schedule", args[0], here(), (*args[1:], *kwargs.values()))
+                session.emit("on_schedule", args[0], find_spot(), (*args[1:], *kwargs.values()))
 
     return stepped
 
@@ -276,7 +276,7 @@ def _observe_construction(session: Session, event: str) -> Observer:
         finally:
             session.constructing -= 1
         if not session.busy:
-            session.emit(event, args[0], constructor_spot(args[0]))
+            session.emit(event, args[0], find_constructor(args[0]))
 
     return construct
 
@@ -286,7 +286,7 @@ def _note_construction(session: Session) -> Observer:
 
     def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
         original(*args, **kwargs)
-        spot = None if session.busy else constructor_spot(args[0])
+        spot = None if session.busy else find_constructor(args[0])
         if spot is not None:
             session.built_at[args[0]] = spot
 
@@ -296,7 +296,7 @@ def _note_construction(session: Session) -> Observer:
 def _notify_before(session: Session, event: str) -> Observer:
     def call(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy:
-            session.emit(event, args[0], here())
+            session.emit(event, args[0], find_spot())
         return original(*args, **kwargs)
 
     return call
@@ -305,9 +305,9 @@ def _notify_before(session: Session, event: str) -> Observer:
 def _notify_after(session: Session, event: str) -> Observer:
     def call(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
-        caller = user_frame(2)
+        caller = find_user_frame(2)
         if not session.busy and caller is not None and kwargs.get("destination") is None:
-            session.emit(event, args[0], result, here())
+            session.emit(event, args[0], result, find_spot())
         return result
 
     return call
@@ -318,7 +318,7 @@ def _load_observer(session: Session) -> Observer:
         if not session.busy:
             state = args[1] if len(args) > 1 else kwargs.get("state_dict")
             strict = args[2] if len(args) > 2 else kwargs.get("strict", True)
-            session.emit("on_load", args[0], state, strict, here())
+            session.emit("on_load", args[0], state, strict, find_spot())
         return original(*args, **kwargs)
 
     return load
@@ -328,7 +328,7 @@ def _observe_optimizer_load(session: Session) -> Observer:
     def load(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy:
             state = args[1] if len(args) > 1 else kwargs.get("state_dict")
-            session.emit("on_optimizer_load", args[0], state, here())
+            session.emit("on_optimizer_load", args[0], state, find_spot())
         return original(*args, **kwargs)
 
     return load
@@ -338,7 +338,7 @@ def _observe_checkpoint(session: Session) -> Observer:
     def load(original: Callable, args: tuple, kwargs: dict) -> Any:
         state = original(*args, **kwargs)
         if not session.busy:
-            session.emit("on_checkpoint", state, here())
+            session.emit("on_checkpoint", state, find_spot())
         return state
 
     return load
@@ -350,7 +350,7 @@ def _clip_observer(session: Session) -> Observer:
         every = [supplied] if isinstance(supplied, Tensor) else list(supplied or ())
         limit = args[1] if len(args) > 1 else kwargs.get("max_norm", kwargs.get("clip_value", 0))
         if not session.busy:
-            session.emit("on_clip", every, here(), float(limit))
+            session.emit("on_clip", every, find_spot(), float(limit))
         # An empty generator gets a warning, which an empty list does not.
         again = (p for p in every) if isinstance(supplied, GeneratorType) else every
         if args:
@@ -365,7 +365,7 @@ def _unscale_observer(session: Session) -> Observer:
         if not session.busy:
             value = args[1] if len(args) > 1 else kwargs.get("optimizer")
             is_step = isinstance(value, optimizers.Optimizer)
-            session.emit("on_unscale", args[0], value if is_step else None, here())
+            session.emit("on_unscale", args[0], value if is_step else None, find_spot())
         return original(*args, **kwargs)
 
     return unscale
@@ -377,7 +377,7 @@ def _observe_iterator(session: Session) -> Observer:
         session.wake()
         loader = session.loaders[args[0]] = args[1] if len(args) > 1 else kwargs["loader"]
         if not session.busy:
-            session.emit("on_iterator", loader, here())
+            session.emit("on_iterator", loader, find_spot())
 
     return begun
 
@@ -386,7 +386,7 @@ def _observe_batch(session: Session) -> Observer:
     def fetch(original: Callable, args: tuple, kwargs: dict) -> Any:
         batch = original(*args, **kwargs)
         if not session.busy and args[0] in session.loaders:
-            session.emit("on_batch", args[0], batch, here())
+            session.emit("on_batch", args[0], batch, find_spot())
             if args[0]._num_yielded == 1:
                 session.clock.again()
         return batch
@@ -425,7 +425,7 @@ def _collate_observer(session: Session) -> Observer:
 def _seed_observer(session: Session) -> Observer:
     def seed(original: Callable, args: tuple, kwargs: dict) -> Any:
         if not session.busy:
-            session.emit("on_seed", args[0] if args else kwargs.get("seed"), here())
+            session.emit("on_seed", args[0] if args else kwargs.get("seed"), find_spot())
         return original(*args, **kwargs)
 
     return seed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...tensor.tensor import Tensor
 from ..events import Tokens
-from ..places import here
+from ..places import find_spot
 from . import Observer
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def look_up(session: Session, embedding: Callable) -> Observer:
             session.emit("on_embedding", Tokens(
                 arguments["input"]._array, result,
                 padding if padding is None or padding >= 0 else len(arguments["weight"]) + padding,
-                here(),
+                find_spot(),
             ))
         return result
 

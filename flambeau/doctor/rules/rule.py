@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..finding import Level, Place
-from ..graph import module_of, spot_of
+from ..graph import find_module, find_spot
 from ..places import Spot, place_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Rule:
     def origin(self, node: Any) -> list[Spot]:
         """The lines that a node comes from: the call, and where its layer was constructed. That of
         the constructor is first, unless the call stands in a forward method."""
-        call, layer = spot_of(node), module_of(node)
+        call, layer = find_spot(node), find_module(node)
         spots = [] if call is None else [call]
         is_leaf = layer is not None and type(layer).__module__.startswith("flambeau.nn.modules") \
             and not layer._modules
@@ -263,7 +263,7 @@ class Rule:
         """The program is over."""
 
 
-def overridden(rules: Sequence[Rule], event: str) -> list[Callable[..., None]]:
+def list_handlers(rules: Sequence[Rule], event: str) -> list[Callable[..., None]]:
     """The handlers of an event, of those rules that have one."""
     base = getattr(Rule, event)
     return [getattr(rule, event) for rule in rules if getattr(type(rule), event) is not base]

@@ -14,7 +14,7 @@ from typing import Any
 from ...fx.graph import Graph
 from ...fx.node import Node
 from ...ops.core import aten
-from ...ops.registration.aten_schemas import find_overload, schemas
+from ...ops.registration.aten_schemas import find_overload, get_schemas
 from ...ops.registration.schema import Schema
 from ...tensor.devices import device
 from ...tensor.dtypes import (
@@ -24,11 +24,11 @@ from ...tensor.layout import layout, memory_format
 from ...tensor.tensor import Tensor
 from ...utils import _pytree as pytree
 from ..graph_signature import ConstantArgument, InputKind, SymIntArgument
-from ..sizes import SymbolicSize, plain
+from ..sizes import SymbolicSize, get_first_value
 from ..symbolic_expressions import INFINITE
 from .reading import DTYPES
 
-__all__ = ["Unwritable", "document_of", "tensor_meta"]
+__all__ = ["Unwritable", "describe_tensor", "write_document"]
 
 _NUMBERS = {name: n for n, name in DTYPES.items()}
 _MEMORY_FORMATS = {"contiguous_format": 1, "channels_last": 2, "channels_last_3d": 3,
@@ -44,7 +44,7 @@ class Unwritable(Exception):
     """Raised for a part of the program that PyTorch's format cannot express."""
 
 
-def document_of(program: Any) -> dict[str, Any]:
+def write_document(program: Any) -> dict[str, Any]:
     """Return the program in PyTorch's schema 8.20. Raise Unwritable for a non-aten call."""
     module = program.graph_module
     graph = _GraphWriter(module, program._table).write()
@@ -111,13 +111,13 @@ def _describe_float(value: float) -> Any:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def tensor_meta(tensor: Tensor, sizes: list[Any] | None = None) -> dict[str, Any]:
+def describe_tensor(tensor: Tensor, sizes: list[Any] | None = None) -> dict[str, Any]:
     """Return a tensor's metadata as JSON. `sizes`: its JSON lengths, if some are dynamic."""
     if tensor.dtype.name not in _NUMBERS:
         raise Unwritable(f"a tensor of {tensor.dtype}")
     return {
         "dtype": _NUMBERS[tensor.dtype.name],
-        "sizes": [{"as_int": plain(n)} for n in tensor.shape] if sizes is None else sizes,
+        "sizes": [{"as_int": get_first_value(n)} for n in tensor.shape] if sizes is None else sizes,
         "requires_grad": bool(tensor.requires_grad), "device": {"type": "cpu", "index": None},
         "strides": [{"as_int": n} for n in tensor.stride()],
         "storage_offset": {"as_int": 0}, "layout": 7,
@@ -231,7 +231,7 @@ class _GraphWriter:
     def write_result(self, name: str, value: Any, node: Node) -> dict[str, Any]:
         """Return a reference to a result and record its metadata."""
         if isinstance(value, Tensor):
-            self.tensors[name] = tensor_meta(value, self.write_sizes(value, node))
+            self.tensors[name] = describe_tensor(value, self.write_sizes(value, node))
             return {"as_tensor": {"name": name}}
         if isinstance(value, bool) or hasattr(value, "relation"):
             self.truths[name] = self.write_expression(value, "as_bool")
@@ -246,13 +246,13 @@ class _GraphWriter:
     def write_expression(self, value: Any, kind: str) -> dict[str, Any]:
         """Return a symbolic number as JSON."""
         text = str(getattr(value, "expression", getattr(value, "text", value)))
-        return {"as_expr": {"expr_str": text, "hint": {kind: plain(value)}}}
+        return {"as_expr": {"expr_str": text, "hint": {kind: get_first_value(value)}}}
 
     def write_sizes(self, value: Tensor, node: Node) -> list[Any]:
         """Return a tensor's lengths, with expressions for the dynamic ones."""
         others = node.meta.get("other_sizes") or value.shape
         result = []
-        for n, other in zip(map(plain, value.shape), others, strict=True):
+        for n, other in zip(map(get_first_value, value.shape), others, strict=True):
             text = None
             if n != other and self.table is not None:
                 text = self.table.like(n, other)
@@ -339,7 +339,7 @@ class _GraphWriter:
 
 def _is_of_aten(function: Any, count: int) -> bool:
     """Return whether a function takes its arguments in the order of its aten namesake."""
-    known = schemas(getattr(function, "__name__", ""))
+    known = get_schemas(getattr(function, "__name__", ""))
     try:
         names = list(inspect.signature(inspect.unwrap(function)).parameters)
     except (TypeError, ValueError):

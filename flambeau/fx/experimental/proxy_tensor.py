@@ -9,7 +9,7 @@ from typing import Any
 from ...autograd.mode import no_grad
 from ...export.recorder import Recorder
 from ...nn.module import Module
-from ...tensor.absent import lacking
+from ...tensor.absent import make_absent_getattr
 from ...tensor.tensor import Tensor
 from ...utils import _pytree as pytree
 from ..graph import Graph
@@ -18,7 +18,7 @@ from ..node import Node
 
 __all__ = ["get_proxy_mode", "make_fx"]
 
-__getattr__ = lacking(__name__, ("ProxyTorchDispatchMode",))
+__getattr__ = make_absent_getattr(__name__, ("ProxyTorchDispatchMode",))
 
 
 def get_proxy_mode() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...export.errors import GuardOnDataDependentSymNode
-from ...export.sizes import SpecializationError, SymbolicBool, SymbolicSize, plain
+from ...export.sizes import SpecializationError, SymbolicBool, SymbolicSize, get_first_value
 from ...tensor.symbolic_length import SymBool, SymFloat, SymInt
 from ...tensor.tensor import Tensor
 from ...utils import _pytree as pytree
@@ -47,7 +47,7 @@ is_concrete_bool = is_concrete_float = is_concrete_int
 
 def hint_int(a: Any, fallback: Any = None) -> int:
     """Return a size's value in the example inputs."""
-    value: int = plain(a)
+    value: int = get_first_value(a)
     return value
 
 

@@ -14,8 +14,8 @@ from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor
 from .source import is_library
 from .types import (
-    ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, STR, TENSOR, UNKNOWN, Kind, dictionary, is_known,
-    list_of, build_tuple, union,
+    ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, STR, TENSOR, UNKNOWN, Kind, make_dict_type,
+    is_known, list_of, build_tuple, make_union,
 )
 
 __all__ = ["find_class_kind", "find_value_kind", "read_annotation"]
@@ -45,7 +45,7 @@ def read_annotation(annotation: Any) -> Kind:
     if origin in (typing.Union, types.UnionType):
         if set(inner) == {int, float, complex}:
             return Kind("number")
-        return union(*map(read_annotation, inner))
+        return make_union(*map(read_annotation, inner))
     if origin is list and len(inner) == 1:
         return list_of(read_annotation(inner[0]))
     if origin is tuple and ... not in inner:
@@ -75,7 +75,7 @@ def _dictionary(key: Any, value: Any) -> Kind:
     if kind not in _KEYS:
         raise RuntimeError(f"Cannot create dict for key type '{kind}', only int, float, complex, "
                            "Tensor, device and string keys are supported")
-    return dictionary(kind, read_annotation(value))
+    return make_dict_type(kind, read_annotation(value))
 
 
 def find_class_kind(kind: type) -> Kind:
@@ -124,7 +124,7 @@ def find_value_kind(value: Any) -> Kind:
     if type(value) is dict and value:
         keys, values = set(map(find_value_kind, value)), set(map(find_value_kind, value.values()))
         if len(keys) == len(values) == 1:
-            return dictionary(keys.pop(), values.pop())
+            return make_dict_type(keys.pop(), values.pop())
         return UNKNOWN
     has_class_kind = isinstance(value, enum.Enum) or hasattr(value, "_fields")
     result = find_class_kind(type(value)) if has_class_kind else UNKNOWN

@@ -17,8 +17,8 @@ from .diagnostics import FrontendError
 from .operator_calls import check_operator
 from .source import is_library
 from .types import (
-    BOOL, DEVICE, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, dictionary, fits,
-    is_known, list_of, optional,
+    BOOL, DEVICE, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, fits, is_known, list_of,
+    make_dict_type, make_optional,
 )
 from .values import NO_VALUE, Value
 
@@ -26,7 +26,7 @@ __all__ = ["Calls"]
 
 _TENSOR_ATTRIBUTES = {
     "shape": list_of(INT), "dtype": INT, "device": DEVICE, "ndim": INT, "requires_grad": BOOL,
-    "is_cuda": BOOL, "is_sparse": BOOL, "T": TENSOR, "data": TENSOR, "grad": optional(TENSOR),
+    "is_cuda": BOOL, "is_sparse": BOOL, "T": TENSOR, "data": TENSOR, "grad": make_optional(TENSOR),
 }
 _TENSOR_METHODS = {
     "dim": INT, "numel": INT, "nelement": INT, "ndimension": INT, "is_floating_point": BOOL,
@@ -211,7 +211,7 @@ class Calls(ContainerCalls):
                 return INT if args else list_of(INT)
             return _TENSOR_METHODS.get(method, UNKNOWN)
         if owner.name == "Dict" and is_known(owner) and method == "get" and len(args) == 1:
-            return optional(owner.inner[1])
+            return make_optional(owner.inner[1])
         if owner.name == "Dict" and is_known(owner) and method in ("keys", "values"):
             return list_of(owner.inner[method == "values"])
         return self.program.find_method_result(owner.python, method) if owner.python else UNKNOWN
@@ -250,7 +250,7 @@ class Calls(ContainerCalls):
         if function is dict:
             for arg in (*node.args, *(k.value for k in node.keywords)):
                 self.value(arg)
-            return dictionary(UNKNOWN, UNKNOWN)
+            return make_dict_type(UNKNOWN, UNKNOWN)
         return None
 
     def _look(self, node: ast.Call, function: Any) -> Kind:

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...nn.module import Module
 from .operators import Operators
-from .types import ANY, BOOL, NONE, NUMBERS, TENSOR, UNKNOWN, Kind, fits, is_known, union
-from .values import Truth, without
+from .types import ANY, BOOL, NONE, NUMBERS, TENSOR, UNKNOWN, Kind, fits, is_known, make_union
+from .values import Truth, remove_member
 
 __all__ = ["Conditions"]
 
@@ -90,7 +90,7 @@ class Conditions(Operators):
         """Return the type that isinstance looks for; several are a union."""
         if isinstance(node, ast.Tuple):
             several = [self._find_targets(element) for element in node.elts]
-            return None if None in several else union(*(k for k in several if k is not None))
+            return None if None in several else make_union(*(k for k in several if k is not None))
         return self.evaluated(node)
 
     # ---------------------------------------------------------------------------- refinements
@@ -146,12 +146,12 @@ def _narrow(kind: Kind, actual: Kind, holds: bool) -> Kind:
         return UNKNOWN
     if holds:
         matching = [member for member in members if fits(member, actual)]
-        return actual if kind == ANY else union(*matching) if matching else UNKNOWN
+        return actual if kind == ANY else make_union(*matching) if matching else UNKNOWN
     if kind == ANY:
         return ANY
     targets = actual.inner if actual.name == "Union" else (actual,)
     for target in targets:
-        kind = without(kind, target) if kind.name == "Union" else kind
+        kind = remove_member(kind, target) if kind.name == "Union" else kind
     return kind if kind not in targets else UNKNOWN
 
 

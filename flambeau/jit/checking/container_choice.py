@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from .diagnostics import Refusal
-from .types import UNKNOWN, Kind, dictionary, fits, is_known, list_of, union
+from .types import UNKNOWN, Kind, fits, is_known, list_of, make_dict_type, make_union
 
 __all__ = ["choose_dictionary", "choose_list"]
 
@@ -31,7 +31,7 @@ def choose_list(expected: Kind, elements: list[Kind], errors: Refusal, node: ast
     matching = [kind for kind in lists if all(fits(e, kind.inner[0]) for e in elements)]
     if matching:
         return matching[0]
-    actual = union(*elements)
+    actual = make_union(*elements)
     if len(lists) == 1:
         errors.report("list-elements", node, annotated=lists[0], actual=actual)
     errors.report("union-list", node, annotated=expected, candidates=_format_candidates(lists),
@@ -44,13 +44,13 @@ def choose_dictionary(expected: Kind, keys: list[Kind], values: list[Kind], erro
     """Return the member of a union that a dictionary of such keys and values is."""
     kinds = _list_candidates(expected, "Dict", errors, node)
     if not kinds or not keys or not all(map(is_known, (*keys, *values))):
-        return kinds[0] if len(kinds) == 1 else dictionary(UNKNOWN, UNKNOWN)
+        return kinds[0] if len(kinds) == 1 else make_dict_type(UNKNOWN, UNKNOWN)
     matching = [kind for kind in kinds if all(fits(k, kind.inner[0]) for k in keys)
                 and all(fits(v, kind.inner[1]) for v in values)]
     if matching:
         return matching[0]
     if len(kinds) == 1:
-        errors.report("dict-elements", node, annotated=kinds[0], value=union(*values))
+        errors.report("dict-elements", node, annotated=kinds[0], value=make_union(*values))
     errors.report("union-dict", node, annotated=expected, candidates=_format_candidates(kinds),
-                  key=union(*keys), value=union(*values))
+                  key=make_union(*keys), value=make_union(*values))
     return kinds[0]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...nn.module import Module
-from .signatures import Signature, signature_of
+from .signatures import Signature, derive_signature
 from .source import is_library, read_source
 from .types import NONE, UNKNOWN, Kind, fits, is_known, build_tuple
 
@@ -72,7 +72,7 @@ def _signature(hook: Any) -> Signature:
     plain = inspect.unwrap(hook)
     source = read_source(plain)
     assert source is not None
-    return signature_of(plain, source, True)
+    return derive_signature(plain, source, True)
 
 
 def _check_input(signature: Signature, inputs: Kind, subject: str, advice: str) -> None:

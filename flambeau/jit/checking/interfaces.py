@@ -9,7 +9,7 @@ from typing import Any
 from ...nn.module import Module
 from ..torchscript.writing.annotations import SCRIPTED_CLASSES
 from .annotations import find_class_kind
-from .signatures import Signature, signature_of
+from .signatures import Signature, derive_signature
 from .source import is_library, read_source
 from .types import Kind, fits
 
@@ -24,7 +24,7 @@ def list_methods(interface: type) -> dict[str, Signature]:
     for name, method in vars(interface).items():
         source = read_source(method) if isinstance(method, FunctionType) else None
         if source is not None:
-            result[name] = signature_of(method, source, True)
+            result[name] = derive_signature(method, source, True)
     return result
 
 
@@ -69,7 +69,7 @@ def _compare(name: str, method: Any, declared: Signature, shown: str) -> str:
     source = read_source(method)
     if source is None:
         return ""
-    actual = signature_of(inspect.unwrap(method), source, True)
+    actual = derive_signature(inspect.unwrap(method), source, True)
     pairs = list(zip(declared.kinds.values(), actual.kinds.values(), strict=False))
     results: list[tuple[Kind, Kind]] = [] if None in (actual.returns, declared.returns) else [
         (actual.returns, declared.returns)]  # type: ignore[list-item]

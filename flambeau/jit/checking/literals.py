@@ -10,8 +10,8 @@ from .annotations import find_value_kind
 from .container_choice import choose_dictionary, choose_list
 from .diagnostics import Refusal
 from .types import (
-    FLOAT, INT, NONE, NUMBERS, STR, UNKNOWN, Kind, dictionary, fits,
-    is_known, list_of, build_tuple, union,
+    FLOAT, INT, NONE, NUMBERS, STR, UNKNOWN, Kind, make_dict_type, fits,
+    is_known, list_of, build_tuple, make_union,
 )
 from .values import Frame, Truth, Value
 
@@ -99,12 +99,12 @@ class Literals:
         if len(lists) == 1:
             wanted = lists[0].inner[0]
             if not all(fits(kind, wanted) for kind in kinds):
-                actual = union(*kinds)
+                actual = make_union(*kinds)
                 self.errors.report("list-elements", node, annotated=lists[0], actual=actual)
             return Value(lists[0])
         same = len(set(kinds)) == 1
         simple = all(kind in (*NUMBERS, STR) for kind in kinds)
-        return Value(list_of(kinds[0] if same else union(*kinds) if simple else UNKNOWN))
+        return Value(list_of(kinds[0] if same else make_union(*kinds) if simple else UNKNOWN))
 
     def _dict(self, node: ast.Dict, expected: Kind = UNKNOWN) -> Value:
         keys = [UNKNOWN if key is None else self.value(key).kind for key in node.keys]
@@ -112,9 +112,9 @@ class Literals:
         if expected.name == "Union":
             return Value(choose_dictionary(expected, keys, values, self.errors, node))
         if expected.name == "Dict" or not keys:
-            return Value(expected if expected.name == "Dict" else dictionary(UNKNOWN, UNKNOWN))
+            return Value(expected if expected.name == "Dict" else make_dict_type(UNKNOWN, UNKNOWN))
         for key, place in zip(keys, node.keys, strict=True):
             if {key, keys[0]} <= {INT, FLOAT, STR} and key != keys[0] and place is not None:
                 self.errors.report("dictionary-literal", place, first=keys[0], second=key)
         same = len(set(values)) == 1
-        return Value(dictionary(keys[0], values[0] if same else UNKNOWN))
+        return Value(make_dict_type(keys[0], values[0] if same else UNKNOWN))

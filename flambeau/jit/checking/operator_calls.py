@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ...ops.registration.aten_schemas import schemas
+from ...ops.registration.aten_schemas import get_schemas
 from .diagnostics import Refusal
 from .types import NONE, STR, TENSOR, Kind, is_known
 
@@ -22,7 +22,7 @@ _PYTHON = frozenset("""
 def check_operator(name: str, args: list[Kind], keywords: dict[str, Kind], errors: Refusal,
                    node: ast.Call) -> None:
     """Refuse a call that fits no overload of an operator."""
-    known = list(schemas(name).values())
+    known = list(get_schemas(name).values())
     if not known or name in _PYTHON or name.endswith("_like") or errors.muted or any(
             isinstance(arg, ast.Starred) for arg in node.args):
         return

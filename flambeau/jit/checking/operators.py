@@ -9,8 +9,8 @@ from ...nn import ModuleDict, ModuleList, Sequential
 from .container_choice import choose_list
 from .literals import Literals
 from .types import (
-    BOOL, COMPLEX, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, dictionary, fits,
-    is_known, list_of, unify,
+    BOOL, COMPLEX, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, fits, is_known, list_of,
+    make_dict_type, unify,
 )
 from .values import NO_VALUE, Frame, Truth, Value
 
@@ -197,7 +197,7 @@ class Operators(Literals):
             key, value = self.value(node.key).kind, self.value(node.value).kind
         if expected.name == "Dict" and all(map(fits, (key, value), expected.inner)):
             return Value(expected)
-        return Value(dictionary(key, value))
+        return Value(make_dict_type(key, value))
 
 
 def find_literal(node: ast.expr) -> Any:

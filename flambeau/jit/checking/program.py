@@ -16,7 +16,7 @@ from .diagnostics import Call, Refusal
 from .hooks import check_hooks
 from .interfaces import COMPILED, explain_class_mismatch, explain_mismatch
 from .script_classes import ScriptClasses
-from .signatures import Signature, signature_of
+from .signatures import Signature, derive_signature
 from .source import Source, is_library, read_source
 from .statements import Statements, find_first_assignments
 from .syntax import check_syntax
@@ -130,7 +130,7 @@ class Program(ScriptClasses):
             return UNKNOWN
         errors = Refusal(source, call, _format_scope(plain, owner))
         check_syntax(source.tree, errors)
-        signature = signature_of(plain, source, owner is not None)
+        signature = derive_signature(plain, source, owner is not None)
         _refuse_mutable_defaults(plain, source, errors)
         check = FunctionCheck(self, plain, source, signature, errors, owner)
         result = self._returns[key] = check.run()
@@ -157,7 +157,7 @@ class Program(ScriptClasses):
         plain = inspect.unwrap(forward)
         source = read_source(plain)
         if source is not None and (module._forward_hooks or module._forward_pre_hooks):
-            check_hooks(module, signature_of(plain, source, True), returned, self.check)
+            check_hooks(module, derive_signature(plain, source, True), returned, self.check)
 
     def _check_attributes(self, module: Module) -> None:
         """Refuse annotations that name no type, and values that lack an interface's methods."""
@@ -180,7 +180,7 @@ class Program(ScriptClasses):
         source = read_source(plain)
         if source is None or (plain.__module__, plain.__qualname__) in OVERLOADED:
             return UNKNOWN
-        signature = signature_of(plain, source, owner is not None)
+        signature = derive_signature(plain, source, owner is not None)
         signature.check(args, keywords, errors, node)
         _check_interfaces(signature, args, keywords, errors, node)
         if errors.muted:  # a branch that may be left out compiles nothing

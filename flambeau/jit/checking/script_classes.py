@@ -10,7 +10,7 @@ from typing import Any
 
 from .annotations import find_class_kind, read_annotation
 from .diagnostics import Call, Refusal
-from .signatures import signature_of
+from .signatures import derive_signature
 from .source import read_source
 from .types import UNKNOWN, Kind, fits, is_known
 
@@ -112,7 +112,7 @@ class ScriptClasses:
         if source is None or dataclasses.is_dataclass(kind) or hasattr(
                 kind, "_torchscript_interface"):
             return
-        signature_of(inspect.unwrap(init), source, True).check(
+        derive_signature(inspect.unwrap(init), source, True).check(
             args, keywords, errors, node)
         if not errors.muted:
             self._init(kind)
@@ -123,4 +123,5 @@ class ScriptClasses:
         if not isinstance(method, FunctionType):
             return UNKNOWN
         source = read_source(method)
-        return UNKNOWN if source is None else signature_of(method, source, True).returns or UNKNOWN
+        return UNKNOWN if source is None else derive_signature(method, source,
+                                                               True).returns or UNKNOWN

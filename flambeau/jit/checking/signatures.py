@@ -14,7 +14,7 @@ from .diagnostics import Refusal
 from .source import Source
 from .types import UNKNOWN, Kind, accepts_argument, format_schema
 
-__all__ = ["Signature", "parse_type_comment", "signature_of"]
+__all__ = ["Signature", "derive_signature", "parse_type_comment"]
 
 _INFERRED_HINT = ("Inferred '{name}' to be of type 'Tensor' because it was not annotated with an "
                   "explicit type.\n")
@@ -76,7 +76,7 @@ def _format_default(default: Any) -> str:
     return f"{default}"
 
 
-def signature_of(function: Any, source: Source, is_method: bool) -> Signature:
+def derive_signature(function: Any, source: Source, is_method: bool) -> Signature:
     """Return the signature of a function, or of a method without `self`."""
     hints, has_comments = _read_hints(function, source, is_method)
     kinds, defaults = {}, {}

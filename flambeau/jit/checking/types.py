@@ -6,29 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
-    "ANY",
-    "BOOL",
-    "COMPLEX",
-    "DEVICE",
-    "FLOAT",
-    "INT",
-    "NONE",
-    "NUMBERS",
-    "STR",
-    "TENSOR",
-    "UNKNOWN",
-    "Kind",
-    "accepts_argument",
-    "build_tuple",
-    "dictionary",
-    "fits",
-    "format_annotation",
-    "format_schema",
-    "is_known",
-    "list_of",
-    "optional",
+    "ANY", "BOOL", "COMPLEX", "DEVICE", "FLOAT", "INT", "NONE", "NUMBERS", "STR", "TENSOR",
+    "UNKNOWN", "Kind", "accepts_argument", "build_tuple", "fits", "format_annotation",
+    "format_schema", "is_known", "list_of", "make_dict_type", "make_optional", "make_union",
     "unify",
-    "union",
 ]
 
 
@@ -86,12 +67,12 @@ def build_tuple(*elements: Kind) -> Kind:
     return Kind("Tuple", elements)
 
 
-def dictionary(key: Kind, value: Kind) -> Kind:
+def make_dict_type(key: Kind, value: Kind) -> Kind:
     """Return the type of a dictionary."""
     return Kind("Dict", (key, value))
 
 
-def union(*members: Kind) -> Kind:
+def make_union(*members: Kind) -> Kind:
     """Return the smallest union of types; a single one stays itself."""
     flat = dict.fromkeys(inner for member in members for inner in (
         member.inner if member.name == "Union" else (member,)))
@@ -110,9 +91,9 @@ def _rank(kind: Kind) -> int:
     return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
-def optional(kind: Kind) -> Kind:
+def make_optional(kind: Kind) -> Kind:
     """Return Optional[kind]."""
-    return union(kind, NONE)
+    return make_union(kind, NONE)
 
 
 def is_known(kind: Kind) -> bool:
@@ -172,7 +153,7 @@ def unify(first: Kind, second: Kind) -> Kind | None:
     if not is_known(first) or not is_known(second):
         return UNKNOWN
     if NONE in (first, second):
-        return union(first, second)
+        return make_union(first, second)
     if fits(first, second):
         return second
     if fits(second, first):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .types import UNKNOWN, Kind, union
+from .types import UNKNOWN, Kind, make_union
 
-__all__ = ["NO_VALUE", "Frame", "Truth", "Value", "Variable", "without"]
+__all__ = ["NO_VALUE", "Frame", "Truth", "Value", "Variable", "remove_member"]
 
 
 class NoValue(enum.Enum):
@@ -86,7 +86,7 @@ class Frame:
             frame = frame.outer
 
 
-def without(kind: Kind, part: Kind) -> Kind:
+def remove_member(kind: Kind, part: Kind) -> Kind:
     """Return a union without one member."""
     rest = [member for member in kind.inner if member != part]
-    return union(*rest) if rest else kind
+    return make_union(*rest) if rest else kind

@@ -9,7 +9,7 @@ import keyword
 from typing import TYPE_CHECKING, Any
 
 from ...tensor.tensor import Tensor
-from .expressions import ScriptSyntaxError, local_name
+from .expressions import ScriptSyntaxError, mangle_local
 from .objects import ScriptObject
 from .script_module import LoadedModule
 from .translator import translate
@@ -33,7 +33,7 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.compiled is None:
             self.compiled = self._compile()
-        named = {local_name(k): v for k, v in kwargs.items()} if kwargs else kwargs
+        named = {mangle_local(k): v for k, v in kwargs.items()} if kwargs else kwargs
         try:
             return self.compiled(*args, **named)
         except TypeError as error:

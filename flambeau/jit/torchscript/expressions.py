@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from .type_expressions import format_dotted_path
 
-__all__ = ["BINARY", "Expressions", "ScriptSyntaxError", "build_runtime_call", "local_name"]
+__all__ = ["BINARY", "Expressions", "ScriptSyntaxError", "build_runtime_call", "mangle_local"]
 
 _NUMBERS = {"inf": float("inf"), "nan": float("nan"), "infj": complex(0, float("inf")),
             "nanj": complex(0, float("nan"))}
@@ -64,7 +64,7 @@ class Expressions:
 
     def _name(self, node: ast.Name) -> ast.expr:
         if node.id in self.locals:
-            return ast.Name(local_name(node.id), ast.Load())
+            return ast.Name(mangle_local(node.id), ast.Load())
         if node.id in _NUMBERS:
             return ast.Constant(_NUMBERS[node.id])
         self.refuse(node, f"undefined value {node.id}")
@@ -226,7 +226,7 @@ class Expressions:
     def target(self, node: ast.expr) -> ast.expr:
         """Translate an assignment target: a name, or tuples of them."""
         if isinstance(node, ast.Name):
-            return ast.Name(local_name(node.id), ast.Store())
+            return ast.Name(mangle_local(node.id), ast.Store())
         if isinstance(node, (ast.Tuple, ast.List)):
             return ast.Tuple([self.target(e) for e in node.elts], ast.Store())
         if isinstance(node, ast.Starred):
@@ -234,7 +234,7 @@ class Expressions:
         self.refuse(node, "no target of an assignment")
 
 
-def local_name(name: str) -> str:
+def mangle_local(name: str) -> str:
     return f"v_{name}"
 
 

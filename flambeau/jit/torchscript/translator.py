@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from .expressions import BINARY, Expressions, local_name, build_runtime_call
+from .expressions import BINARY, Expressions, mangle_local, build_runtime_call
 
 __all__ = ["translate"]
 
@@ -34,8 +34,8 @@ class _Statements(Expressions):
         parameters = [*declared.args, *declared.kwonlyargs]
         self.locals = {a.arg for a in parameters} | _find_assigned(definition)
         arguments = ast.arguments(
-            posonlyargs=[], args=[ast.arg(local_name(a.arg)) for a in declared.args],
-            kwonlyargs=[ast.arg(local_name(a.arg)) for a in declared.kwonlyargs],
+            posonlyargs=[], args=[ast.arg(mangle_local(a.arg)) for a in declared.args],
+            kwonlyargs=[ast.arg(mangle_local(a.arg)) for a in declared.kwonlyargs],
             kw_defaults=[None if d is None else self.expression(d) for d in declared.kw_defaults],
             defaults=[self.expression(d) for d in declared.defaults],
         )

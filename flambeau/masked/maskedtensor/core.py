@@ -19,7 +19,7 @@ from ...tensor.tensor import Tensor
 from .. import reductions
 from .binary import BINARY_NAMES
 from .layouts import (
-    check_places, converted, prepared, same_places, tensors_match, values_of, with_values,
+    check_places, convert, prepare, same_places, tensors_match, values_of, with_values,
 )
 from .reductions import REDUCE_NAMES
 from .unary import UNARY_NAMES
@@ -77,7 +77,7 @@ class MaskedTensor(Tensor):
                     requires_grad=requires_grad)
 
     def __init__(self, data: Tensor, mask: Tensor, requires_grad: bool = False) -> None:
-        data, mask = prepared(data, mask)
+        data, mask = prepare(data, mask)
         _validate(data, mask)
         with DisableTorchFunctionSubclass():
             self._masked_data, self._masked_mask = data.detach().clone(), mask.clone()
@@ -145,7 +145,7 @@ class MaskedTensor(Tensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         """The elements, with `--` for missing ones."""
-        data, mask = converted(self._masked_data, self._masked_mask, strided)
+        data, mask = convert(self._masked_data, self._masked_mask, strided)
         if self.dim() == 0:
             shown = _element(data.item()) if mask.item() else "--"
             return f"MaskedTensor({shown}, {mask.item()})"
@@ -271,7 +271,7 @@ class _Conversion(Function):
     def forward(ctx: Any, masked: MaskedTensor, layout: Any) -> MaskedTensor:
         """Return data and mask in the layout."""
         ctx.layout = masked.layout
-        return MaskedTensor(*converted(masked._masked_data, masked._masked_mask, layout))
+        return MaskedTensor(*convert(masked._masked_data, masked._masked_mask, layout))
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
@@ -320,7 +320,7 @@ def _mask_of(x: Any) -> Tensor | None:
     return x._masked_mask if is_masked_tensor(x) else None
 
 
-def _each(take: Callable[[Any], Any], value: Any) -> Any:
+def _map_each(take: Callable[[Any], Any], value: Any) -> Any:
     if value.__class__ in (tuple, list):
         return type(value)(take(v) for v in value)
     return take(value)
@@ -353,8 +353,8 @@ def _pointwise(packet: Any, binary: bool, in_place: bool, args: tuple, kwargs: d
 
 def _move(packet: Any, args: tuple, kwargs: dict) -> Any:
     """Apply the operator to data and mask."""
-    data = packet(*[_each(_data_of, a) for a in args], **kwargs)
-    masks = [_each(lambda x: _mask_of(x) if is_masked_tensor(x) else x, a) for a in args]
+    data = packet(*[_map_each(_data_of, a) for a in args], **kwargs)
+    masks = [_map_each(lambda x: _mask_of(x) if is_masked_tensor(x) else x, a) for a in args]
     mask = packet(*masks, **kwargs)
     if isinstance(data, (tuple, list)):
         return type(data)(MaskedTensor(d, m) for d, m in zip(data, mask, strict=True))

@@ -50,7 +50,7 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
     return csr
 
 
-def prepared(data: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def prepare(data: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Check that data and mask have one layout and number of elements; return them, coalesced."""
     if data.layout is not mask.layout:
         raise TypeError("data and mask must have the same layout.")
@@ -73,7 +73,7 @@ def check_places(data: Tensor, mask: Tensor) -> None:
                          "or col indices.")
 
 
-def converted(data: Tensor, mask: Tensor, layout: Any) -> tuple[Tensor, Tensor]:
+def convert(data: Tensor, mask: Tensor, layout: Any) -> tuple[Tensor, Tensor]:
     """Convert data and mask to another layout; a sparse one stores the mask's True elements."""
     if layout is strided:
         return data.to_dense(), mask.to_dense()

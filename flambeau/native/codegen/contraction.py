@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..loop_ir.ir import Contract, Kernel, Scalar, Store, statements
+from ..loop_ir.ir import Contract, Kernel, Scalar, Store, iterate_statements
 from ..target.machine import host
 from .conv.direct import emit_direct_conv
 from .conv.direct_blocking import Unsupported
@@ -12,7 +12,7 @@ from .gemm.dispatch import emit_gemm
 from .loops.context import Context, Scope
 from .loops.contraction_loops import emit_contraction_loops
 from .loops.statement import EMITTERS, hoist_invariants
-from .loops.vectorization import written_values
+from .loops.vectorization import collect_written_values
 from .winograd import plan, weight_gradient
 from .winograd.forward import emit_winograd
 
@@ -22,11 +22,11 @@ def emit_contract(context: Context, scope: Scope, statement: Contract) -> None:
     context.sum = statement.sum
     axes = [*statement.rows, statement.column, *statement.depth]
     if all(isinstance(axis.extent, int) and axis.extent for axis in axes):
-        changes = [statement.sum, *written_values(statement.body)]
+        changes = [statement.sum, *collect_written_values(statement.body)]
         hoist_invariants(context, scope, {axis.index for axis in axes}, changes, statement.body)
     if not _emit_tiled(context, statement):
         emit_contraction_loops(context, statement)
-    stores = [s.buffer for s in statements(statement.body) if isinstance(s, Store)]
+    stores = [s.buffer for s in iterate_statements(statement.body) if isinstance(s, Store)]
     context.invalidate([statement.sum, *stores])
 
 

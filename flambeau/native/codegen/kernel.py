@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from ..loop_ir.ir import Contract, Kernel, Loop, LoopKind, Statement, Store, Type, statements
+from ..loop_ir.ir import (
+    Contract, Kernel, Loop, LoopKind, Statement, Store, Type, iterate_statements,
+)
 from ..loop_ir.verify import LOCAL_BYTES
 from ..target.machine import Target, host
 from . import contraction  # noqa: F401 - adds its emitter to those of statements
@@ -22,7 +24,7 @@ from .loops.outlining import Outliner
 from .loops.parallel_loops import emit_parallel
 from .loops.privatized_sums import assign_private_rows, count_private_rows
 from .loops.statement import emit_body
-from .loops.vectorization import memory_accesses, plan_vectorization
+from .loops.vectorization import collect_accesses, plan_vectorization
 
 
 def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) -> str:
@@ -87,7 +89,7 @@ def _declare_body(module: ir.Module, kernel: Kernel, target: Target, name: str) 
             argument.add_attribute("noalias")
     context.sizes = dict(zip(kernel.sizes, rest[len(arguments) :], strict=True))
     _allocate_locals(context, kernel)
-    stored = [s.buffer for s in statements(kernel.body) if isinstance(s, Store)]
+    stored = [s.buffer for s in iterate_statements(kernel.body) if isinstance(s, Store)]
     context.versions.update(dict.fromkeys(stored, 0))
     if any(buffer.aliased for buffer in stored):
         context.versions.update({b: 0 for b in arguments if b.aliased})
@@ -95,7 +97,7 @@ def _declare_body(module: ir.Module, kernel: Kernel, target: Target, name: str) 
 
 
 def _allocate_locals(context: Context, kernel: Kernel) -> None:
-    places = memory_accesses(list(statements(kernel.body)))
+    places = collect_accesses(list(iterate_statements(kernel.body)))
     for buffer in dict.fromkeys(access.buffer for access in places):
         if buffer.local is None:
             continue

@@ -78,7 +78,7 @@ def allocate_outside_heap() -> Iterator[None]:
         _library.mallopt(_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
 
 
-def out_of_memory_error(size: int, purpose: str) -> MemoryError:
+def build_memory_error(size: int, purpose: str) -> MemoryError:
     """Return the MemoryError for `size` bytes and a purpose."""
     return MemoryError(f"{purpose} needs {size:,} bytes of memory, which there are not")
 
@@ -93,7 +93,7 @@ def probe(size: int, purpose: str, pages: bool = False) -> None:
         else:
             np.empty(size, np.uint8)
     except (MemoryError, OSError):
-        raise out_of_memory_error(size, purpose) from None
+        raise build_memory_error(size, purpose) from None
 
 
 def trim_heap() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 _KEYWORD = re.compile(r"\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def find_nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name most similar to `name`, or None."""
     import difflib  # slow to import, and only needed after an error
 
@@ -40,7 +40,7 @@ def advise(error: BaseException, trace: TracebackType | None, attributes: bool =
         return
     if isinstance(error, AttributeError):
         if inspect.ismodule(error.obj) or (attributes and error.obj is not None):
-            suggestion = nearest(error.name or "", dir(error.obj))
+            suggestion = find_nearest_name(error.name or "", dir(error.obj))
             if suggestion is not None:
                 error.add_note(f"Did you mean {suggestion!r}?")
         return
@@ -51,7 +51,7 @@ def advise(error: BaseException, trace: TracebackType | None, attributes: bool =
     for frame, line in reversed(_list_frames(trace)):
         for function in _find_called(frame, line, name):
             keywords = _list_keywords(function)
-            suggestion = nearest(name, keywords) or _find_abbreviation(name, keywords)
+            suggestion = find_nearest_name(name, keywords) or _find_abbreviation(name, keywords)
             if suggestion is not None:
                 error.add_note(f"Did you mean {suggestion!r}?")
                 return
@@ -77,13 +77,13 @@ def _find_called(frame: FrameType, line: int, keyword: str) -> list[Any]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or 0) \
                 and any(k.arg == keyword for k in node.keywords):
-            function = value_of(node.func, frame)
+            function = look_up(node.func, frame)
             if function is not None:
                 functions.append(function)
     return functions
 
 
-def value_of(node: ast.expr, frame: FrameType) -> Any:
+def look_up(node: ast.expr, frame: FrameType) -> Any:
     """Return the value of a dotted name. Runs no user code: properties are skipped."""
     if isinstance(node, ast.Name):
         for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
@@ -91,7 +91,7 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
                 return names[node.id]
         return None
     if isinstance(node, ast.Attribute):
-        owner = value_of(node.value, frame)
+        owner = look_up(node.value, frame)
         if owner is None:
             return None
         if inspect.ismodule(owner):

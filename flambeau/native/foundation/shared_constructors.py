@@ -6,7 +6,7 @@ from types import FunctionType
 from typing import Any
 
 
-def renamed(function: Any, qualname: str) -> Any:
+def copy_with_name(function: Any, qualname: str) -> Any:
     """Return a copy of a function with another qualified name, which Python's errors quote."""
     code = function.__code__.replace(co_qualname=qualname)
     copy = FunctionType(
@@ -24,4 +24,4 @@ def renamed(function: Any, qualname: str) -> Any:
 def own_constructor(cls: Any, **kwargs: Any) -> None:
     """An `__init_subclass__` that copies the inherited constructor into flambeau's classes."""
     if "__init__" not in vars(cls) and cls.__module__.startswith("flambeau."):
-        cls.__init__ = renamed(cls.__init__, f"{cls.__qualname__}.__init__")
+        cls.__init__ = copy_with_name(cls.__init__, f"{cls.__qualname__}.__init__")

@@ -22,12 +22,12 @@ _LIBRARIES = tuple(f"{os.sep}{name}{os.sep}"
                    for name in ("numpy", "scipy", "llvmlite", "ml_dtypes"))
 
 
-def shown_in_full() -> bool:
+def shows_all_frames() -> bool:
     """Return whether FLAMBEAU_TRACEBACK asks for every frame."""
     return TRACEBACK.value() == "full"
 
 
-def which_to_show(files: Sequence[str]) -> list[bool]:
+def select_frames(files: Sequence[str]) -> list[bool]:
     """Return whether to show each frame, given the frames' files, outermost first.
 
     A flambeau frame hides itself and the frames of flambeau, the standard library and NumPy that
@@ -46,7 +46,7 @@ def count_hidden_at_end(shown: Sequence[bool]) -> int:
     return next((k for k, keep in enumerate(reversed(shown)) if keep), 0)
 
 
-def hidden_line(count: int) -> str:
+def format_hidden_frames(count: int) -> str:
     """Return the line that stands for hidden frames."""
     frames = f"{count} frame{'s' * (count != 1)}"
     return f"  ... {frames} inside flambeau (FLAMBEAU_TRACEBACK=full shows them)\n"
@@ -59,13 +59,13 @@ class _Stack(traceback.StackSummary):
 
     def format(self, **options: Any) -> list[str]:
         lines = super().format(**options)
-        return [*lines, hidden_line(self.hidden)] if self.hidden else lines
+        return [*lines, format_hidden_frames(self.hidden)] if self.hidden else lines
 
 
 def _shorten(error: traceback.TracebackException | None) -> None:
     if error is None:
         return
-    shown = which_to_show([frame.filename for frame in error.stack])
+    shown = select_frames([frame.filename for frame in error.stack])
     stack = _Stack([f for f, keep in zip(error.stack, shown, strict=True) if keep])
     stack.hidden = count_hidden_at_end(shown)
     error.stack = stack
@@ -95,7 +95,7 @@ def format_shortened(error: BaseException, trace: TracebackType | None) -> Itera
 
 def _suggest_name(error: AttributeError | NameError, trace: TracebackType | None) -> str:
     """Return CPython's "Did you mean" hint, which its traceback module lacks before 3.12."""
-    from .call_advice import nearest
+    from .call_advice import find_nearest_name
 
     known: list[str] = []
     if isinstance(error, AttributeError):
@@ -103,7 +103,7 @@ def _suggest_name(error: AttributeError | NameError, trace: TracebackType | None
     elif trace is not None:
         frame = [frame for frame, _ in traceback.walk_tb(trace)][-1]
         known = [*frame.f_locals, *frame.f_globals, *frame.f_builtins]
-    match = nearest(error.name or "", known)
+    match = find_nearest_name(error.name or "", known)
     return f". Did you mean: '{match}'?" if match else ""
 
 
@@ -112,7 +112,7 @@ def excepthook(
 ) -> None:
     """`sys.excepthook` of programs run by `flambeau`."""
     advise(error, trace, attributes=False)
-    if shown_in_full() or not has_own_frame(error, trace):
+    if shows_all_frames() or not has_own_frame(error, trace):
         sys.__excepthook__(kind, error, trace)
         return
     print("".join(format_shortened(error, trace)), end="", file=sys.stderr)
@@ -132,15 +132,15 @@ def _show_in_shell(
 ) -> list[str]:
     advise(error, trace)
     links = list(_iterate_links(trace))
-    shown = which_to_show([link.tb_frame.f_code.co_filename for link in links])
-    hidden = 0 if shown_in_full() else count_hidden_at_end(shown)
-    short = trace if shown_in_full() else _link_again(links, shown)
+    shown = select_frames([link.tb_frame.f_code.co_filename for link in links])
+    hidden = 0 if shows_all_frames() else count_hidden_at_end(shown)
+    short = trace if shows_all_frames() else _link_again(links, shown)
     lines: list[str] = shell.InteractiveTB.structured_traceback(
         kind, error, short, tb_offset=tb_offset
     )
     if hidden:
         message_lines = 1 + len(getattr(error, "__notes__", ()))
-        lines.insert(len(lines) - message_lines, hidden_line(hidden).rstrip("\n"))
+        lines.insert(len(lines) - message_lines, format_hidden_frames(hidden).rstrip("\n"))
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
     shell.InteractiveTB.tb = trace  # for %debug
     shell._showtraceback(kind, error, lines)
@@ -173,7 +173,7 @@ def hide_from_pytest(excinfo: Any = None) -> bool:
     for name, module in list(sys.modules.items()):
         if name == "flambeau" or name.startswith("flambeau."):
             vars(module)["__tracebackhide__"] = hide_from_pytest
-    return not shown_in_full()
+    return not shows_all_frames()
 
 
 def install() -> None:

@@ -46,7 +46,7 @@ def is_internal(code: CodeType) -> bool:
     return internal
 
 
-def user_frame(depth: int = 1) -> FrameType | None:
+def find_user_frame(depth: int = 1) -> FrameType | None:
     """Return the user's innermost frame, starting `depth` frames above; None if there is none."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
@@ -67,7 +67,7 @@ class WarningCount:
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """`warnings.warn` that names the user's line, from any depth in the library."""
     WarningCount.value += 1
-    frame = user_frame(2) or sys._getframe(1)
+    frame = find_user_frame(2) or sys._getframe(1)
     names = frame.f_globals
     warnings.warn_explicit(
         message, category, frame.f_code.co_filename, frame.f_lineno,
@@ -91,7 +91,7 @@ def warn_once(message: str, key: str | None = None) -> None:
         warn(message)
 
 
-def noted(error: E, *notes: str | None) -> E:
+def add_notes(error: E, *notes: str | None) -> E:
     """Return the error with notes added below its message (PEP 678); None is skipped."""
     for note in notes:
         if note is not None:

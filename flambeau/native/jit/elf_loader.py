@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..foundation import disk_cache
-from ..foundation.allocator import out_of_memory_error, probe
+from ..foundation.allocator import build_memory_error, probe
 from ..target.compile_costs import LLVM_LOADER_TABLE_BYTES
 from ..target.machine import (
     emit_object_code, external_functions, gate, host, initialize, llvm_version,
@@ -62,7 +62,7 @@ def _map_image(code: LinkedImage) -> int:
     try:
         area = mmap.mmap(-1, len(code.bytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError:
-        raise out_of_memory_error(len(code.bytes), "loaded machine code") from None
+        raise build_memory_error(len(code.bytes), "loaded machine code") from None
     base = ctypes.addressof(ctypes.c_char.from_buffer(area))
     for at in code.based:
         offset = int.from_bytes(code.bytes[at : at + 8], "little")

@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from ..codegen.llvm.scratch_abi import GIVE, TAKE
-from ..foundation.allocator import out_of_memory_error
+from ..foundation.allocator import build_memory_error
 from ..target.cost_model import SCRATCH_SLOT_BYTES
 from .elf_loader import PROVIDERS, define, load
 
@@ -69,7 +69,7 @@ def install() -> None:
             else:  # private: a forked child gets its own slots; untouched pages cost nothing
                 area = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
-            raise out_of_memory_error(size, "the working memory of kernels") from error
+            raise build_memory_error(size, "the working memory of kernels") from error
         if hasattr(mmap, "MADV_HUGEPAGE"):
             area.madvise(mmap.MADV_HUGEPAGE)
         base = ctypes.addressof(ctypes.c_char.from_buffer(area))

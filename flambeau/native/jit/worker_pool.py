@@ -1,7 +1,7 @@
 """A pool of compile workers: processes that turn kernels into machine code (`worker_main`).
 
 They take no interpreter lock or memory from this process. Without them, `compile` uses threads.
-Workers start when they pay off (`worker_count`), and exit when idle, with the process, or on
+Workers start when they pay off (`choose_worker_count`), and exit when idle, with the process, or on
 Ctrl-C.
 """
 
@@ -22,7 +22,7 @@ from typing import IO, Any
 from ..foundation.environment import DEBUG
 from ..foundation.environment import COMPILE_WORKERS as FLAG
 from ..foundation.source_hash import PACKAGE
-from ..loop_ir.ir import Contract, Kernel, statements
+from ..loop_ir.ir import Contract, Kernel, iterate_statements
 from ..target.compile_costs import (
     FIRST_PRODUCT_COMPILE_S, IN_PROCESS_TIME_RATIO, MIN_BACKGROUND_WORK_S, OTHER_KERNEL_COMPILE_S,
     PROCESSORS_PER_BACKGROUND_WORKER, WORKER_IDLE_TIMEOUT_S, WORKER_START_S,
@@ -49,12 +49,12 @@ _EXTERNAL_SIGNALS = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
 
 def compile_time_s(kernel: Kernel) -> float:
     """Return the estimated compile time of a kernel in seconds."""
-    products = sum(isinstance(statement, Contract) for statement in statements(kernel.body))
+    products = sum(isinstance(statement, Contract) for statement in iterate_statements(kernel.body))
     further = OTHER_KERNEL_COMPILE_S * max(products, 1)
     return further + (FIRST_PRODUCT_COMPILE_S if products else 0.0)
 
 
-def worker_count(work: float, threads: int, aside: bool) -> int:
+def choose_worker_count(work: float, threads: int, aside: bool) -> int:
     """Return how many workers to run, given `work` seconds of compile time so far.
 
     Past work predicts future work. Unless `aside`, the waiting thread compiles too, so a single
@@ -229,7 +229,7 @@ class WorkerPool:
         """Queue jobs and start missing workers. Return False if there can be no workers."""
         with self.lock:
             self.work += sum(job.cost for job in jobs)
-            count = worker_count(self.work, threads, aside)
+            count = choose_worker_count(self.work, threads, aside)
             if FLAG.value() == 0 or not (count or self.ready) or not self._can_start():
                 return False
             self.waiting = sorted(self.waiting + jobs, key=_Job.priority)
@@ -243,7 +243,7 @@ class WorkerPool:
     def prestart(self, work: float, threads: int) -> None:
         """Start workers for work that a caller will soon wait for."""
         with self.lock:
-            count = worker_count(self.work + work, threads, False)
+            count = choose_worker_count(self.work + work, threads, False)
             if count and self._can_start():
                 self._start(count - self.threads)
 

@@ -37,7 +37,7 @@ class ByteProductForm:
     whole: bool
 
 
-def byte_product(form: ByteProductForm) -> Kernel:
+def build_byte_product(form: ByteProductForm) -> Kernel:
     """c = a @ b - corrections; unless `integers`, times multipliers, plus bias, in float32.
 
     Buffers: a (rows, quads) and b (panels, quads, columns) of quads, corrections (n), then

@@ -1,7 +1,7 @@
 """Convolution kernels of any size: extents, strides and padding are arguments.
 
-One kernel serves forward passes and input gradients, in any layout; `forward_calls` and
-`data_calls` compute its arguments. conv_static.py has kernels specialized for one shape.
+One kernel serves forward passes and input gradients, in any layout; `plan_forward_calls` and
+`plan_data_calls` compute its arguments. conv_static.py has kernels specialized for one shape.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type,
 )
-from .conv_static import Geometry, NchwStrides, affine, phase_taps
+from .conv_static import Geometry, NchwStrides, make_affine, phase_taps
 
 _EXTENTS = ("n", "oc", "oh", "ow", "ic", "kh", "kw")
 _STRIDES = ("xn", "xc", "xh", "xw", "wo", "wi", "wh", "ww", "yn", "yc", "yh", "yw")
@@ -74,7 +74,7 @@ class _ConvSizes:
 
 
 @cache
-def windows(type: Type, grouped: bool = False) -> Kernel:
+def build_window_sums(type: Type, grouped: bool = False) -> Kernel:
     """Buffers x, weight, bias, y: y = bias + the sum of windows of x times weights.
 
     `grouped`: threads share the groups of channels; otherwise they share the work of one group.
@@ -82,7 +82,7 @@ def windows(type: Type, grouped: bool = False) -> Kernel:
     x, weight, bias, y = (Buffer(type, name) for name in ("x", "weight", "bias", "y"))
     named, total = _ConvSizes(grouped), Accumulator(ReduceOp.SUM, type)
     a = named.axes
-    at = affine(0, (a["oc"], 1), (named.group, named.sizes["oc"]) if named.group else None)
+    at = make_affine(0, (a["oc"], 1), (named.group, named.sizes["oc"]) if named.group else None)
     shifted = Apply(Scalar.ADD, (total, Load(bias, at)), type)
     contract = Contract(
         (a["n"], a["oh"], a["ow"]), a["oc"], (a["ic"], a["kh"], a["kw"]), named.image(x),
@@ -94,7 +94,7 @@ def windows(type: Type, grouped: bool = False) -> Kernel:
 
 @cache
 def weight(type: Type, grouped: bool = False) -> Kernel:
-    """Buffers x, gy, gw: the gradient of the weight; `grouped` as in `windows`."""
+    """Buffers x, gy, gw: the gradient of the weight; `grouped` as in `build_window_sums`."""
     x, gy, gw = (Buffer(type, name) for name in ("x", "gy", "gw"))
     named, total = _ConvSizes(grouped), Accumulator(ReduceOp.SUM, type)
     a = named.axes
@@ -145,8 +145,8 @@ def _forward_sizes(g: Geometry) -> tuple[int, ...]:
     })
 
 
-def forward_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
-    """Return the calls of `windows` on x, weight, bias, y."""
+def plan_forward_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
+    """Return the calls of `build_window_sums` on x, weight, bias, y."""
     x, weight, y = _group_strides(g)
     apart = (x, weight, g.outputs_each, y)
     return _split_calls_by_group(g, grouped, (0, 0, 0, 0), apart, _forward_sizes(g))
@@ -158,8 +158,8 @@ def weight_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
     return _split_calls_by_group(g, grouped, (0, 0, 0), (x, y, weight), _forward_sizes(g))
 
 
-def data_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
-    """Yield the calls of `windows` on gy, weight, zeros, gx: one set per phase of the stride.
+def plan_data_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
+    """Yield the calls of `build_window_sums` on gy, weight, zeros, gx, a set per stride phase.
 
     Positions of x that are congruent modulo the stride use the same kernel entries.
     """

@@ -74,13 +74,13 @@ def _create_axes(**extents: int) -> dict[str, Axis]:
 
 def _create_bounds_mask(terms: Sequence[Term], offset: int, extent: int) -> Expression:
     """The mask of a padded axis: 0 <= position < extent."""
-    at = IndexValue(affine(offset, *terms))
+    at = IndexValue(make_affine(offset, *terms))
     low = Apply(Scalar.GE, (at, Constant(Type.I64, 0)), Type.BOOL)
     high = Apply(Scalar.LT, (at, Constant(Type.I64, extent)), Type.BOOL)
     return Apply(Scalar.AND, (low, high), Type.BOOL)
 
 
-def image(
+def load_image(
     buffer: Buffer, strides: NchwStrides, others: Sequence[Term | None],
     where: Sequence[Sequence[Term]], offsets: Sequence[int], extents: Sequence[int], masked: bool,
 ) -> Load:
@@ -91,7 +91,7 @@ def image(
         terms += [(index, factor * stride) for index, factor in position]
     masks = [_create_bounds_mask(p, o, n) for p, o, n in zip(where, offsets, extents, strict=True)]
     mask = Apply(Scalar.AND, tuple(masks), Type.BOOL) if masked else None
-    return Load(buffer, affine(base, *terms), mask=mask)
+    return Load(buffer, make_affine(base, *terms), mask=mask)
 
 
 def _index_windows(g: Geometry, a: dict[str, Axis]) -> list[list[Term]]:
@@ -106,22 +106,23 @@ def _load_input(g: Geometry, x: Buffer, a: dict[str, Axis], group: Index) -> Loa
     """Return the element of x for an output position and a kernel entry."""
     others = [(a["n"], g.x[0]), (a["ic"], g.x[1]), _group_term(g, group, g.x[1] * g.inputs_each)]
     masked = not (g.inside and (g.x[1] == 1 or g.inputs_each == 1))
-    return image(x, g.x, others, _index_windows(g, a), [-p for p in g.padding], g.spatial, masked)
+    return load_image(x, g.x, others, _index_windows(g, a), [-p for p in g.padding], g.spatial,
+                      masked)
 
 
 def _index_weight(g: Geometry, a: dict[str, Axis], group: Index, base: int = 0,
                   steps: Sequence[int] = (1, 1)) -> Affine:
     """Return a weight's position; `steps`: kernel entries per iteration of kh and kw."""
     o, i, h, w = g.weight
-    return affine(base, (a["oc"], o), (a["ic"], i), (a["kh"], h * steps[0]),
-                  (a["kw"], w * steps[1]), _group_term(g, group, o * g.outputs_each))
+    return make_affine(base, (a["oc"], o), (a["ic"], i), (a["kh"], h * steps[0]),
+                       (a["kw"], w * steps[1]), _group_term(g, group, o * g.outputs_each))
 
 
 def _index_output(g: Geometry, a: dict[str, Axis], group: Index) -> Affine:
     """y's position."""
     n, k, h, w = g.y
-    return affine(0, (a["n"], n), (a["oc"], k), (a["oh"], h), (a["ow"], w),
-                  _group_term(g, group, k * g.outputs_each))
+    return make_affine(0, (a["n"], n), (a["oc"], k), (a["oh"], h), (a["ow"], w),
+                       _group_term(g, group, k * g.outputs_each))
 
 
 def _loop_over_groups(groups: int, group: Index, body: list[Statement]) -> list[Statement]:
@@ -132,7 +133,7 @@ def _group_term(g: Geometry, index: Index, stride: int) -> Term | None:
     return (index, stride) if g.groups > 1 else None
 
 
-def affine(base: int, *terms: tuple[Index | Axis, Extent] | None) -> Affine:
+def make_affine(base: int, *terms: tuple[Index | Axis, Extent] | None) -> Affine:
     """Return a position; terms that are None are skipped."""
     return Affine(base, tuple([
         (term[0].index if isinstance(term[0], Axis) else term[0], term[1])
@@ -140,7 +141,7 @@ def affine(base: int, *terms: tuple[Index | Axis, Extent] | None) -> Affine:
     ]))
 
 
-def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
+def build_forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
     """Buffers x, weight, (bias,) y."""
     x, weight, y = (Buffer(g.type, name) for name in ("x", "weight", "y"))
     shift = Buffer(g.type, "bias")
@@ -149,7 +150,7 @@ def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
     group, total = Index("group"), Accumulator(ReduceOp.SUM, g.type)
     value: Expression = total
     if bias:
-        at = affine(0, (a["oc"], 1), _group_term(g, group, g.outputs_each))
+        at = make_affine(0, (a["oc"], 1), _group_term(g, group, g.outputs_each))
         value = Apply(Scalar.ADD, (value, Load(shift, at)), g.type)
     if relu:
         value = Apply(Scalar.MAXIMUM, (value, Constant(g.type, 0.0)), g.type)
@@ -163,7 +164,7 @@ def forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel:
     return Kernel("conv_forward", buffers, _loop_over_groups(g.groups, group, [contract]))
 
 
-def backward_data(g: Geometry) -> Kernel:
+def build_backward_data(g: Geometry) -> Kernel:
     """Buffers gy, weight, gx: the gradient of the input.
 
     Positions of x that are congruent modulo the stride meet the same kernel entries: each such
@@ -198,8 +199,8 @@ def _create_phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer]
                      oc=g.outputs_each, ic=g.inputs_each)
     first = phase[0] * g.x[2] + phase[1] * g.x[3]
     apart = g.x[2] * g.stride[0], g.x[3] * g.stride[1]
-    place = affine(first, (a["n"], g.x[0]), (a["ic"], g.x[1]), (a["ih"], apart[0]),
-                   (a["iw"], apart[1]), _group_term(g, group, g.x[1] * g.inputs_each))
+    place = make_affine(first, (a["n"], g.x[0]), (a["ic"], g.x[1]), (a["ih"], apart[0]),
+                        (a["iw"], apart[1]), _group_term(g, group, g.x[1] * g.inputs_each))
     if not prod(counts):
         return []
     if not meets[0][0] or not meets[1][0]:
@@ -215,7 +216,7 @@ def _create_phase(g: Geometry, phase: tuple[int, int], buffers: Sequence[Buffer]
         for (meet, start, less), count, n in zip(meets, counts, g.output, strict=True)
     )
     masked = not (within and (g.y[1] == 1 or g.outputs_each == 1))
-    read = image(gy, g.y, others, windows, offsets, g.output, masked)
+    read = load_image(gy, g.y, others, windows, offsets, g.output, masked)
     steps = [m[1] - m[0] if len(m) > 1 else 1 for m, _, _ in meets]
     base = meets[0][0][0] * g.weight[2] + meets[1][0][0] * g.weight[3]
     factor = Load(weight, _index_weight(g, a, group, base, steps))
@@ -236,7 +237,7 @@ def _clear_uncovered(g: Geometry, buffer: Buffer, place: Affine, axes: Sequence[
     return body
 
 
-def backward_weight(g: Geometry) -> Kernel:
+def build_backward_weight(g: Geometry) -> Kernel:
     """Buffers x, gy, gw: the gradient of the weight."""
     x, gy, gw = (Buffer(g.type, name) for name in ("x", "gy", "gw"))
     a = _create_axes(n=g.batch, oh=g.output[0], ow=g.output[1], kh=g.kernel[0], kw=g.kernel[1],

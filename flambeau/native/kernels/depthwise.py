@@ -41,7 +41,7 @@ from ..loop_ir.ir import (
 from ..target.eager_costs import DEPTHWISE_COPY_LANES as LANES
 from ..target.eager_costs import DEPTHWISE_FLAT_LANES as FLAT_LANES
 from ..target.eager_costs import MAX_DEPTHWISE_IMAGES, MAX_DEPTHWISE_TAPS
-from .pool import all_of, compare
+from .pool import and_conditions, compare
 
 MAX_TILE_ELEMENTS = {4: 6144, 8: 3584}  # of a block of x with its padding, by bytes per element
 MAX_BLOCK_ELEMENTS = {4: 4096, 8: 2560}  # of a block of results, by bytes per element
@@ -136,7 +136,7 @@ def _is_below(at: Expression, limit: Size) -> Expression:
 
 
 def _is_within(at: Expression, low: Size, high: Size) -> Expression:
-    return all_of(compare(Scalar.GE, at, SizeValue(low)), _is_below(at, high))
+    return and_conditions(compare(Scalar.GE, at, SizeValue(low)), _is_below(at, high))
 
 
 class _BlockNest:
@@ -257,7 +257,7 @@ class _BlockNest:
         p, r, v, lane = (Index(name) for name in ("p", "r", "v", "lane"))
         row = _position((self.down, s.block_row_step), (p, 1), (r, s.row_step))
         column = _position((self.across, s.block_column_step), (v, LANES), (lane, 1))
-        inside = all_of(
+        inside = and_conditions(
             _is_within(row, s.row_low, s.row_high),
             _is_within(column, s.column_low, s.column_high),
         )
@@ -286,7 +286,7 @@ class _BlockNest:
         )
         row = _position((self.down, s.block_row_step), (r, 1))
         column = _position((self.across, s.block_column_step), (v, LANES), (lane, 1))
-        inside = all_of(
+        inside = and_conditions(
             _is_within(row, s.row_low, s.row_high),
             _is_within(column, s.column_low, s.column_high),
         )
@@ -356,7 +356,7 @@ class _BlockNest:
         s = self.sizes
         r, v, lane = (Index(name) for name in ("r", "v", "lane"))
         exists = _is_below(_position((self.down, s.block_rows), (r, 1)), s.y_rows)
-        is_inside = all_of(
+        is_inside = and_conditions(
             _is_below(
                 _position((self.across, s.y_block_columns), (v, LANES), (lane, 1)), s.y_columns
             ),

@@ -219,17 +219,17 @@ def _forward(g: Geometry, builder: Callable[..., Kernel]) -> DepthwiseCall | Non
     )
 
 
-def forward(g: Geometry) -> DepthwiseCall | None:
+def plan_forward(g: Geometry) -> DepthwiseCall | None:
     """Plan the forward pass on x, offsets, weight, bias, y; None if windows are too large."""
     return _forward(g, depthwise.build_forward)
 
 
-def backward_weight(g: Geometry) -> DepthwiseCall | None:
+def plan_backward_weight(g: Geometry) -> DepthwiseCall | None:
     """Plan the weight gradient on x, offsets, gy, gw."""
     return _forward(g, depthwise.build_weight_gradient)
 
 
-def backward_data(g: Geometry) -> DepthwiseCall | None:
+def plan_backward_data(g: Geometry) -> DepthwiseCall | None:
     """Plan the input gradient on gy, offsets, weight, zeros, gx."""
     reach = _reach(g)
     block = _choose_block(g.type.size, g.spatial, reach, (1, 1), g.stride)

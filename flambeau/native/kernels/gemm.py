@@ -1,6 +1,7 @@
 """Matrix products as kernels: a stack of a @ b in any layout, optionally plus a bias row.
 
-`product` serves one shape; `sized` serves all shapes of a form and takes sizes at each call.
+`build_product` serves one shape; `build_sized_product` serves all shapes of a form and takes sizes
+at each call.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ class _Strides:
     c: tuple[Extent, ...]
 
 
-def product(layout: GemmLayout) -> Kernel:
+def build_product(layout: GemmLayout) -> Kernel:
     """Return a kernel for c = a @ b (+ bias), c contiguous. Buffers: a, b, bias if any, c."""
-    layout = _without_unit_axes(layout)
+    layout = _drop_unit_axes(layout)
     result: list[int] = [layout.n, 1]
     step = layout.m * layout.n
     for extent in reversed(layout.stack):
@@ -76,7 +77,7 @@ def product(layout: GemmLayout) -> Kernel:
     return Kernel("product", *body)
 
 
-def _without_unit_axes(layout: GemmLayout) -> GemmLayout:
+def _drop_unit_axes(layout: GemmLayout) -> GemmLayout:
     """Drop stack axes of extent 1: threads share the outermost loop, or the only product."""
     last = len(layout.stack)
     stacked = [i for i, extent in enumerate(layout.stack) if extent != 1]
@@ -84,10 +85,13 @@ def _without_unit_axes(layout: GemmLayout) -> GemmLayout:
     return replace(layout, stack=tuple([layout.stack[i] for i in stacked]), a=a, b=b)
 
 
-def sized(form: GemmForm) -> Kernel:
-    """Return a kernel for c = a @ b (+ bias) of any size. Buffers: as for `product`. Sizes, in
-    elements: m, n and k; the row strides of a and b in memory (or column strides, depending on
-    the form); each stack axis's extent and strides of a, b and c. c's matrices are contiguous."""
+def build_sized_product(form: GemmForm) -> Kernel:
+    """Return a kernel for c = a @ b (+ bias) of any size. Buffers: as for `build_product`.
+
+    Sizes, in elements: m, n and k; the row strides of a and b in memory (or column strides,
+    depending on the form); each stack axis's extent and strides of a, b and c. c's matrices are
+    contiguous.
+    """
     m, n, k, a, b = (Size(name) for name in ("m", "n", "k", "a_apart", "b_apart"))
     stack = [[Size(f"{name}{i}") for name in ("stack", "a_step", "b_step", "c_step")]
              for i in range(form.stack)]

@@ -66,7 +66,7 @@ def number(value: int, type: Type = Type.I64) -> Constant:
     return Constant(type, value)
 
 
-def all_of(*conditions: Expression) -> Expression:
+def and_conditions(*conditions: Expression) -> Expression:
     """Whether all conditions hold."""
     return functools.reduce(lambda a, b: Apply(Scalar.AND, (a, b), Type.BOOL), conditions)
 
@@ -171,7 +171,7 @@ class _StripNest:
         at = IndexValue(self.at(*self.strip()))
         low = Apply(Scalar.NEG, (self.column,), Type.I64)
         high = Apply(Scalar.SUB, (SizeValue(self.sizes["width"]), self.column), Type.I64)
-        return all_of(compare(Scalar.GE, at, low), compare(Scalar.LT, at, high))
+        return and_conditions(compare(Scalar.GE, at, low), compare(Scalar.LT, at, high))
 
     def input_element(self, mask: Expression, buffer: Buffer | None = None) -> Load:
         """Return the element of x, or of a buffer of its shape, in a window's row."""
@@ -222,7 +222,7 @@ def sums(type: Type, step: int | None) -> Kernel:
         Accumulator(ReduceOp.SUM, type, "down"),
         Accumulator(ReduceOp.SUM, type, "across"),
     )
-    there = all_of(compare(Scalar.GE, s.row, number(0)), s.inside)
+    there = and_conditions(compare(Scalar.GE, s.row, number(0)), s.inside)
     fold_rows: list[Statement] = [
         Begin(down),
         s.taps([Update(down, s.input_element(there))]),
@@ -360,8 +360,8 @@ def _follow_maximum(
     starts = Constant(top.type, -inf), Constant(chosen.type, 0.0), number(NO_PLACE, Type.I32)
     above = Apply(Scalar.NOT, (compare(Scalar.LE, value, top),), Type.BOOL)
     replaces = Apply(Scalar.OR, (
-        all_of(above, compare(Scalar.EQ, top, top)),
-        all_of(compare(Scalar.EQ, value, top), compare(Scalar.LT, row, at))), Type.BOOL)
+        and_conditions(above, compare(Scalar.EQ, top, top)),
+        and_conditions(compare(Scalar.EQ, value, top), compare(Scalar.LT, row, at))), Type.BOOL)
     begin: list[Statement] = [Begin(a, start) for a, start in zip(targets, starts, strict=True)]
     decision = Accumulator(ReduceOp.ANY, Type.BOOL, "replaces")  # before the targets change
     update: list[Statement] = [Begin(decision, replaces)]

@@ -36,7 +36,7 @@ from ..loop_ir.ir import (
 )
 from ..target.cost_model import MAX_POOL_WINDOW_EXTENT
 from ..target.eager_costs import POOLED_LANES
-from .pool import NO_PLACE, all_of, cast, compare, first_of_equals, number
+from .pool import NO_PLACE, and_conditions, cast, compare, first_of_equals, number
 
 
 class PoolNhwcSizes(NamedTuple):
@@ -87,7 +87,7 @@ class Pixels:
         self.x_column = Load(
             self.columns, self.affine((self.column, "window_columns"), (self.tap_column, 1))
         )
-        self.is_inside = all_of(
+        self.is_inside = and_conditions(
             *[compare(Scalar.GE, each, number(0)) for each in (self.x_row, self.x_column)]
         )
         self.lane_mask = compare(
@@ -127,7 +127,7 @@ class Pixels:
             self.x,
             self.channel_index("x_image_stride"),
             self.x_offset,
-            all_of(self.is_inside, self.lane_mask),
+            and_conditions(self.is_inside, self.lane_mask),
         )
 
     @property
@@ -217,7 +217,7 @@ def maxima_backward(type: Type) -> Kernel:
         p.channel_index("x_image_stride"),
         share,
         p.x_offset,
-        all_of(p.is_inside, p.lane_mask),
+        and_conditions(p.is_inside, p.lane_mask),
         add=True,
     )
     spread = p.lanes(

@@ -343,7 +343,7 @@ class _StepLoop:
 # ------------------------------------------------------------------------------ forward
 
 
-def forward(
+def build_forward(
     cell: Cell, type: Type, extents: RecurrentExtents, inputs: Mapping[str, SequenceLayout],
     wanted: Mapping[str, Sequence[SequenceLayout]],
 ) -> RecurrentKernel:
@@ -444,7 +444,7 @@ class _ForwardKernel(_StepLoop):
 # ------------------------------------------------------------------------------ backward
 
 
-def backward(
+def build_backward(
     cell: Cell, type: Type, extents: RecurrentExtents, inputs: Mapping[str, SequenceLayout],
     wanted: Mapping[str, Sequence[SequenceLayout]],
 ) -> RecurrentKernel:

@@ -6,10 +6,10 @@ from ..loop_ir.ir import (
     Affine, Buffer, Index, Kernel, Load, Loop, LoopKind, Size, Statement, Store, Type,
 )
 
-_AXES = 4  # of the rows that `rows_apart` copies, e.g. interleaved queries, keys and values
+_AXES = 4  # of the rows that `build_row_copy` copies, e.g. interleaved queries, keys and values
 
 
-def in_order(type: Type, axes: int, inner: int) -> Kernel:
+def build_transpose(type: Type, axes: int, inner: int) -> Kernel:
     """x, y: copy x, contiguous along axis `inner` (not the last), into y in order.
 
     Sizes: for each axis its extent, and its strides (in elements) in x and in y.
@@ -23,10 +23,10 @@ def in_order(type: Type, axes: int, inner: int) -> Kernel:
     body = [Loop(indices[last], each[last][0], body, LoopKind.VECTORIZED)]
     for k in [inner, *[k for k in range(last - 1, -1, -1) if k != inner]]:
         body = [Loop(indices[k], each[k][0], body, LoopKind.PARALLEL)]
-    return Kernel("in_order", [x, y], body, [size for sizes in each for size in sizes])
+    return Kernel("transpose", [x, y], body, [size for sizes in each for size in sizes])
 
 
-def rows_apart(type: Type, of_x: int | None = 1, of_y: int | None = 1) -> Kernel:
+def build_row_copy(type: Type, of_x: int | None = 1, of_y: int | None = 1) -> Kernel:
     """x, y: copy rows, with element strides `of_x` and `of_y`; None: a size argument.
 
     Sizes: the rows' length, (the elements' strides,) then for each of four axes of rows the extent
@@ -49,11 +49,11 @@ def rows_apart(type: Type, of_x: int | None = 1, of_y: int | None = 1) -> Kernel
     ]
     for index, extent, _, _ in reversed(axes):
         body = [Loop(index, extent, body, LoopKind.PARALLEL)]
-    return Kernel("rows_apart", [x, y], body, sizes)
+    return Kernel("row_copy", [x, y], body, sizes)
 
 
-def repeated(type: Type) -> Kernel:
+def build_fill(type: Type) -> Kernel:
     """x, y: fill y with the single element of x. Size: y's elements."""
     x, y, i, count = Buffer(type, "x"), Buffer(type, "y"), Index("i"), Size("count")
     store = Store(y, Affine(0, ((i, 1),)), Load(x, Affine()))
-    return Kernel("repeated", [x, y], [Loop(i, count, [store], LoopKind.PARALLEL)], [count])
+    return Kernel("fill", [x, y], [Loop(i, count, [store], LoopKind.PARALLEL)], [count])

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from .ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
     IndexValue, Kernel, Load, Loop, Prefetch, Scalar, SizeValue, Statement, Store, Type, Update,
-    While, postorder,
+    While, iterate_postorder,
 )
 
 
@@ -151,7 +151,7 @@ class _Writer:
     # Expressions.
 
     def value(self, expression: Expression) -> str:
-        for current in postorder([expression], self.numbers):
+        for current in iterate_postorder([expression], self.numbers):
             if isinstance(current, Accumulator):
                 self.accumulator(current)
                 continue

@@ -15,7 +15,7 @@ import numpy as np
 from .ir import (
     NO_POSITION, Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression,
     Extent, If, Index, IndexValue, Kernel, Load, Loop, Prefetch, ReduceOp, Scalar, Size, SizeValue,
-    Statement, Store, Type, Update, While, postorder,
+    Statement, Store, Type, Update, While, iterate_postorder,
 )
 from .numpy_forms import REDUCTION_UFUNCS, dtype_of, identity_element
 from .philox import philox, philox_word
@@ -169,7 +169,7 @@ class _Machine:
         order = self.orders.get(expression)
         if order is None:
             done: dict[Expression, None] = {}
-            for each in postorder([expression], done):
+            for each in iterate_postorder([expression], done):
                 done[each] = None
             order = self.orders[expression] = list(done)
         return order

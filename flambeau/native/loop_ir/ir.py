@@ -413,15 +413,15 @@ class Kernel:
 # ------------------------------------------------------------------------------- looking around
 
 
-def statements(body: Sequence[Statement]) -> Iterator[Statement]:
+def iterate_statements(body: Sequence[Statement]) -> Iterator[Statement]:
     """Yield all statements of a body, outer ones first."""
     for statement in body:
         yield statement
         if isinstance(statement, Loop | Contract | While | If):
-            yield from statements(statement.body)
+            yield from iterate_statements(statement.body)
 
 
-def expressions(statement: Statement) -> Iterator[Expression]:
+def iterate_expressions(statement: Statement) -> Iterator[Expression]:
     """Yield the expressions of a statement itself, not those of nested statements."""
     if isinstance(statement, Store | Update):
         yield statement.value
@@ -440,7 +440,7 @@ def expressions(statement: Statement) -> Iterator[Expression]:
         yield statement.b
 
 
-def operands(expression: Expression) -> tuple[Expression, ...]:
+def get_operands(expression: Expression) -> tuple[Expression, ...]:
     """Return the direct operands of an expression."""
     if isinstance(expression, Apply):
         return expression.operands
@@ -450,7 +450,7 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
     return ()
 
 
-def subexpressions(roots: Iterable[Expression]) -> Iterator[Expression]:
+def iterate_subexpressions(roots: Iterable[Expression]) -> Iterator[Expression]:
     """Yield expressions and everything that they depend on, each once."""
     stack, seen = list(roots), set()
     while stack:
@@ -458,10 +458,10 @@ def subexpressions(roots: Iterable[Expression]) -> Iterator[Expression]:
         if id(expression) not in seen:
             seen.add(id(expression))
             yield expression
-            stack.extend(operands(expression))
+            stack.extend(get_operands(expression))
 
 
-def postorder(
+def iterate_postorder(
     roots: Iterable[Expression], done: Container[Any]
 ) -> Iterator[Expression]:
     """Yield expressions not yet in `done`, operands before their users.
@@ -475,7 +475,7 @@ def postorder(
         missing = (
             []
             if expression in done
-            else [each for each in operands(expression) if each not in done]
+            else [each for each in get_operands(expression) if each not in done]
         )
         if missing:
             stack.extend(missing)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from .ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
     Index, IndexValue, Kernel, Load, Loop, Prefetch, Scalar, Size, SizeValue, Statement, Store,
-    Update, While, expressions, operands,
+    Update, While, get_operands, iterate_expressions,
 )
 
 OPERATOR_SYMBOLS = {
@@ -174,7 +174,7 @@ def _find_shared(statement: Statement) -> list[Expression]:
     uses: Counter[Expression] = Counter()
     order: list[Expression] = []
     done: set[Expression] = set()
-    stack = [(expression, False) for expression in expressions(statement)]
+    stack = [(expression, False) for expression in iterate_expressions(statement)]
     while stack:
         expression, ready = stack.pop()
         if ready:
@@ -184,7 +184,7 @@ def _find_shared(statement: Statement) -> list[Expression]:
         if expression not in done:
             done.add(expression)
             stack.append((expression, True))
-            stack.extend((each, False) for each in operands(expression))
+            stack.extend((each, False) for each in get_operands(expression))
     return [
         expression
         for expression in order

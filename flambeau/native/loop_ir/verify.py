@@ -8,7 +8,8 @@ from typing import NoReturn
 from .ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
     Index, IndexValue, Kernel, Load, Loop, LoopKind, Prefetch, ReduceOp, Scalar, Size, SizeValue,
-    Statement, Store, Type, Update, While, expressions, operands, postorder, statements,
+    Statement, Store, Type, Update, While, get_operands, iterate_expressions, iterate_postorder,
+    iterate_statements,
 )
 
 LOCAL_BYTES = 64 * 1024  # limit on all local buffers together
@@ -99,7 +100,7 @@ class _ExpressionCheck:
         self.good: set[Expression] = set()
 
     def expression(self, expression: Expression) -> None:
-        for current in postorder([expression], self.good):
+        for current in iterate_postorder([expression], self.good):
             self.check_operation(current)
             self.good.add(current)
 
@@ -194,7 +195,7 @@ class _Check:
         buffers, sizes = self.scope.kernel.buffers, self.scope.kernel.sizes
         if len(set(buffers)) != len(buffers) or len(set(sizes)) != len(sizes):
             self.scope.fail("an argument is listed twice")
-        touched = {access.buffer: None for access in accesses(self.scope.kernel.body)}
+        touched = {access.buffer: None for access in collect_accesses(self.scope.kernel.body)}
         local = [buffer for buffer in touched if buffer.local is not None]
         if any(buffer in local for buffer in buffers):
             self.scope.fail("a local buffer is no argument: leave it out of `buffers`")
@@ -214,7 +215,7 @@ class _Check:
         if min(buffer.parts) < 1:
             self.scope.fail(f"{buffer.name} has parts of {buffer.parts}")
         if any(place.buffer is buffer and not (isinstance(place, Store) and place.add)
-               for place in accesses(self.scope.kernel.body)):
+               for place in collect_accesses(self.scope.kernel.body)):
             self.scope.fail(f"{buffer.name} has parts, and is only added to")
 
     # ------------------------------------------------------------------ statements
@@ -231,7 +232,7 @@ class _Check:
 
     def statement(self, statement: Statement) -> None:
         if not isinstance(statement, Contract):
-            for each in expressions(statement):
+            for each in iterate_expressions(statement):
                 self.expressions.expression(each)
         if isinstance(statement, Loop):
             self.loop(statement)
@@ -306,14 +307,14 @@ class _Check:
 
     @staticmethod
     def updates(loop: Loop) -> set[Accumulator]:
-        inside = statements(loop.body)
+        inside = iterate_statements(loop.body)
         return {s.accumulator for s in inside if isinstance(s, Update)}
 
     def collisions(self, loop: Loop) -> None:
         """Fail if stores of different lanes visibly collide."""
         if loop.kind is not LoopKind.VECTORIZED or loop.extent in (0, 1):
             return
-        for s in statements(loop.body):
+        for s in iterate_statements(loop.body):
             if isinstance(s, Store) and not s.indirect and s.at.stride(loop.index) == 0:
                 self.scope.fail(
                     f"all lanes of {loop.index.name} store to one element of {s.buffer.name}"
@@ -411,20 +412,20 @@ def _is_defined(operation: Scalar, type: Type) -> bool:
     return (operation in _INTEGER) != type.floating
 
 
-def accesses(body: Sequence[Statement]) -> list[Load | Store]:
+def collect_accesses(body: Sequence[Statement]) -> list[Load | Store]:
     """Return every load and store of a body."""
     collected: list[Load | Store] = []
     seen: set[Expression] = set()
-    for statement in statements(body):
+    for statement in iterate_statements(body):
         if isinstance(statement, Store):
             collected.append(statement)
-        stack = list(expressions(statement))
+        stack = list(iterate_expressions(statement))
         while stack:
             expression = stack.pop()
             if expression in seen:
                 continue
             seen.add(expression)
-            stack.extend(operands(expression))
+            stack.extend(get_operands(expression))
             if isinstance(expression, Load):
                 collected.append(expression)
     return collected

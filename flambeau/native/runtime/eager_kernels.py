@@ -140,5 +140,5 @@ INTROSORT = EagerKernel("sort", "introsort")
 QUICKSELECT = EagerKernel("sort", "quickselect")
 SORT_LEAST = EagerKernel("sort", "partial_sort")
 
-COPY_NUMBER = EagerKernel("transpose", "repeated", exact=True)
-COPY_ROWS = EagerKernel("transpose", "rows_apart", exact=True)
+COPY_NUMBER = EagerKernel("transpose", "build_fill", exact=True)
+COPY_ROWS = EagerKernel("transpose", "build_row_copy", exact=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ... import ops
 from ...autograd import no_grad
-from ...native.foundation.shared_constructors import renamed
+from ...native.foundation.shared_constructors import copy_with_name
 from ...tensor import Tensor
 from ...tensor.dtypes import int64
 from .. import functional as F
@@ -116,7 +116,7 @@ def _create_batch_count(device: Any) -> Tensor:
 class _BatchNorm(_NormBase):
     """Batch normalization over any number of dimensions."""
 
-    __init__ = renamed(_NormBase.__init__, "_BatchNorm.__init__")
+    __init__ = copy_with_name(_NormBase.__init__, "_BatchNorm.__init__")
 
     def _flambeau_average_factor(self) -> float:
         """The weight of this batch in the running statistics; counts the batch in training."""

@@ -71,7 +71,7 @@ class DistributedDataParallel(Module):
         super().__init__()
         if device_mesh is not None:
             process_group = device_mesh.get_group()
-        self.process_group = _import_distributed(".process_group").member(process_group)
+        self.process_group = _import_distributed(".process_group").require_member(process_group)
         named = _list_trainable(module)
         if not named:
             raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have "
@@ -277,7 +277,7 @@ class DistributedDataParallel(Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.process_group = _import_distributed(".process_group").member()
+        self.process_group = _import_distributed(".process_group").require_member()
         self._flambeau_make_reducer()
 
     def scatter(self, inputs: Any, kwargs: Any, device_ids: Any) -> tuple[Any, Any]:

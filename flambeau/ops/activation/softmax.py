@@ -20,9 +20,9 @@ from ...native.target.eager_costs import (
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY, dtype as Dtype
 from ...tensor.narrow_dtypes import EIGHT_BIT
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.operator import Array
 from ..core.promotion import compute_dtype
 from ..core.registry import Declared, composite, opaque
@@ -33,7 +33,7 @@ from ..native.rows import run_over_rows
 from ..native.rows import logsumexp as rows_logsumexp
 from ..native.small_arrays import LOG_SOFTMAX, SOFTMAX
 from ..reduction.numpy_reductions import reduce_max, reduce_sum
-from ..reduction.reduce import axes_of, spread
+from ..reduction.reduce import parse_axes, spread
 
 _ndarray = np.ndarray
 _FAST_DTYPES = (FLOAT32, FLOAT64)
@@ -106,11 +106,11 @@ def _compute_as(
     formula: Formula, name: str, input: Array, dim: int, dtype: Dtype | None
 ) -> Array:
     """The formula's result for an input of any floating dtype, converted to `dtype` first."""
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     kind = input.dtype if dtype is None else dtype.numpy
     if not FROM_NUMPY[kind].is_floating_point or kind in EIGHT_BIT:
         kernel_name = "lastdim_kernel_impl" if axis == input.ndim - 1 else "kernel_impl"
-        raise missing_kernel(f"{name}_{kernel_name}", kind)
+        raise build_missing_kernel_error(f"{name}_{kernel_name}", kind)
     if input.size > MAX_NUMPY_ROW_ELEMENTS and kind == input.dtype \
             and (y := run_over_rows(_KERNELS[formula], axis, input)) is not None:
         return y
@@ -307,7 +307,7 @@ def logsumexp(input: Array, dim: int | Sequence[int], keepdim: bool = False) -> 
     if kind.kind in "biu":
         kind = types.get_default_dtype().numpy
     inside = compute_dtype(kind)
-    axes = axes_of(dim, input.ndim) if input.ndim else None
+    axes = parse_axes(dim, input.ndim) if input.ndim else None
     if input.size > MAX_NUMPY_ROW_ELEMENTS and axes == (input.ndim - 1,) \
             and (y := rows_logsumexp(input, keepdim)) is not None:
         return np.asarray(y, kind)

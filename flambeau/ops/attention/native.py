@@ -60,7 +60,7 @@ def _attend_small(q: Array, k: Array, v: Array, scale: float, causal: bool
 
 
 @native_route
-def in_parts(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array | None:
+def attend_in_blocks(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array | None:
     """Return attention's output alone, computed in batch blocks to bound the memory for scores."""
     each = q[:1].size // max(q.shape[-1], 1) * k.shape[-2]
     scores = SCORES_PER_BATCH_BLOCK * max(1, POOL.threads() // TYPICAL_THREADS)

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...autograd.mode import MODE
-from ...autograd.tangents import LEVELS, sum_terms, unless_missing
+from ...autograd.tangents import LEVELS, skip_missing, sum_terms
 from ...autograd.tape import requires
 from ...native.target.eager_costs import MAX_SAVED_PROBABILITIES, SCORES_PER_NUMPY_BLOCK
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.layout import preserved_strides, strides_of
+from ...tensor.layout import compute_copy_strides, get_strides
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
@@ -36,7 +36,7 @@ from ..reduction.numpy_reductions import reduce_max, reduce_sum
 from .backend_choice import AttentionSettings, check_choice
 from .native import backward as whole_backward
 from .native import forward as whole_forward
-from .native import in_parts
+from .native import attend_in_blocks
 
 
 class Saved:
@@ -141,7 +141,7 @@ def _attend_by_kernels(
     """Return (result, probabilities to save), or None without a kernel for the arguments."""
     if keep == Saved.PROBABILITIES:
         return whole_forward(q, k, v, scale, is_causal)
-    y = in_parts(q, k, v, scale, is_causal) if keep == Saved.NOTHING else None
+    y = attend_in_blocks(q, k, v, scale, is_causal) if keep == Saved.NOTHING else None
     return None if y is None else (y, None)
 
 
@@ -172,7 +172,7 @@ def _attend_in_blocks(
 @opaque(extents_follow=True, layout=Layout.FREE,
         name="_attention", node="ScaledDotProductFlashAttentionForCpuBackward0", expose=(),
         constant_outputs=(1,), ref=_reference, samples=_samples)
-def attention(
+def compute_attention(
     query: Array, key: Array, value: Array, mask: Array | None, scale: float, is_causal: bool,
     keep: int
 ) -> tuple[Array, Array | None]:
@@ -196,21 +196,22 @@ def _lay_out_as_query(y: Array, query: Array) -> Array:
     """Lay the result out as the query, as PyTorch's fused kernel does: if the query's heads are
     views of rows, merging the result's heads is a view."""
     is_fused = y.ndim == 4 and y.shape == query.shape and query.strides[-1] == query.itemsize
-    return lay_out_again(y, preserved_strides(query.shape, strides_of(query))) if is_fused \
+    return lay_out_again(y, compute_copy_strides(query.shape, get_strides(query))) if is_fused \
         else np.ascontiguousarray(y)
 
 
-@attention.vjp
+@compute_attention.vjp
 def _(
     gs: tuple[Tensor, None], ys: tuple[Tensor, ...], query: Tensor, key: Tensor, value: Tensor,
     mask: Tensor | None, scale: float, is_causal: bool, keep: int
 ) -> tuple[Tensor | None, ...]:
     if MODE.grad:
         return (*_differentiable_adjoint(gs[0], query, key, value, mask, scale, is_causal), None)
-    return (*adjoint(gs[0], query, key, value, mask, ys[0], ys[1], scale, is_causal, keep), None)
+    return (*compute_adjoint(gs[0], query, key, value, mask, ys[0], ys[1], scale, is_causal, keep),
+            None)
 
 
-@attention.jvp
+@compute_attention.jvp
 def _(
     query_t: Tensor | None, key_t: Tensor | None, value_t: Tensor | None, mask_t: Tensor | None,
     ys: tuple[Tensor, Tensor | None], query: Tensor, key: Tensor, value: Tensor,
@@ -220,16 +221,16 @@ def _(
     if p is None:
         p = _compute_probabilities(query, key, mask, scale, is_causal)
     scores_t = sum_terms(
-        unless_missing(lambda t: (t * scale) @ key.transpose(-1, -2), query_t),
-        unless_missing(lambda t: (query * scale) @ t.transpose(-1, -2), key_t), mask_t)
-    p_t = unless_missing(lambda t: softmax_backward(t.expand(p.shape), p, -1, None), scores_t)
-    return sum_terms(unless_missing(lambda t: t @ value, p_t),
-                     unless_missing(lambda t: p @ t, value_t)), None
+        skip_missing(lambda t: (t * scale) @ key.transpose(-1, -2), query_t),
+        skip_missing(lambda t: (query * scale) @ t.transpose(-1, -2), key_t), mask_t)
+    p_t = skip_missing(lambda t: softmax_backward(t.expand(p.shape), p, -1, None), scores_t)
+    return sum_terms(skip_missing(lambda t: t @ value, p_t),
+                     skip_missing(lambda t: p @ t, value_t)), None
 
 
 @opaque(layout=Layout.FREE,
         name="_attention_backward", expose=(), differentiable=False, ref=None, samples=None)
-def adjoint(
+def compute_adjoint(
     g: Array, query: Array, key: Array, value: Array, mask: Array | None, y: Array, saved: Array,
     scale: float, is_causal: bool, keep: int
 ) -> tuple[Array, ...]:
@@ -272,22 +273,23 @@ def _differentiate_in_blocks(
     return dq, dk, dv
 
 
-@attention.batch
+@compute_attention.batch
 def _(
     batch: Batch, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float,
     is_causal: bool, keep: int
 ) -> Any:
     q, k, v = map(batch.expand, (query, key, value))
-    return attention(q, k, v, _lower_mask(batch, mask, query), scale, is_causal, keep)
+    return compute_attention(q, k, v, _lower_mask(batch, mask, query), scale, is_causal, keep)
 
 
-@adjoint.batch
+@compute_adjoint.batch
 def _(
     batch: Batch, g: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
     y: Tensor, saved: Tensor, scale: float, is_causal: bool, keep: int
 ) -> Any:
     g, q, k, v, y, saved = map(batch.expand, (g, query, key, value, y, saved))
-    return adjoint(g, q, k, v, _lower_mask(batch, mask, query), y, saved, scale, is_causal, keep)
+    return compute_adjoint(g, q, k, v, _lower_mask(batch, mask, query), y, saved, scale, is_causal,
+                           keep)
 
 
 def _lower_mask(batch: Batch, mask: Tensor | None, query: Tensor) -> Tensor | None:
@@ -365,7 +367,7 @@ def scaled_dot_product_attention(
     if LEVELS.active or any(map(_is_recorded, (query, key, value))):  # derivatives need it
         is_small = math.prod(q[:-1]) * k[-2] <= MAX_SAVED_PROBABILITIES
         keep = Saved.PROBABILITIES if is_small else Saved.LOG_SUMS
-    return attention(query, key, value, attn_mask, scale, is_causal, keep)[0]
+    return compute_attention(query, key, value, attn_mask, scale, is_causal, keep)[0]
 
 
 def _is_recorded(x: Tensor) -> bool:

@@ -10,7 +10,7 @@ from ...tensor import dtypes as types
 from ...tensor.tensor import Tensor
 from ..activation.gelu import gelu
 from ..activation.rectifiers import relu
-from ..core.autocast import Policy, autocasting
+from ..core.autocast import Policy, make_autocasting
 from ..core.operator import publish
 from ..linalg.linear import linear
 from ..linalg.products import addmm
@@ -95,4 +95,4 @@ for _name, _function in (
     ("_transformer_encoder_layer_fwd", transformer_encoder_layer),
     ("_addmm_activation", addmm_activation),
 ):
-    publish(autocasting(_name, _function, Policy.LOWER), (_name,), ("torch",))
+    publish(make_autocasting(_name, _function, Policy.LOWER), (_name,), ("torch",))

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tensor.layout import memory_format, strided
 from ...tensor.tensor import Tensor
-from .errors import explaining, not_a_tensor
+from .errors import explain_attribute_error, wrap_with_explanation
 from .operator import publish
 from .registry import answers_from_values
 
@@ -21,7 +21,7 @@ def is_complex(input: Tensor) -> bool:
     try:
         return input.is_complex()
     except AttributeError as error:
-        raise not_a_tensor(error, "is_complex", is_complex, (input,)) from None
+        raise explain_attribute_error(error, "is_complex", is_complex, (input,)) from None
 
 
 def is_floating_point(input: Tensor) -> bool:
@@ -33,7 +33,8 @@ def is_floating_point(input: Tensor) -> bool:
     try:
         return input.is_floating_point()
     except AttributeError as error:
-        raise not_a_tensor(error, "is_floating_point", is_floating_point, (input,)) from None
+        raise explain_attribute_error(error, "is_floating_point", is_floating_point,
+                                      (input,)) from None
 
 
 def is_signed(input: Tensor) -> bool:
@@ -112,7 +113,7 @@ def numel(input: Tensor) -> int:
     try:
         return input.numel()
     except AttributeError as error:
-        raise not_a_tensor(error, "numel", numel, (input,)) from None
+        raise explain_attribute_error(error, "numel", numel, (input,)) from None
 
 
 def get_device(input: Tensor) -> int:
@@ -133,7 +134,7 @@ def detach(input: Tensor) -> Tensor:
     try:
         return input.detach()
     except AttributeError as error:
-        raise not_a_tensor(error, "detach", detach, (input,)) from None
+        raise explain_attribute_error(error, "detach", detach, (input,)) from None
 
 
 def detach_(input: Tensor) -> Tensor:
@@ -229,10 +230,11 @@ def _publish() -> None:
         publish(function, (function.__name__,), ("torch",))
     functions = [is_signed, is_conj, is_neg, is_inference, get_device, detach_]
     for function in functions:
-        publish(explaining(function.__name__, function), (function.__name__,), ("torch",))
+        publish(wrap_with_explanation(function.__name__, function), (function.__name__,),
+                ("torch",))
     functions = [is_nonzero, is_same_size, is_distributed]
     for function in functions:
-        publish(explaining(function.__name__, function), (function.__name__,), spaces)
+        publish(wrap_with_explanation(function.__name__, function), (function.__name__,), spaces)
     functions = [dim_order, dense_dim, sparse_dim, to_dense]
     for function in functions:
         publish(function, (function.__name__,), ("Tensor",))

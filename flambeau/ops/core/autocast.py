@@ -16,7 +16,7 @@ from typing import Any
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATING, dtype
 from ...tensor.tensor import Tensor
-from .errors import not_a_tensor
+from .errors import explain_attribute_error
 
 
 class Policy(Enum):
@@ -74,7 +74,7 @@ def _cast(value: Any, target: dtype) -> Any:
     return value
 
 
-def autocasting(
+def make_autocasting(
     name: str, function: Callable[..., Any], policy: Policy
 ) -> Callable[..., Any]:
     """A composite operator that casts its inputs in an autocast region, then runs outside of it.
@@ -88,7 +88,7 @@ def autocasting(
             try:
                 return function(*args, **kwargs)
             except AttributeError as error:
-                raise not_a_tensor(error, name, function, args, kwargs) from None
+                raise explain_attribute_error(error, name, function, args, kwargs) from None
         args = cast_inputs(policy, args)
         values = cast_inputs(policy, kwargs.values())
         STATE.enabled = False
@@ -100,12 +100,12 @@ def autocasting(
     return cast_first
 
 
-def autocast_now() -> tuple | None:
+def get_autocast_dtype() -> tuple | None:
     """Return this thread's autocast dtype as a tuple, or None if autocast is off."""
     return (STATE.dtype,) if AUTOCAST.count and STATE.enabled else None
 
 
-def autocast_settings() -> tuple[bool, dtype, bool]:
+def get_autocast_settings() -> tuple[bool, dtype, bool]:
     """Return the settings that `with_autocast_settings` restores."""
     return STATE.enabled, STATE.dtype, STATE.cache
 
@@ -113,7 +113,7 @@ def autocast_settings() -> tuple[bool, dtype, bool]:
 @contextmanager
 def with_autocast_settings(settings: tuple[bool, dtype, bool]) -> Iterator[None]:
     """Context in which this thread uses the settings read earlier."""
-    before = autocast_settings()
+    before = get_autocast_settings()
     _apply(settings)
     try:
         yield

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def canonical_dim(dim: int, ndim: int) -> int:
+def canonicalize_dim(dim: int, ndim: int) -> int:
     """Return `dim` as a non-negative axis; IndexError if `ndim` axes do not include it."""
     n = ndim or 1
     if dim.__class__ is not int:
@@ -24,14 +24,14 @@ def _as_int(dim: Any) -> int:
     return dim.__index__()
 
 
-def canonical_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+def canonicalize_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """Return the axes in `dim`, or all for None or an empty sequence; duplicates raise."""
     if dim is None:
         return tuple(range(ndim))
     if not isinstance(dim, (tuple, list)):
         single: Any = dim
-        return (canonical_dim(single, ndim),) if ndim else _check_scalar(single)
-    result = tuple(canonical_dim(d, ndim) for d in dim)
+        return (canonicalize_dim(single, ndim),) if ndim else _check_scalar(single)
+    result = tuple(canonicalize_dim(d, ndim) for d in dim)
     if len(set(result)) != len(result):
         twice = next(d for d in result if result.count(d) > 1)
         raise RuntimeError(f"dim {twice} appears multiple times in the list of dims")
@@ -41,11 +41,11 @@ def canonical_dims(dim: int | Sequence[int] | None, ndim: int) -> tuple[int, ...
 
 
 def _check_scalar(dim: int) -> tuple[int, ...]:
-    canonical_dim(dim, 0)
+    canonicalize_dim(dim, 0)
     return ()
 
 
-def canonical_order(dims: Sequence[int], ndim: int) -> list[int]:
+def canonicalize_order(dims: Sequence[int], ndim: int) -> list[int]:
     """Return the axes in `dims`, a permutation of all; RuntimeError if it is none."""
     if len(dims) != ndim:
         raise RuntimeError(
@@ -53,7 +53,7 @@ def canonical_order(dims: Sequence[int], ndim: int) -> list[int]:
             f"length of the desired ordering of dimensions i.e. input.dim() = {ndim} is not equal "
             f"to len(dims) = {len(dims)}"
         )
-    axes = [canonical_dim(dim, ndim) for dim in dims]
+    axes = [canonicalize_dim(dim, ndim) for dim in dims]
     if len(set(axes)) != ndim:
         raise RuntimeError("permute(): duplicate dims are not allowed.")
     return axes

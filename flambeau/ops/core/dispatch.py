@@ -23,9 +23,11 @@ from ...tensor.narrow_dtypes import EIGHT_BIT, NARROW
 from ...tensor.tensor import Tensor, creation, wrap
 from ..documentation import source_listing
 from ..native.pointwise import try_kernel, swap_operands
-from .autocast import autocasting
-from .errors import MISSING, Overriding, explain, explaining, name_in_errors, no_overload
-from .errors import not_a_tensor, not_this_tensor
+from .autocast import make_autocasting
+from .errors import (
+    MISSING, Overriding, build_overload_error, explain, name_in_errors, wrap_with_explanation,
+)
+from .errors import build_tensor_error, explain_attribute_error
 from .function_writer import NUMPY_NAMES, write_function
 from .inplace import OPERANDS, inplace_twin
 from .legacy_argument_order import OLD_ORDERED
@@ -50,10 +52,10 @@ def build(operator: Operator) -> Callable:
         if operator.name.rstrip("_") in OLD_ORDERED:
             body.__signature__ = _strip_old_names(body)
         if operator.autocast is not None:
-            body = autocasting(shown, body, operator.autocast)
+            body = make_autocasting(shown, body, operator.autocast)
         elif operator.explains:
-            body = explaining(shown, body)
-        return _naming(body, operator) if operator.node_names else body
+            body = wrap_with_explanation(shown, body)
+        return _name_nodes(body, operator) if operator.node_names else body
     shape = [p.kind for p in operator.parameters]
     plain = operator.kind is Kind.POINTWISE and all(
         p.default is p.empty for p in operator.parameters
@@ -72,7 +74,7 @@ def build(operator: Operator) -> Callable:
     return _copy_name(function, operator)
 
 
-def _naming(function: Callable[..., Any], operator: Operator) -> Callable[..., Any]:
+def _name_nodes(function: Callable[..., Any], operator: Operator) -> Callable[..., Any]:
     """Wrap a composite that PyTorch differentiates as a whole, to name its results' nodes so. The
     nodes before them are those of the operators that compute the results here."""
     names = operator.node_names
@@ -103,7 +105,7 @@ def as_array(y: Any) -> np.ndarray:
     return y if isinstance(y, _ndarray) else np.asarray(y)
 
 
-def straight(operator: Operator) -> frozenset[np.dtype]:
+def list_straight_dtypes(operator: Operator) -> frozenset[np.dtype]:
     """Return the dtypes on which a pointwise body runs without a cast and without being refused."""
     if operator.promotion is Promotion.NONE:
         return FLOATS
@@ -117,13 +119,13 @@ def straight(operator: Operator) -> frozenset[np.dtype]:
 
 
 class PointwiseCall(NamedTuple):
-    """The operator behind a pointwise closure, for interception by `pointwise_call`."""
+    """The operator behind a pointwise closure, for interception by `find_pointwise_operator`."""
 
     operator: Operator
     swapped: bool  # the operands are swapped, as in `__rsub__`
 
 
-def pointwise_call(function: Any) -> PointwiseCall | None:
+def find_pointwise_operator(function: Any) -> PointwiseCall | None:
     """Return the operator behind a function: an operator's own function or a Python operator."""
     return getattr(function, "pointwise_call", None)
 
@@ -135,7 +137,7 @@ def _mark(function: Any, operator: Operator, swapped: bool = False) -> Callable:
 
 def _create_unary(operator: Operator) -> Callable:
     body = operator.ufunc or operator.body
-    fast, layout = straight(operator), operator.layout
+    fast, layout = list_straight_dtypes(operator), operator.layout
     differentiable = operator.differentiable
 
     def function(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -177,7 +179,7 @@ def _create_binary(
     `takes_arrays`: whether NumPy arrays are operands as well.
     """
     body = operator.ufunc or operator.body
-    fast, differentiable = straight(operator), operator.differentiable
+    fast, differentiable = list_straight_dtypes(operator), operator.differentiable
     with_integer, with_number = _list_number_dtypes(operator, fast, method)
 
     def function(input: Any, other: Any, *, out: Tensor | None = None) -> Any:
@@ -273,10 +275,10 @@ def _check_numbers(operator: Operator, *operands: Any) -> None:
             continue
         takes_numbers = "Number" in str(parameter.annotation)
         if takes_numbers and operator.name not in _OF_NUMBERS and not isinstance(x, OPERANDS):
-            raise no_overload(
+            raise build_overload_error(
                 operator.name.lstrip("_"), [p.name for p in operator.parameters], operands)
         if only or not takes_numbers or not isinstance(x, OPERANDS):
-            raise not_this_tensor(operator.name.lstrip("_"), parameter.name, i, x)
+            raise build_tensor_error(operator.name.lstrip("_"), parameter.name, i, x)
 
 
 def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
@@ -286,7 +288,8 @@ def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
     """
     body = operator.ufunc or operator.body
     with_number = FLOATS
-    with_integer = frozenset(d for d in straight(operator) if d.kind in "iu") | with_number
+    straight = list_straight_dtypes(operator)
+    with_integer = frozenset(d for d in straight if d.kind in "iu") | with_number
     forward = _create_binary(operator, "")
     turned = swap_operands(body)
 
@@ -335,7 +338,7 @@ def _reflect_number(operator: Operator, forward: Callable, number: Any, other: A
     return forward(other, number)
 
 
-def python_operator(operator: Operator, name: str, takes_arrays: bool = False) -> Callable:
+def make_python_operator(operator: Operator, name: str, takes_arrays: bool = False) -> Callable:
     """Return Python's operator `name`, which returns NotImplemented for unknown operands.
 
     These include NumPy arrays unless `takes_arrays`: Python then calls the array's operator, which
@@ -405,6 +408,6 @@ def _accept_numpy_names(name: str, body: Callable) -> Callable:
         try:
             return body(*args, **kwargs)
         except AttributeError as error:
-            raise not_a_tensor(error, name, body, args, kwargs) from None
+            raise explain_attribute_error(error, name, body, args, kwargs) from None
 
     return function

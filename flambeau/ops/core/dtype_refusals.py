@@ -9,15 +9,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...tensor.dtypes import BOOL, COMPLEX, FLOATING, INTEGER, dtype
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 
 if TYPE_CHECKING:
     from .operator import Operator
 
 
-def not_implemented(operator: Operator, kind: dtype) -> NotImplementedError:
+def build_dtype_error(operator: Operator, kind: dtype) -> NotImplementedError:
     """Return the error for a dtype that an operator does not support."""
-    return missing_kernel(f"{operator.name}_cpu", kind)
+    return build_missing_kernel_error(f"{operator.name}_cpu", kind)
 
 
 class Refusal:
@@ -29,7 +29,7 @@ class Refusal:
     __slots__ = ("categories", "error")
 
     def __init__(
-        self, *categories: int, error: Callable[[Operator, dtype], Exception] = not_implemented
+        self, *categories: int, error: Callable[[Operator, dtype], Exception] = build_dtype_error
     ) -> None:
         self.categories, self.error = categories, error
 
@@ -40,7 +40,7 @@ class Refusal:
 
 def as_kernel(name: str) -> Callable[[Operator, dtype], Exception]:
     """Return the usual error under the name of PyTorch's kernel."""
-    return lambda operator, kind: missing_kernel(name, kind)
+    return lambda operator, kind: build_missing_kernel_error(name, kind)
 
 
 complex_numbers = Refusal(COMPLEX)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...native.foundation.public_names import c_class_name
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...tensor.narrow_dtypes import COMPLEX32
-from ...tensor.promotion import missing_kernel, result_dtype
+from ...tensor.promotion import build_missing_kernel_error, result_dtype
 from ...tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _refuse(operator: Operator, args: tuple) -> Exception:
             operator.refuse(operator, operands, kind)
         except Exception as refusal:
             return refusal
-    return missing_kernel(f"{operator.name.strip('_')}_cpu", kind)
+    return build_missing_kernel_error(f"{operator.name.strip('_')}_cpu", kind)
 
 
 def _list_tensors(args: tuple) -> list[Tensor]:
@@ -113,23 +113,24 @@ def _describe_refused_argument(operator: Operator, args: tuple) -> TypeError | N
         elif "Number" in note and isinstance(value, (bool, int, float, complex)):
             continue
         elif not isinstance(value, Tensor) and not (value is None and "None" in note):
-            return not_this_tensor(operator.name.lstrip("_"), operator.names[i], i, value)
+            return build_tensor_error(operator.name.lstrip("_"), operator.names[i], i, value)
     return None
 
 
-def not_this_tensor(name: str, argument: str, position: int, value: Any) -> TypeError:
+def build_tensor_error(name: str, argument: str, position: int, value: Any) -> TypeError:
     """Return PyTorch's TypeError for an argument that must be a tensor, with advice."""
-    return noted(TypeError(f"{name}(): argument '{argument}' (position {position + 1}) must be "
-                           f"Tensor, not {c_class_name(value)}"), advise_on_array(value))
+    return add_notes(TypeError(f"{name}(): argument '{argument}' (position {position + 1}) must be "
+                               f"Tensor, not {c_class_name(value)}"), advise_on_array(value))
 
 
-def no_overload(name: str, arguments: Sequence[str], operands: Sequence[Any]) -> TypeError:
+def build_overload_error(name: str, arguments: Sequence[str], operands: Sequence[Any]) -> TypeError:
     """Return PyTorch's TypeError of a function whose second operand is a tensor or number."""
     kinds = ", ".join(c_class_name(x) for x in operands)
     takes = "".join(f" * (Tensor {arguments[0]}, {kind} {arguments[1]}, *, Tensor out = None)\n"
                     for kind in ("Tensor", "Number"))
-    return noted(TypeError(f"{name}() received an invalid combination of arguments - got ({kinds}),"
-                           f" but expected one of:\n{takes}"), *map(advise_on_array, operands))
+    error = TypeError(f"{name}() received an invalid combination of arguments - got ({kinds}), but "
+                      f"expected one of:\n{takes}")
+    return add_notes(error, *map(advise_on_array, operands))
 
 
 def advise_on_array(value: Any) -> str | None:
@@ -146,11 +147,12 @@ def name_in_errors(operator: Operator) -> str:
         and not name.startswith(home) else name
 
 
-def explaining(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_with_explanation(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a composite to raise PyTorch's TypeError if an argument is not a tensor.
 
     Nothing is checked beforehand: the wrapper costs 0.1 us. A composite that catches the error
-    itself calls `not_a_tensor` in its body instead, which costs nothing unless something fails.
+    itself calls `explain_attribute_error` in its body instead, which costs nothing unless something
+    fails.
     """
 
     @functools.wraps(function)
@@ -158,12 +160,12 @@ def explaining(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except AttributeError as error:
-            raise not_a_tensor(error, name, function, args, kwargs) from None
+            raise explain_attribute_error(error, name, function, args, kwargs) from None
 
     return call
 
 
-def not_a_tensor(
+def explain_attribute_error(
     error: AttributeError, name: str, function: Callable[..., Any], args: tuple = (),
     kwargs: dict[str, Any] = _NO_NAMES,
 ) -> Exception:
@@ -186,8 +188,9 @@ def not_a_tensor(
         if value is error.obj or wrong:
             place = "" if parameter in kwargs else f" (position {i + 1})"
             shown = "input" if i == 0 and parameter == "self" else parameter
-            explained = noted(TypeError(f"{name}(): argument '{shown}'{place} must be Tensor, not "
-                                        f"{c_class_name(value)}"), advise_on_array(value))
+            explained = TypeError(f"{name}(): argument '{shown}'{place} must be Tensor, not "
+                                  f"{c_class_name(value)}")
+            add_notes(explained, advise_on_array(value))
             if value is error.obj:
                 return explained
             computed = computed or explained

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...autograd.inplace import before_write, bump, check_writable, rebase
+from ...autograd.inplace import bump, check_writable, prepare_write, rebase
 from ...autograd.mode import MODE
 from ...autograd.saved.plan import INPUT
 from ...autograd.saved.values import SavedOutput
 from ...autograd.tape import record_binary, record_number, requires
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
-from ...tensor.layout import dense_order
+from ...tensor.layout import find_dense_order
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap, check_operands
 from ...tensor.promotion import check_cast
 from ...tensor.tensor import Tensor
@@ -25,7 +25,7 @@ from ..documentation import source_listing
 from ..documentation.lazy_docstring import own_text
 from ..native.pointwise import try_kernel_with
 from ..native.row_copies import fill
-from .errors import not_a_tensor, not_this_tensor
+from .errors import build_tensor_error, explain_attribute_error
 from .legacy_argument_order import OLD_ORDERED, in_order
 from .number_cache import ORDINARY, number
 
@@ -69,7 +69,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
                 write(self, function(self, *args, **kwargs)._array, name)
             bump(self)
         except AttributeError as error:
-            raise not_a_tensor(error, name_, twin, (self, *args), kwargs) from None
+            raise explain_attribute_error(error, name_, twin, (self, *args), kwargs) from None
         return self
 
     functools.update_wrapper(twin, body, assigned=("__module__",), updated=())
@@ -83,10 +83,10 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
 
 def _refuse_array(operator: Operator, args: tuple) -> None:
     if args and args[0].__class__ is np.ndarray:
-        raise not_this_tensor(operator.name.lstrip("_") + "_", operator.names[1], 0, args[0])
+        raise build_tensor_error(operator.name.lstrip("_") + "_", operator.names[1], 0, args[0])
 
 
-def python_in_place(twin: Callable) -> Callable:
+def make_python_in_place(twin: Callable) -> Callable:
     """Return `input op= other`. For unknown operands it returns NotImplemented: Python then
     computes `input op other` and rebinds the name."""
 
@@ -147,7 +147,7 @@ def _write_at_once(
 def _write_by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict) -> bool:
     """Run a pointwise operator in place by a kernel; return False if there is none."""
     if operator.kind.name != "POINTWISE" or array.__class__ is not np.ndarray \
-            or not array.flags.writeable or (order := dense_order(array)) is None:
+            or not array.flags.writeable or (order := find_dense_order(array)) is None:
         return False
     rest = operator.parameters[1:]
     values = {p.name: p.default for p in rest}
@@ -237,7 +237,7 @@ def _record(
     operator: Operator, function: Callable, self: Tensor, args: tuple, kwargs: dict
 ) -> Tensor:
     keep = reads_self(operator)
-    old = before_write(self, keep)
+    old = prepare_write(self, keep)
     y = function(old, *args, **kwargs)
     if operator.flat_in_place:
         other = args[0] if args else kwargs[operator.names[1]]
@@ -287,5 +287,5 @@ def overwrite(self: Tensor, name: str, function: Callable, *args: Any, **kwargs:
     """Write function(self, ...) into `self`; use a copy if the tape may keep the old value."""
     recorded = MODE.grad and (check_writable(self, name) or _requires(args)
                               or _requires(kwargs.values()))
-    old = before_write(self, True) if recorded else self
+    old = prepare_write(self, True) if recorded else self
     return assign(self, function(old, *args, **kwargs), name)

@@ -12,8 +12,8 @@ import numpy as np
 
 from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype
-from ...tensor.narrow_dtypes import EIGHT_BIT, narrowed, widened
-from ...tensor.promotion import missing_kernel
+from ...tensor.narrow_dtypes import EIGHT_BIT, narrow, widen
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ def compute_narrow(
     tensors = all(isinstance(x, Tensor) for x in operands)
     if name not in _COMPUTED[common.name] or (name == "mul" and not (common.is_complex or tensors)):
         kernel = _KERNELS.get(name, f"{name}_cpu")
-        raise missing_kernel(kernel, common)
+        raise build_missing_kernel_error(kernel, common)
     inside = types.complex64.numpy if common.is_complex else types.float32.numpy
     arrays = [_widen(x, inside) for x in operands]
     with np.errstate(all="ignore"):
         y: np.ndarray = operator.body(*arrays, *attributes, **options)
     if y.dtype == inside or not common.is_complex and y.dtype.kind == "f":
-        return narrowed(y, common.numpy)
+        return narrow(y, common.numpy)
     return y.astype(np.float16) if y.dtype == np.float32 else y
 
 
@@ -73,12 +73,12 @@ def refuse_eight_bit_arithmetic(operator: Operator, operands: tuple, common: dty
     tensors = all(isinstance(x, Tensor) for x in operands)
     if name not in _EIGHT_BIT_COMPUTED or (name == "mul" and not tensors):
         kernel = _KERNELS.get(name, f"{name}_cpu")
-        raise missing_kernel(kernel, common)
+        raise build_missing_kernel_error(kernel, common)
 
 
 def _widen(x: Any, inside: np.dtype) -> Any:
     array = x._array if isinstance(x, Tensor) else x
     if isinstance(array, np.ndarray):
-        wide = widened(array)
+        wide = widen(array)
         return wide if wide.dtype == np.bool_ else wide.astype(inside)
     return None if array is None else np.asarray(array, inside)

@@ -20,7 +20,7 @@ from ...autograd.saved.plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE
 from ...tensor.tensor import Tensor
 from ..documentation.lazy_docstring import document, own_text
 from .output_layout import Layout
-from .value_rules import ValueRule, rule_of_labels
+from .value_rules import ValueRule, make_label_rule
 
 if TYPE_CHECKING:
     from .autocast import Policy
@@ -154,7 +154,7 @@ class Operator:
             if name not in self.names:
                 raise TypeError(f"operator {self.name} has no parameter {name}")
         if self.labels is not None:
-            self.values = rule_of_labels(self.names, self.labels)
+            self.values = make_label_rule(self.names, self.labels)
         self.written_positions = tuple(self.names.index(name) for name in self.writes)
         notes = [str(p.annotation) for p in parameters]
         self.tensor_positions = tuple(i for i, n in enumerate(notes) if "Array" in n)

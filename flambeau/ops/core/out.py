@@ -13,12 +13,12 @@ from ...native.foundation.user_frames import warn
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.exposed_memory import check_resizable
-from ...tensor.layout import empty_strided_array, is_dense, strides_of
+from ...tensor.layout import empty_strided_array, is_dense, get_strides
 from ...tensor.overlap import check_no_internal_overlap, check_operands
 from ...tensor.promotion import can_cast, check_cast, legacy_name
 from ...tensor.tensor import Tensor
 from ..native.row_copies import fill
-from .return_types import written_type
+from .return_types import get_written_type
 
 if TYPE_CHECKING:
     from .operator import Operator
@@ -55,7 +55,7 @@ def write_result(
     for place, (y, target) in enumerate(zip(result, out, strict=True)):
         _check_overlap(name, target, operands, pointwise)
         _write_one(name, y, target, place)
-    return written_type(type(result))(*out) if hasattr(type(result), "_fields") else out
+    return get_written_type(type(result))(*out) if hasattr(type(result), "_fields") else out
 
 
 def _check_overlap(name: str, out: Any, operands: tuple, pointwise: bool) -> None:
@@ -107,7 +107,7 @@ def _resize(target: Tensor, result: np.ndarray, warns: bool) -> None:
             UserWarning,
         )
     check_resizable(target._array, int(np.prod(shape, dtype=np.int64)))
-    strides = None if result.flags.c_contiguous and 1 not in shape else strides_of(result)
+    strides = None if result.flags.c_contiguous and 1 not in shape else get_strides(result)
     target._array = empty_strided_array(shape, strides, target._array.dtype) \
         if strides is not None and is_dense(shape, strides) else \
         np.empty(shape, target._array.dtype)

@@ -15,8 +15,9 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_CACHED_LAYOUTS
 from ...tensor.layout import (
-    Strides, channels_last_form, contiguous_strides, empty_strided_array, format_strides,
-    is_channels_last, is_dense, loop_order, ordered_strides, preserved_strides, strides_of,
+    Strides, compute_contiguous_strides, compute_copy_strides, compute_ordered_strides,
+    empty_strided_array, format_strides, get_channels_last_format, get_strides, is_channels_last,
+    is_dense, loop_order,
 )
 
 _ndarray = np.ndarray
@@ -39,7 +40,7 @@ class Layout(Enum):
     COLUMNS = "matrices column by column, as LAPACK writes them"
 
 
-def iterator_strides(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
+def compute_iterator_strides(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     """Return the strides of a pointwise result, for operands given as (shape, strides)."""
     if all(s == shape for s, _ in operands):
         simple = _find_common_strides(shape, [strides for _, strides in operands])
@@ -54,15 +55,15 @@ def iterator_strides(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strid
         seen.append(wide)
     axes = loop_order(shape, seen)
     if axes == list(range(rank))[::-1]:
-        return contiguous_strides(shape)
-    return ordered_strides(shape, axes)
+        return compute_contiguous_strides(shape)
+    return compute_ordered_strides(shape, axes)
 
 
 def _find_common_strides(shape: tuple[int, ...], operands: list[Strides]) -> Strides | None:
     """Return the strides that all operands of the result's shape share, or None."""
     if all(_is_row_major(shape, s) for s in operands):
-        return contiguous_strides(shape)
-    form = channels_last_form(len(shape))
+        return compute_contiguous_strides(shape)
+    form = get_channels_last_format(len(shape))
     if form is not None:
         strides = format_strides(shape, form)
         if all(_has_same_order(shape, s, strides) for s in operands):
@@ -74,7 +75,7 @@ def _find_common_strides(shape: tuple[int, ...], operands: list[Strides]) -> Str
 
 
 def _is_row_major(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    return 0 in shape or _has_same_order(shape, strides, contiguous_strides(shape))
+    return 0 in shape or _has_same_order(shape, strides, compute_contiguous_strides(shape))
 
 
 def _has_same_order(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
@@ -84,22 +85,23 @@ def _has_same_order(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) ->
 
 def _preserve_order(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     of, strides = operands[0]
-    return preserved_strides(shape, strides) if of == shape else contiguous_strides(shape)
+    return compute_copy_strides(shape,
+                                strides) if of == shape else compute_contiguous_strides(shape)
 
 
 def _suggest(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
-    form = channels_last_form(len(shape))
+    form = get_channels_last_format(len(shape))
     if form is None or not is_channels_last(*operands[0]):
-        return contiguous_strides(shape)
+        return compute_contiguous_strides(shape)
     return format_strides(shape, form)
 
 
 def _suggest_by_memory(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     """The formats of batch normalization: that in which the memory of the operand is dense."""
     of, strides = operands[0]
-    form = channels_last_form(len(shape))
+    form = get_channels_last_format(len(shape))
     if form is None or _is_row_major(of, strides):
-        return contiguous_strides(shape)
+        return compute_contiguous_strides(shape)
     if _has_same_order(of, strides, format_strides(of, form)):
         return format_strides(shape, form)
     return _suggest(shape, operands)
@@ -115,7 +117,7 @@ def _suggest_for_volumes(shape: tuple[int, ...], operands: Sequence[tuple]) -> S
 def _suggest_by_all(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     if all(is_channels_last(*x) for x in operands):
         return _suggest(shape, operands)
-    return contiguous_strides(shape)
+    return compute_contiguous_strides(shape)
 
 
 def _suggest_by_any(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
@@ -124,19 +126,19 @@ def _suggest_by_any(shape: tuple[int, ...], operands: Sequence[tuple]) -> Stride
 
 
 def _choose_row_major(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
-    return contiguous_strides(shape)
+    return compute_contiguous_strides(shape)
 
 
 def _choose_columns(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     rank = len(shape)
     if rank < 2 or rank < len(operands[0][0]):  # pivots, factors: vectors of a batch
-        return contiguous_strides(shape)
-    return ordered_strides(shape, [rank - 2, rank - 1, *range(rank - 3, -1, -1)], 1)
+        return compute_contiguous_strides(shape)
+    return compute_ordered_strides(shape, [rank - 2, rank - 1, *range(rank - 3, -1, -1)], 1)
 
 
 _RULES: dict[Layout, Callable[[tuple[int, ...], Sequence[tuple]], Strides]] = {
     Layout.CONTIGUOUS: _choose_row_major,
-    Layout.ITERATOR: iterator_strides,
+    Layout.ITERATOR: compute_iterator_strides,
     Layout.PRESERVE: _preserve_order,
     Layout.CHANNELS_LAST: _suggest,
     Layout.MEMORY: _suggest_by_memory,
@@ -179,7 +181,7 @@ def lay_out_again(y: np.ndarray, strides: Strides) -> np.ndarray:
     rank, shape = y.ndim, y.shape
     steps = tuple([s * y.itemsize for s in strides])
     if steps == y.strides:
-        if 1 not in shape or y.base is not None or strides_of(y) == tuple(strides):
+        if 1 not in shape or y.base is not None or get_strides(y) == tuple(strides):
             return y
         return np.ndarray(shape, y.dtype, y, 0, steps)  # a new array with exact strides
     axes = sorted(range(rank), key=lambda i: (-strides[i], i))
@@ -212,10 +214,10 @@ def _choose_selection_strides(y: np.ndarray, input: np.ndarray, where: Sequence)
     block = y.ndim - len(axes)  # the index arrays' axes: in place of the first one if adjacent
     arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
     at = sum(a < chosen[0] for a in axes) if arrays[-1] - arrays[0] < len(arrays) else 0
-    strides = strides_of(input)
+    strides = get_strides(input)
     moved = [strides[a] if y.shape[i + block * (i >= at)] != 1 or input.shape[a] == 1 else 0
              for i, a in enumerate(axes)]
     source = (*moved[:at], *(0,) * block, *moved[at:])
-    inside = contiguous_strides(y.shape[at : at + block])
+    inside = compute_contiguous_strides(y.shape[at : at + block])
     index = (*(0,) * at, *inside, *(0,) * (y.ndim - at - block))
-    return iterator_strides(y.shape, [(y.shape, source), (y.shape, index)])
+    return compute_iterator_strides(y.shape, [(y.shape, source), (y.shape, index)])

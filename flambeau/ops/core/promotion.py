@@ -9,10 +9,10 @@ import numpy as np
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
-from ...tensor.narrow_dtypes import EIGHT_BIT, NARROW, widened
+from ...tensor.narrow_dtypes import EIGHT_BIT, NARROW, widen
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
-from ..native.pointwise import try_kernel_with, min_kernel_elements, mix_dtypes, swap_operands
+from ..native.pointwise import try_kernel_with, choose_min_elements, mix_dtypes, swap_operands
 from .narrow_arithmetic import compute_narrow, refuse_eight_bit_arithmetic
 from .operator import Operator, Promotion
 
@@ -76,7 +76,7 @@ def _compute_halves(
 def _promote_mixed(operator: Operator, operands: tuple, common: dtype) -> np.ndarray | None:
     """The result by a kernel that reads each operand in its own dtype, for large arrays."""
     first, body = operands[0], operator.ufunc or operator.body
-    if not isinstance(first, Tensor) or first._array.size <= min_kernel_elements(body) \
+    if not isinstance(first, Tensor) or first._array.size <= choose_min_elements(body) \
             or any(x is None for x in operands):
         return None
     kind = common.numpy
@@ -107,7 +107,7 @@ def _cast(x: Any, inside: np.dtype, common: dtype, operator: Operator) -> Any:
     if isinstance(x, Tensor):
         array = x._array
         if array.dtype in NARROW:
-            array = widened(array)
+            array = widen(array)
         if array.dtype == inside:
             return array.astype(common.numpy).astype(inside) if rounds else array
         if rounds and array.dtype != common.numpy:

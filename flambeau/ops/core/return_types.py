@@ -47,7 +47,7 @@ def return_type(name: str, *fields: str) -> type:
     return RETURN_TYPES[name]
 
 
-def written_type(result_type: type) -> type:
+def get_written_type(result_type: type) -> type:
     """Return the type of results of this type that were written into `out`."""
     return RETURN_TYPES.get(f"{result_type.__name__}_out", result_type)
 

@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ...tensor.narrow_dtypes import NARROW, narrowed
+from ...tensor.narrow_dtypes import NARROW, narrow
 
 # What PyTorch's message calls a dtype: its type in C++.
 _CPP_NAMES = {
@@ -28,7 +28,7 @@ def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:
     (array(255, dtype=uint8), array(1))
     """
     if kind in NARROW:
-        return narrowed(np.asarray(value), kind)
+        return narrow(np.asarray(value), kind)
     if not fits(value, kind):
         name = _CPP_NAMES.get(kind.name, "bool" if kind.kind == "b" else f"{kind.name}_t")
         raise RuntimeError(f"value cannot be converted to type {name} without overflow")

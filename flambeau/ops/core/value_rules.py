@@ -43,7 +43,7 @@ def _takes_index(input: np.ndarray, dim: int, index: np.ndarray, *_: Any) -> boo
 INDEX_ALONG_AXIS = ValueRule(("index",), _takes_index)  # for (input, dim, index, ...)
 
 
-def rule_of_labels(names: Sequence[str], labels: str) -> ValueRule:
+def make_label_rule(names: Sequence[str], labels: str) -> ValueRule:
     """Return the rule of an operator on scores and labels.
 
     Classes lie along the scores' second axis, or their only one.

@@ -13,11 +13,11 @@ from ...tensor import dtypes as types
 from ...tensor.devices import device as Device
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import (
-    contiguous_format, copy_in_format, empty_preserving, is_plain, lies_in,
-    memory_format, preserve_format,
+    allocate_copy, contiguous_format, copy_in_format, is_in_format, is_plain, memory_format,
+    preserve_format,
 )
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.narrow_dtypes import COMPLEX32, NARROW, narrowed, widened
+from ...tensor.narrow_dtypes import COMPLEX32, NARROW, narrow, widen
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
 from ..core.output_layout import Layout
@@ -44,8 +44,8 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
             and form is preserve_format:
         return array.astype(dtype)
     if (array.dtype in NARROW or dtype in NARROW) and array.dtype != dtype:
-        wide = widened(array)
-        return copy_in_format(narrowed(_take_real(wide, dtype), dtype), form) if dtype in NARROW \
+        wide = widen(array)
+        return copy_in_format(narrow(_take_real(wide, dtype), dtype), form) if dtype in NARROW \
             else cast(wide, dtype, form)
     if array.dtype.kind == "c" and dtype.kind != "c":
         warn(
@@ -61,7 +61,7 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
         if fits and (y := try_cast_kernel(source, dtype)) is not None:
             return y if form in (preserve_format, contiguous_format) else copy_in_format(y, form)
     if form is preserve_format and not is_plain(array):
-        result = empty_preserving(array, dtype)
+        result = allocate_copy(array, dtype)
         np.copyto(result, _truncate(array, dtype), casting="unsafe")
         return result
     result = _truncate(array, dtype).astype(dtype, order="C", copy=False)
@@ -135,11 +135,11 @@ def _to(
     if other is not None:
         device, dtype = other.device, other.dtype
     kind = self._array.dtype if dtype is None else dtype.numpy
-    if device is not None and (where := devices.usable(device)) != self.device:
+    if device is not None and (where := devices.require_usable(device)) != self.device:
         self = _move(self, where)
     same = kind == self._array.dtype and not copy
     if same and (memory_format is None or memory_format is preserve_format
-                 or lies_in(self._array, memory_format)):
+                 or is_in_format(self._array, memory_format)):
         return self
     return _to_copy(self, kind, memory_format or preserve_format)
 
@@ -160,7 +160,7 @@ def _attach_method(name: str, dtype: Dtype) -> None:
 
     def method(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
         if self._array.dtype == kind and (memory_format is preserve_format
-                                          or lies_in(self._array, memory_format)):
+                                          or is_in_format(self._array, memory_format)):
             return self
         return _to_copy(self, kind, memory_format)
 

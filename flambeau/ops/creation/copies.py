@@ -11,7 +11,7 @@ from ...autograd.mode import MODE
 from ...native.foundation.public_names import c_class_name
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.layout import (
-    channels_last_form, contiguous_format, copy_in_format, empty_preserving, is_channels_last,
+    allocate_copy, contiguous_format, copy_in_format, get_channels_last_format, is_channels_last,
     is_plain, preserve_format,
 )
 from ...tensor.meta import MetaArray
@@ -23,7 +23,7 @@ from ..core.output_layout import Layout
 from ..core.registry import opaque
 from ..core.sample_inputs import real_line
 from ..native.row_copies import fill, try_copy_kernel
-from ..native.transpose import in_order
+from ..native.transpose import copy_in_order
 from .conversion import cast
 from .creation import public
 from .fill import fill_
@@ -43,14 +43,14 @@ def clone(input: Array, *, memory_format: Any = preserve_format) -> Array:
     """
     if input.__class__ is MetaArray:
         return input.copy()
-    if memory_format is contiguous_format and (y := in_order(input)) is not None:
+    if memory_format is contiguous_format and (y := copy_in_order(input)) is not None:
         return y
     in_order_anyway = memory_format is preserve_format and is_plain(input)
     if in_order_anyway or memory_format is contiguous_format:
         if (y := try_copy_kernel(input)) is not None:
             return y
     elif input.nbytes >= MIN_THREADED_COPY_BYTES and memory_format is preserve_format:
-        y = empty_preserving(input, input.dtype)
+        y = allocate_copy(input, input.dtype)
         fill(y, input)
         return y
     return input.copy() if in_order_anyway else copy_in_format(input, memory_format)
@@ -80,7 +80,7 @@ def in_suggested_format(y: Tensor, input: Tensor) -> Tensor:
     The format is channels last if `input` is, else row-major.
     """
     last = is_channels_last(input._array.shape, input.stride())
-    form = (channels_last_form(input._array.ndim) if last else None) or contiguous_format
+    form = (get_channels_last_format(input._array.ndim) if last else None) or contiguous_format
     y = contiguous(y, form)
     return clone(y, memory_format=form) if y._base is not None else y
 

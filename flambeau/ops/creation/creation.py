@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 
 from ...autograd.backward import Functions, requires_grad_
-from ...native.foundation.user_frames import noted, warn
+from ...native.foundation.user_frames import add_notes, warn
 from ...tensor import devices
 from ...tensor import dtypes as types
 from ...tensor.determinism import fill_new, new_memory, should_fill
 from ...tensor.dtypes import FLOATS, as_dtype
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import (
-    empty_preserving, empty_strided_array, format_strides, is_plain, preserve_format, strided,
+    allocate_copy, empty_strided_array, format_strides, is_plain, preserve_format, strided,
 )
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
-from ..core.errors import explaining, not_a_tensor
+from ..core.errors import wrap_with_explanation, explain_attribute_error
 from ..core.number_cache import number
 from ..core.operator import PUBLIC, publish
 from ..core.scalar_conversion import convert_scalar, fits
@@ -45,14 +45,14 @@ def public(
     def decorate(function: Callable) -> Callable:
         shown = names or (function.__name__,)
         if explains:
-            function = explaining(shown[0] if explains is True else explains, function)
+            function = wrap_with_explanation(shown[0] if explains is True else explains, function)
         publish(function, shown, spaces)
         return function
 
     return decorate
 
 
-def shape_of(size: tuple, named: Any = None) -> tuple[int, ...]:
+def parse_shape(size: tuple, named: Any = None) -> tuple[int, ...]:
     """Return the shape that `f(2, 3)`, `f((2, 3))` or `f(size=(2, 3))` requests."""
     if named is not None:
         size = (named,)
@@ -74,7 +74,7 @@ def shape_of(size: tuple, named: Any = None) -> tuple[int, ...]:
 def refuse_array_shape(shape: Any, name: str) -> None:
     """Raise TypeError for an array with axes as the argument `name`, a shape."""
     if shape.__class__ is np.ndarray and shape.ndim:
-        raise noted(
+        raise add_notes(
             TypeError(f"argument '{name}' (position 1) must be tuple of ints, not numpy.ndarray"),
             "tuple(array.tolist()) makes a shape of it.",
         )
@@ -91,27 +91,27 @@ def _read_length(n: Any) -> int:
 
 def place(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Return a tensor on `array`, on the requested device or the default one."""
-    where = _default.current if device is None else devices.usable(device)
+    where = _default.current if device is None else devices.require_usable(device)
     if where is not _CPU:
         array = meta_array(array.shape, array.dtype)
     result = wrap(array)
-    return requiring(result) if requires_grad else result
+    return require_grad(result) if requires_grad else result
 
 
-def requiring(result: Tensor) -> Tensor:
+def require_grad(result: Tensor) -> Tensor:
     """Make a new tensor require grad; RuntimeError if its dtype cannot."""
     if result._array.dtype.kind not in "fcV":
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     return requires_grad_(result)
 
 
-def on_meta(device: Any) -> bool:
+def is_on_meta(device: Any) -> bool:
     """Return whether `device`, or the default device if None, is the meta device."""
-    where = _default.current if device is None else devices.usable(device)
+    where = _default.current if device is None else devices.require_usable(device)
     return where is not _CPU
 
 
-def numpy_dtype(dtype: Dtype | None, function: str = "") -> np.dtype:
+def get_numpy_dtype(dtype: Dtype | None, function: str = "") -> np.dtype:
     """Return NumPy's counterpart of a dtype, or of the default dtype; errors name `function`."""
     if dtype is None:
         return _default_dtype.floating.numpy
@@ -139,7 +139,7 @@ def write_created(
     """
     if out._array.strides is None:  # sparse
         return out.sparse_resize_and_clear_(array.shape, array.ndim, 0)
-    if dtype is not None and numpy_dtype(dtype) != out._array.dtype:
+    if dtype is not None and get_numpy_dtype(dtype) != out._array.dtype:
         raise RuntimeError(
             f"dtype {legacy_name(as_dtype(dtype))} does not match dtype of out parameter "
             f"({legacy_name(out.dtype)})"
@@ -172,8 +172,8 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
         if named:
             size = (_require_size(name, named),)
         if len(size) != 1 or size[0].__class__ is not int or size[0] < 0:
-            size = shape_of(size)
-        kind = _default_dtype.floating.numpy if dtype is None else numpy_dtype(dtype, name)
+            size = parse_shape(size)
+        kind = _default_dtype.floating.numpy if dtype is None else get_numpy_dtype(dtype, name)
         if layout is not None and layout is not strided:
             return _create_sparse(name, size, kind, layout, requires_grad, device)
         if out is not None:
@@ -181,7 +181,7 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
             return write_created(out, make(size, kind), dtype)
         if device is None and _default.current is _CPU:
             array = make(size, kind)
-        elif on_meta(device):
+        elif is_on_meta(device):
             array = meta_array(size, kind)
         else:
             array = make(size, kind)
@@ -193,7 +193,7 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
         result._requires_grad = result._tracked = False
         result._node = result._grad = result._counter = result._base = None
         result._stamp = creation.stamp
-        return requiring(result) if requires_grad else result
+        return require_grad(result) if requires_grad else result
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -203,7 +203,7 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
 
 def refuse_sparse_on_meta(device: Any) -> None:
     """Raise NotImplementedError if the device of a new sparse tensor is meta."""
-    if on_meta(device):
+    if is_on_meta(device):
         raise NotImplementedError("sparse tensors on the meta device are not implemented")
 
 
@@ -215,8 +215,8 @@ def _create_sparse(
     if name == "ones":
         raise NotImplementedError(
             "Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")
-    result = PUBLIC["sparse"]["empty_of_layout"](size, kind, layout)
-    return requiring(result) if requires_grad else result
+    result = PUBLIC["sparse"]["allocate_in_layout"](size, kind, layout)
+    return require_grad(result) if requires_grad else result
 
 
 def _require_size(name: str, named: dict[str, Any]) -> Any:
@@ -252,7 +252,7 @@ empty = _fill(new_memory, "empty", """A tensor of shape `size` whose memory hold
 
 
 def _fill_dtype(value: Any, dtype: Dtype | None) -> np.dtype:
-    return numpy_dtype(types.of_scalar(value) if dtype is None else dtype)
+    return get_numpy_dtype(types.infer_scalar_dtype(value) if dtype is None else dtype)
 
 
 @public()
@@ -266,11 +266,11 @@ def full(
     tensor([3, 3])
     """
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
-    shape = shape_of((size,))
+    shape = parse_shape((size,))
     if out is not None:
         return write_created(out, np.full(shape, convert_scalar(value, out._array.dtype)), dtype)
     kind = _fill_dtype(value, dtype)
-    if on_meta(device):
+    if is_on_meta(device):
         return place(meta_array(shape, kind), device, requires_grad)
     array = np.empty(shape, kind)
     if kind in NARROW:
@@ -308,9 +308,9 @@ def empty_strided(
     >>> torch.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
     """
-    if on_meta(device):
-        return place(meta_array(tuple(size), numpy_dtype(dtype)), device, requires_grad)
-    array = empty_strided_array(tuple(size), tuple(stride), numpy_dtype(dtype))
+    if is_on_meta(device):
+        return place(meta_array(tuple(size), get_numpy_dtype(dtype)), device, requires_grad)
+    array = empty_strided_array(tuple(size), tuple(stride), get_numpy_dtype(dtype))
     if should_fill():
         fill_new(array)
     return place(array, device, requires_grad)
@@ -328,7 +328,7 @@ def empty_permuted(
     """
     order = tuple(physical_layout)
     _check_layout(tuple(size), order)
-    memory = new_memory([size[i] for i in order], numpy_dtype(dtype))
+    memory = new_memory([size[i] for i in order], get_numpy_dtype(dtype))
     return place(memory.transpose(np.argsort(order)), device, requires_grad)
 
 
@@ -365,7 +365,7 @@ def eye(
     for name, length in (("n", n), ("m", m)):
         if length < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {length}")
-    kind = numpy_dtype(dtype) if out is None else out._array.dtype
+    kind = get_numpy_dtype(dtype) if out is None else out._array.dtype
     if kind == COMPLEX32:
         refuse_narrow(kind, "eye")
     array = np.eye(n, m, dtype=kind)
@@ -375,7 +375,7 @@ def eye(
 # ------------------------------------------------------------------------ like another tensor
 
 
-def like_array(
+def allocate_like(
     input: Tensor, dtype: Dtype | None, memory_format: Any = None, device: Any = None,
     clear: bool = False,
 ) -> np.ndarray:
@@ -384,15 +384,15 @@ def like_array(
     It is uninitialized, or zero with `clear`, which supports no other `memory_format`.
     """
     source = input._array
-    kind = source.dtype if dtype is None else numpy_dtype(dtype)
-    if source.__class__ is MetaArray if device is None else on_meta(device):
+    kind = source.dtype if dtype is None else get_numpy_dtype(dtype)
+    if source.__class__ is MetaArray if device is None else is_on_meta(device):
         return meta_array(source.shape, kind)
     form = memory_format or preserve_format
     if form is not preserve_format:
         return empty_strided_array(source.shape, format_strides(source.shape, form), kind)
     if is_plain(source):
         return np.zeros(source.shape, kind) if clear else np.empty(source.shape, kind)
-    result = empty_preserving(source, kind)
+    result = allocate_copy(source, kind)
     if clear:
         result[...] = 0
     return result
@@ -406,16 +406,16 @@ def _create_like(name: str, value: Any) -> Callable:
         # Zeros of the system's need no writing, and no memory before they are used.
         clear = value == 0 and memory_format is None
         try:
-            array = like_array(input, dtype, memory_format, device, clear)
+            array = allocate_like(input, dtype, memory_format, device, clear)
         except AttributeError as error:
-            raise not_a_tensor(error, name, function, (input,)) from None
+            raise explain_attribute_error(error, name, function, (input,)) from None
         if value is None:
             if should_fill() and array.__class__ is not MetaArray:
                 fill_new(array)
         elif array.__class__ is not MetaArray and not clear:
             array[...] = convert_scalar(value, array.dtype) if array.dtype in NARROW else value
         result = wrap(array)
-        return requiring(result) if requires_grad else result
+        return require_grad(result) if requires_grad else result
 
     function.__name__ = function.__qualname__ = name
     contents = {"empty_like": "uninitialised memory", "zeros_like": "zeros", "ones_like": "ones"}
@@ -444,13 +444,13 @@ def full_like(
     tensor([7, 7])
     """
     try:
-        array = like_array(input, dtype, memory_format, device)
+        array = allocate_like(input, dtype, memory_format, device)
     except AttributeError as error:
-        raise not_a_tensor(error, "full_like", full_like, (input, fill_value)) from None
+        raise explain_attribute_error(error, "full_like", full_like, (input, fill_value)) from None
     if array.__class__ is not MetaArray:
         fill(array, convert_scalar(read_number(fill_value), array.dtype))
     result = wrap(array)
-    return requiring(result) if requires_grad else result
+    return require_grad(result) if requires_grad else result
 
 
 def _attach_new_method(name: str, function: Callable, doc: str) -> None:

@@ -36,7 +36,7 @@ def _read_capsule(capsule: Any) -> _Tensor | None:
     return _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
 
 
-def exported(array: np.ndarray) -> Any:
+def export_array(array: np.ndarray) -> Any:
     """Return a DLPack capsule for an array's memory."""
     if array.dtype != bfloat16.numpy:
         return array.__dlpack__()
@@ -47,7 +47,7 @@ def exported(array: np.ndarray) -> Any:
     return capsule
 
 
-def imported(source: Any) -> np.ndarray:
+def import_array(source: Any) -> np.ndarray:
     """Return an array that shares memory with a DLPack capsule, or an object that offers one."""
     capsule = source if type(source).__name__ == "PyCapsule" else source.__dlpack__()
     tensor = _read_capsule(capsule)

@@ -17,11 +17,11 @@ from ...tensor.capture_marks import shape_only
 from ...tensor.meta import MetaArray
 from ...tensor.random.distributions import fill_bernoulli, fill_dropout
 from ...tensor.tensor import Tensor, wrap
-from ..core.errors import explaining
+from ..core.errors import wrap_with_explanation
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
-from .creation import like_array
+from .creation import allocate_like
 
 # SELU's saturation value, to which alpha dropout sets elements.
 _ALPHA = 1.7580993408473766
@@ -40,7 +40,7 @@ def _draw_factors(
             )
         result = np.empty((*shape[:2], *[1] * (len(shape) - 2)), input._array.dtype)
     else:
-        result = like_array(input, None)
+        result = allocate_like(input, None)
     if result.dtype.kind in "iub":
         raise RuntimeError(
             "result type Float can't be cast to the desired output type of dropout's input, "
@@ -91,7 +91,8 @@ def _draw_noise_of_class(input: Tensor, channels: bool, p: float) -> Tensor:
     return factors
 
 
-def _alpha_dropped(input: Tensor, p: float, train: bool, channels: bool, inplace: bool) -> Tensor:
+def _apply_alpha_dropout(input: Tensor, p: float, train: bool, channels: bool,
+                         inplace: bool) -> Tensor:
     if (certain := _drop_without_drawing(input, p, train, inplace)) is not None:
         return certain
     a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
@@ -111,7 +112,7 @@ def _publish_pair(name: str, make: Callable, channels: bool, doc: str) -> None:
         return make(input, p, train, channels, True)
 
     for result, ending, note in ((function, "", ""), (twin, "_", ", in place")):
-        result = explaining(name + ending, result)
+        result = wrap_with_explanation(name + ending, result)
         result.__name__ = result.__qualname__ = name + ending
         result.__doc__ = f"""{doc}{note}.
 
@@ -128,10 +129,10 @@ _publish_pair("dropout", _drop, False,
               "Elements zeroed with probability p, the others times 1 / (1 - p)")
 _publish_pair("feature_dropout", _drop, True,
               "Channels zeroed with probability p, the others times 1 / (1 - p)")
-_publish_pair("alpha_dropout", _alpha_dropped, False,
+_publish_pair("alpha_dropout", _apply_alpha_dropout, False,
               "Elements set to SELU's saturation with probability p, then mean and variance "
               "restored")
-_publish_pair("feature_alpha_dropout", _alpha_dropped, True,
+_publish_pair("feature_alpha_dropout", _apply_alpha_dropout, True,
               "Channels set to SELU's saturation with probability p, then mean and variance "
               "restored")
 
@@ -201,7 +202,7 @@ def alpha_dropout(
     tensor([1., 1., 1.])
     """
     _check_layer_probability(p)
-    return _alpha_dropped(input, p, training, False, inplace)
+    return _apply_alpha_dropout(input, p, training, False, inplace)
 
 
 def feature_alpha_dropout(
@@ -213,7 +214,7 @@ def feature_alpha_dropout(
     tensor([[1., 1., 1.]])
     """
     _check_layer_probability(p)
-    return _alpha_dropped(input, p, training, True, inplace)
+    return _apply_alpha_dropout(input, p, training, True, inplace)
 
 
 def dropout1d(

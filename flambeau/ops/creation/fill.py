@@ -8,27 +8,27 @@ import numpy as np
 
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
-from ...autograd.tangents import LEVELS, last_level
+from ...autograd.tangents import LEVELS, find_level
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.determinism import alert_not_deterministic, new_memory
 from ...tensor.dtypes import FLOATS
 from ...tensor.exposed_memory import check_resizable
 from ...tensor.layout import (
-    channels_last_form, contiguous_format, contiguous_strides, format_strides, is_channels_last,
-    owner_of, preserve_format,
+    compute_contiguous_strides, contiguous_format, find_owner, format_strides,
+    get_channels_last_format, is_channels_last, preserve_format,
 )
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, window
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.lazy_window import LazyWindow
-from ..core.errors import no_overload, not_a_tensor
+from ..core.errors import build_overload_error, explain_attribute_error
 from ..core.number_cache import ORDINARY
 from ..core.operator import Number
 from ..core.registry import composite
 from ..core.scalar_conversion import convert_scalar
 from ..indexing.index import overwrite
 from ..native.row_copies import fill as fill_array
-from .creation import public, shape_of
+from .creation import parse_shape, public
 
 
 @public(spaces=("torch", "Tensor"))
@@ -41,7 +41,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     try:
         array = input._array
     except AttributeError as error:
-        raise not_a_tensor(error, "fill_", fill_, (input, value)) from None
+        raise explain_attribute_error(error, "fill_", fill_, (input, value)) from None
     if isinstance(value, Tensor):
         if value._array.ndim:
             raise RuntimeError(
@@ -53,7 +53,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             and -ORDINARY < value < ORDINARY:
         source = wrap(np.array(value, array.dtype))
     elif isinstance(value, np.ndarray):
-        raise no_overload("fill_", ("input", "value"), (input, value))
+        raise build_overload_error("fill_", ("input", "value"), (input, value))
     else:
         source = wrap(convert_scalar(value, array.dtype))
     if MODE.grad and (check_writable(input, "fill_") or source.requires_grad):
@@ -80,7 +80,7 @@ def zero_(input: Tensor) -> Tensor:
             return fill_(input, 0)
         array: Any = input._array
     except AttributeError as error:
-        raise not_a_tensor(error, "zero_", zero_, (input,)) from None
+        raise explain_attribute_error(error, "zero_", zero_, (input,)) from None
     if array.__class__ is LazyWindow:
         return fill_(input, 0)
     if array.__class__ is not MetaArray:
@@ -112,12 +112,12 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     >>> torch.tensor([1, 2, 3]).resize_(2)
     tensor([1, 2])
     """
-    shape = shape_of(sizes)
+    shape = parse_shape(sizes)
     if self.is_quantized:
         alert_not_deterministic("quantized_resize_cpu_")
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
-    if LEVELS.active and last_level(self) is not None:
+    if LEVELS.active and find_level(self) is not None:
         raise RuntimeError("cannot resize variables that has a forward grad")
     array = self._array
     if shape == array.shape and memory_format is None:
@@ -126,7 +126,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
         bump(self)
         self._array = meta_array(shape, array.dtype)
         return self
-    memory = owner_of(array)
+    memory = find_owner(array)
     count = int(np.prod(shape, dtype=np.int64))
     check_resizable(array, count)
     bump(self)
@@ -155,7 +155,7 @@ def resize_as_(input: Tensor, the_template: Tensor, memory_format: Any = None) -
     shape = the_template._array.shape
     if memory_format is preserve_format:
         last = is_channels_last(shape, the_template.stride())
-        memory_format = channels_last_form(len(shape)) if last else contiguous_format
+        memory_format = get_channels_last_format(len(shape)) if last else contiguous_format
     return resize_(input, shape, memory_format=memory_format)
 
 
@@ -190,7 +190,7 @@ def set_(
         memory = source.untyped()
         kind = self._array.dtype
         shape = (memory.nbytes() // kind.itemsize,) if size is None else tuple(size)
-        strides = contiguous_strides(shape) if stride is None else tuple(stride)
+        strides = compute_contiguous_strides(shape) if stride is None else tuple(stride)
         self._array = window(memory, kind, storage_offset, shape, strides)
     else:
         raise TypeError(f"set_(): expected a tensor or a storage, not {type(source).__name__}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import MODE
-from ...native.foundation.user_frames import noted, warn
+from ...native.foundation.user_frames import add_notes, warn
 from ...tensor import dtypes as types
 from ...tensor.devices import device as as_device
 from ...tensor.dtypes import FROM_NUMPY, from_numpy_dtype
@@ -16,12 +16,12 @@ from ...tensor.dtypes import dtype as Dtype
 from ...tensor.exposed_memory import expose
 from ...tensor.meta import MetaArray
 from ...tensor.promotion import legacy_name
-from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, anchored
+from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, anchor
 from ...tensor.tensor import Tensor, _TensorType, wrap
 from ...tensor.windows.lazy_window import LazyWindow
 from . import dlpack
-from .creation import empty, numpy_dtype, place, public
-from .python_data import array_of
+from .creation import empty, get_numpy_dtype, place, public
+from .python_data import infer_array
 
 # ----------------------------------------------------------------------------- data to tensors
 
@@ -44,10 +44,10 @@ def tensor(
             "rather than torch.tensor(sourceTensor).",
             UserWarning,
         )
-    return place(array_from(data, dtype, copy=True), device, requires_grad)
+    return place(convert_to_array(data, dtype, copy=True), device, requires_grad)
 
 
-def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
+def convert_to_array(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
     """Return `data` as an array of the given dtype, or one inferred from its elements."""
     dtype = types.as_dtype(dtype)
     if isinstance(data, Tensor):
@@ -67,8 +67,8 @@ def array_from(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
                 "converting to a tensor.",
                 UserWarning,
             )
-        return array_of(data, dtype)
-    kind = array.dtype if dtype is None else numpy_dtype(dtype)
+        return infer_array(data, dtype)
+    kind = array.dtype if dtype is None else get_numpy_dtype(dtype)
     return array.astype(kind, copy=copy) if array.dtype != kind or copy else array
 
 
@@ -105,7 +105,7 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
             device=device or data.device, dtype=dtype or data.dtype)
     if isinstance(data, np.ndarray) and (dtype is None or from_numpy_dtype(data.dtype) is dtype):
         return place(from_numpy(data)._array, device)
-    return place(array_from(data, dtype, copy=False), device)
+    return place(convert_to_array(data, dtype, copy=False), device)
 
 
 @public()
@@ -122,7 +122,7 @@ def asarray(
     False
     """
     if isinstance(obj, (memoryview, bytes, bytearray, ArrayOfNumbers)):
-        result = wrap(np.frombuffer(obj, numpy_dtype(dtype)))
+        result = wrap(np.frombuffer(obj, get_numpy_dtype(dtype)))
         result = result.clone() if copy else result
     elif type(obj).__name__ == "PyCapsule":
         result = as_tensor(from_dlpack(obj), dtype, device)
@@ -175,7 +175,7 @@ def from_file(
     tensor([3., 3.])
     tensor([3.])
     """
-    kind = numpy_dtype(dtype)
+    kind = get_numpy_dtype(dtype)
     result = UntypedStorage.from_file(filename, bool(shared), size * kind.itemsize)
     return wrap(result._bytes.view(kind))
 
@@ -196,7 +196,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         kind = type(ndarray)
         module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-        raise noted(
+        raise add_notes(
             TypeError(f"expected np.ndarray (got {module}{kind.__name__})"),
             f"torch.tensor() takes a {kind.__name__}." if kind in (list, tuple) else None,
         )
@@ -228,7 +228,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     if ndarray.base is None:  # the memory is its own: it is the storage
         expose(ndarray)
         return wrap(ndarray.view(np.ndarray))
-    return wrap(anchored(ndarray.view(np.ndarray)))
+    return wrap(anchor(ndarray.view(np.ndarray)))
 
 
 @public()
@@ -269,7 +269,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     """
     if isinstance(ext_tensor, Tensor):
         return ext_tensor.detach()
-    return wrap(anchored(dlpack.imported(ext_tensor)))
+    return wrap(anchor(dlpack.import_array(ext_tensor)))
 
 
 @public(spaces=("utils.dlpack",))
@@ -285,7 +285,7 @@ def _construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = 
     if _is_data(args):
         shares = isinstance(args[0], (TypedStorage, UntypedStorage))
         kind = dtype or types.get_default_dtype()
-        result = place(array_from(args[0], kind, copy=not shares), device)
+        result = place(convert_to_array(args[0], kind, copy=not shares), device)
     elif len(args) == 1 and isinstance(args[0], Tensor):
         result = args[0]._alias()
     else:
@@ -344,7 +344,7 @@ def _new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tens
         return args[0].view(args[0].shape)
     if _is_data(args):
         shares = isinstance(args[0], (TypedStorage, UntypedStorage))
-        return place(array_from(args[0], self.dtype, copy=not shares), device or self.device)
+        return place(convert_to_array(args[0], self.dtype, copy=not shares), device or self.device)
     return empty(*(args or (0,)), dtype=self.dtype, device=device)
 
 
@@ -357,7 +357,8 @@ def _new_tensor(
     >>> torch.tensor([1.], dtype=torch.float64).new_tensor([1, 2])
     tensor([1., 2.], dtype=torch.float64)
     """
-    return place(array_from(data, dtype or self.dtype, True), device or self.device, requires_grad)
+    return place(convert_to_array(data, dtype or self.dtype, True), device or self.device,
+                 requires_grad)
 
 
 _methods: Any = Tensor
@@ -424,7 +425,7 @@ def _dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_dev
     if stream not in (None, -1):
         raise AssertionError("stream should be None on cpu.")
     expose(self._array)
-    return dlpack.exported(self._array)
+    return dlpack.export_array(self._array)
 
 
 _methods.__array__ = _array_protocol

@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.dtypes import from_numpy_dtype
-from ...tensor.narrow_dtypes import NARROW, narrowed, widened
+from ...tensor.narrow_dtypes import NARROW, narrow, widen
 from ...tensor.promotion import promote_types
 from ...tensor.tensor import Tensor
 from ..core.scalar_conversion import fits
@@ -26,7 +26,7 @@ class _Leaves(list):
         self.dtypes: set[Dtype] = set()  # of arrays and tensors
 
 
-def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
+def infer_array(data: Any, dtype: Dtype | None) -> np.ndarray:
     """Return `data` as an array of the given dtype, or one inferred from its numbers."""
     flat: Any = _Leaves()
     try:
@@ -51,7 +51,7 @@ def array_of(data: Any, dtype: Dtype | None) -> np.ndarray:
     with np.errstate(all="ignore"):
         if kind in NARROW:
             whole = np.array(flat, np.complex128 if dtype.is_complex else np.float32)
-            return narrowed(whole, kind).reshape(shape)
+            return narrow(whole, kind).reshape(shape)
         if dtype.category == types.BOOL:
             flat = [bool(v) for v in flat]
         wide = np.float64 if dtype.category == types.FLOATING else kind
@@ -129,7 +129,7 @@ def _measure(data: Any, flat: _Leaves) -> tuple[int, ...]:
 
 
 def _measure_array(array: np.ndarray, flat: _Leaves) -> tuple[int, ...]:
-    array, kind = widened(array), array.dtype
+    array, kind = widen(array), array.dtype
     flat.extend(array.astype(np.float32).ravel() if array.dtype.kind == "V" else array.ravel())
     flat.dtypes.add(from_numpy_dtype(kind))
     return array.shape

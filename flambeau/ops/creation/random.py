@@ -11,7 +11,7 @@ from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE, no_grad
 from ...tensor import dtypes as types
-from ...tensor.capture_marks import holds, none_is_negative
+from ...tensor.capture_marks import are_nonnegative, holds
 from ...tensor.dtypes import as_dtype, dtype as Dtype
 from ...tensor.layout import contiguous_format
 from ...tensor.meta import MetaArray, meta_array
@@ -26,7 +26,7 @@ from ..core.out import check_out_dtype, write_into
 from ..core.output_layout import Layout
 from ..core.registry import opaque
 from ..indexing.index import overwrite
-from .creation import like_array, numpy_dtype, on_meta, place, public, shape_of
+from .creation import allocate_like, get_numpy_dtype, is_on_meta, parse_shape, place, public
 
 Generator.wrap_state = staticmethod(lambda state: wrap(state))
 Generator.unwrap_state = staticmethod(
@@ -95,7 +95,7 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 def _draw(shape: tuple, dtype: np.dtype, device: Any, fill: Callable) -> np.ndarray:
-    if on_meta(device):
+    if is_on_meta(device):
         return meta_array(shape, dtype)
     return fill(np.empty(shape, dtype))
 
@@ -113,7 +113,7 @@ def _create_sized_draw(name: str, fill: Callable, doc: str) -> Callable:
         dtype: Dtype | None = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False, **named: Any,
     ) -> Tensor:
-        shape = shape_of(size, named.pop("size", None))
+        shape = parse_shape(size, named.pop("size", None))
         if named:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
         if out is not None:
@@ -121,7 +121,7 @@ def _create_sized_draw(name: str, fill: Callable, doc: str) -> Callable:
             drawn = _draw(shape, kind, None, lambda a: fill(a, generator))
             write_into(out, drawn, warns=False)
             return out
-        kind = numpy_dtype(dtype)
+        kind = get_numpy_dtype(dtype)
         return place(_draw(shape, kind, device, lambda a: fill(a, generator)), device,
                      requires_grad)
 
@@ -155,7 +155,7 @@ def _create_draw_like(name: str, fill: Callable, doc: str) -> Callable:
         layout: Any = None, device: Any = None, requires_grad: bool = False,
         memory_format: Any = None, pin_memory: bool = False,
     ) -> Tensor:
-        array = like_array(input, dtype, memory_format)
+        array = allocate_like(input, dtype, memory_format)
         if array.__class__ is not MetaArray:
             fill(array, generator)
         return place(array, device or input.device, requires_grad)
@@ -236,8 +236,8 @@ def randint(
     if isinstance(low, float) or isinstance(positional[0], float):
         raise _create_bounds_error(args)
     low, high = _read_bounds(low, positional[0])
-    shape = shape_of((positional[1],))
-    kind = numpy_dtype(dtype or types.int64) if out is None else _choose_out_dtype(
+    shape = parse_shape((positional[1],))
+    kind = get_numpy_dtype(dtype or types.int64) if out is None else _choose_out_dtype(
         "randint", dtype, out
     )
     array = _draw(shape, kind, device, lambda a: integers.fill_random(a, generator, low, high))
@@ -262,7 +262,7 @@ def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: 
     """
     low = named.get("low", args[0] if len(args) == 2 else 0)
     high = named.get("high", args[-1] if args else None)
-    array = like_array(input, dtype, memory_format)
+    array = allocate_like(input, dtype, memory_format)
     if array.__class__ is not MetaArray:
         integers.fill_random(array, generator, *_read_bounds(low, high))
     return place(array, device or input.device, requires_grad)
@@ -282,7 +282,7 @@ def randperm(
     """
     if n < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {n}: [{n}]")
-    kind = numpy_dtype(dtype or types.int64) if out is None else _choose_out_dtype(
+    kind = get_numpy_dtype(dtype or types.int64) if out is None else _choose_out_dtype(
         "randperm", dtype, out
     )
     array = integers.randperm(n, kind, generator)
@@ -305,13 +305,13 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
     torch.Size([2, 3])
     """
     if isinstance(std, Tensor):
-        if not holds(std, none_is_negative):
+        if not holds(std, are_nonnegative):
             raise RuntimeError("normal expects all elements of std >= 0.0")
     elif not np.iscomplexobj(std) and std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if size is not None:
-        kind = numpy_dtype(dtype) if out is None else out._array.dtype
-        array = _draw(shape_of((size,)), kind, device,
+        kind = get_numpy_dtype(dtype) if out is None else out._array.dtype
+        array = _draw(parse_shape((size,)), kind, device,
                       lambda a: normals.fill_normal(a, generator, mean, std))
     else:
         tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
@@ -351,7 +351,7 @@ def bernoulli(
     >>> torch.bernoulli(torch.tensor([0., 1., 1.]))
     tensor([0., 1., 1.])
     """
-    result = wrap(like_array(input, None, contiguous_format))
+    result = wrap(allocate_like(input, None, contiguous_format))
     if p is not None:
         distributions.fill_bernoulli(result._array, float(p), generator)
     else:
@@ -369,7 +369,7 @@ def bernoulli(
 def _check_probabilities(input: Tensor) -> None:
     if input._array.dtype.kind not in "fV":
         raise RuntimeError(f'"bernoulli_tensor_cpu_p_" not implemented for {input.dtype}')
-    if not holds(input, distributions.within_unit):
+    if not holds(input, distributions.is_within_unit):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
 
 

@@ -20,11 +20,11 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit, refuse_narrow
 from ...tensor.overlap import check_no_internal_overlap
-from ...tensor.promotion import legacy_name, missing_kernel
+from ...tensor.promotion import build_missing_kernel_error, legacy_name
 from ...tensor.random.exact_libm import fma, fma32
 from ...tensor.tensor import Tensor
 from ..core.scalar_conversion import convert_scalar
-from .creation import numpy_dtype, place, public, read_number, write_created
+from .creation import get_numpy_dtype, place, public, read_number, write_created
 
 # The width of the vectors in PyTorch's loops on this processor.
 _VECTOR_BYTES = 64 if __cpu_features__.get("AVX512_SKX") else 32
@@ -33,10 +33,10 @@ _MANTISSA_BITS = {2: 8, 4: 24, 8: 53}  # by bytes of a float; of 2 bytes, bfloat
 
 def _infer_range_dtype(numbers: tuple, dtype: Dtype | None) -> np.dtype:
     if dtype is not None:
-        return numpy_dtype(dtype)
+        return get_numpy_dtype(dtype)
     whole = [n for n in numbers if n.__class__ is int]  # sooner than `any`, in most calls
     floating = len(whole) < len(numbers) and any(isinstance(n, float) for n in numbers)
-    return numpy_dtype(None if floating else types.int64)
+    return get_numpy_dtype(None if floating else types.int64)
 
 
 def _check_ends(start: Any, end: Any, name: str) -> None:
@@ -76,7 +76,7 @@ def arange(
     kind = _infer_range_dtype((start, end, step), dtype) if out is None else out._array.dtype
     refuse_narrow(kind, "arange_cpu")
     if kind.kind in "bc":
-        raise missing_kernel("arange_cpu", kind)
+        raise build_missing_kernel_error("arange_cpu", kind)
     if out is not None:
         check_no_internal_overlap(out._array)
     refuse_eight_bit(np.empty(0, kind), "arange_cpu")
@@ -122,7 +122,7 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Te
     count = math.floor((end - start) / step) + 1
     dtype = options.pop("dtype", None)
     out = options.pop("out", None)
-    kind = numpy_dtype(dtype) if out is None else out._array.dtype
+    kind = get_numpy_dtype(dtype) if out is None else out._array.dtype
     array = (start + np.arange(count) * step).astype(kind)
     if out is not None:
         return write_created(out, array, dtype)
@@ -134,17 +134,17 @@ def _infer_spaces_dtype(
 ) -> np.dtype:
     """Return the dtype of `linspace` or `logspace`; RuntimeError if complex ends do not fit it."""
     default = types.get_default_dtype()
-    is_complex = any((x.dtype if isinstance(x, Tensor) else types.of_scalar(x)).is_complex
+    is_complex = any((x.dtype if isinstance(x, Tensor) else types.infer_scalar_dtype(x)).is_complex
                      for x in (start, end))
     inferred = default.to_complex() if is_complex else default
-    kind = out._array.dtype if out is not None else numpy_dtype(
+    kind = out._array.dtype if out is not None else get_numpy_dtype(
         inferred if dtype is None else dtype)
     if is_complex and kind.kind not in "cV":
         part = "float" if default is types.float32 else "double"
         raise RuntimeError(f"torch.{name}(): inferred dtype c10::complex<{part}> can't be safely "
                            f"cast to passed dtype {legacy_name(FROM_NUMPY[kind])}")
     if kind == np.bool_:
-        raise missing_kernel(f"{name}_cpu", kind)
+        raise build_missing_kernel_error(f"{name}_cpu", kind)
     if kind.kind in "iu":
         for x in (start, end):
             convert_scalar(read_number(x), kind)  # refuses a number that does not fit

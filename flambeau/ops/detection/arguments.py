@@ -6,7 +6,7 @@ import numpy as np
 
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray
-from ...tensor.promotion import legacy_name, missing_kernel
+from ...tensor.promotion import build_missing_kernel_error, legacy_name
 
 Array = np.ndarray
 
@@ -17,7 +17,7 @@ _SERVED = (np.dtype(np.float32), np.dtype(np.float64))
 def check_dtype(kernel: str, x: Array, half: bool = True) -> None:
     """Raise NotImplementedError unless x is float32 or float64, or float16 if `half`."""
     if x.dtype not in _SERVED and not (half and x.dtype == _HALF):
-        raise missing_kernel(kernel, x.dtype)
+        raise build_missing_kernel_error(kernel, x.dtype)
 
 
 def check_regions(kernel: str, input: Array, rois: Array, called: str = "input") -> None:

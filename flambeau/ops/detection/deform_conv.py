@@ -20,7 +20,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..native.transpose import put_in_order
 from .arguments import check_dtype
 from .roi_align import SymInt
-from .sampling import Taps, spread, sum_taps, weights_adjoint
+from .sampling import Taps, compute_weights_adjoint, spread, sum_taps
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:
@@ -268,7 +268,7 @@ def _differentiate_places(
         x, call.offset_groups
     )
     pixels = spread(rows, sampling.taps, len(table)).reshape(groups, h, w, c // groups)
-    dots = weights_adjoint(rows, table, sampling.taps).reshape(-1, 4)
+    dots = compute_weights_adjoint(rows, table, sampling.taps).reshape(-1, 4)
     by_axis = np.stack([(dots * slope).sum(1) for slope in sampling.slopes], 1)
     by_mask = None
     if sampling.factors is not None:

@@ -54,7 +54,7 @@ def spread(g: Array, taps: Taps, rows: int) -> Array:
     return sum_taps(g, Taps(owners[by_row], taps.weights[by_row], bounds))
 
 
-def weights_adjoint(g: Array, table: Array, taps: Taps) -> Array:
+def compute_weights_adjoint(g: Array, table: Array, taps: Taps) -> Array:
     """Return the cotangents of the weights: each row times its result's cotangent."""
     owners = np.repeat(np.arange(len(g)), np.diff(taps.bounds))
     y = np.empty(len(taps.places), table.dtype)

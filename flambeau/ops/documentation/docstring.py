@@ -13,7 +13,7 @@ from typing import Any
 
 from .parameter_table import Description, describe, read_entries
 from .raised_errors import list_raised_errors
-from .results import result_of
+from .results import describe_result
 
 _WIDTH = 96
 _SECTION = re.compile(r"^(Args|Returns|Raises):\n((?:    .*\n|\n(?=    ))*)", re.MULTILINE)
@@ -28,7 +28,7 @@ def compose(function: Callable, source: str, paths: list[str]) -> str:
     name = paths[0].rpartition(".")[2]
     base = name.rstrip("_").removesuffix("_copy")
     parts = [text]
-    for title, parameters in documented(function):
+    for title, parameters in parse_sections(function):
         described = read_entries(_choose_sections(operator, sections).get("Args", []))
         entries = []
         for parameter in parameters:
@@ -36,7 +36,7 @@ def compose(function: Callable, source: str, paths: list[str]) -> str:
             description = _describe_kind(operator, parameter, description, in_place=name[-1] == "_")
             entries.append(_format_argument(parameter, description).replace("{base}", base))
         parts.append(f"{title}:\n" + "\n".join(map(_wrap_entry, entries)))
-    kind, sentence = result_of(function, operator, paths, module)
+    kind, sentence = describe_result(function, operator, paths, module)
     returned = sections.get("Returns") or [_wrap_entry(f"{kind}: {sentence}")]
     parts.append("Returns:\n" + "\n".join(returned))
     errors = sections.get("Raises", [])
@@ -48,7 +48,7 @@ def compose(function: Callable, source: str, paths: list[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def documented(function: Callable) -> list[tuple[str, list[inspect.Parameter]]]:
+def parse_sections(function: Callable) -> list[tuple[str, list[inspect.Parameter]]]:
     """Return the sections of a function's parameters: their titles and parameters."""
     parameters = list(inspect.signature(function).parameters.values())
     keyword = [p for p in parameters if p.kind is _KEYWORD]

@@ -12,7 +12,7 @@ from .parameter_table import Description
 _PLAIN = {"bool": "Whether it is so.", "int": "The number.", "None": "Nothing."}
 
 
-def result_of(
+def describe_result(
     function: Callable, operator: Any, paths: list[str], module: str
 ) -> Description:
     """Return the type and description of the result of the function published as `paths`."""

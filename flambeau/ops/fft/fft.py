@@ -11,16 +11,16 @@ from ...native.target.eager_costs import MIN_THREADED_FFT_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import HALF
 from ...tensor.dtypes import dtype as Dtype
-from ...tensor.layout import ordered_strides
+from ...tensor.layout import compute_ordered_strides
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.threads import get_num_threads
-from ..creation.creation import write_created, numpy_dtype, place
+from ..creation.creation import write_created, get_numpy_dtype, place
 from ..view.join import cat
 from ..view.slices import narrow
 
@@ -35,7 +35,7 @@ def _count_workers(input: Array) -> int | None:
     return get_num_threads() if input.size >= MIN_THREADED_FFT_ELEMENTS else None
 
 
-def scaling(norm: str | None, forward: bool) -> int:
+def compute_scale(norm: str | None, forward: bool) -> int:
     """Return the scale for a `norm`: 'backward' (None), 'ortho' or 'forward'."""
     if norm == "ortho":
         return ROOT
@@ -91,7 +91,7 @@ def _lay_signals_innermost(y: Array, input: Array, dim: Sequence[int]) -> Array:
         return y
     batch = [d for d in range(y.ndim) if d not in dim]
     outermost = [*sorted(batch, key=lambda d: -input.strides[d]), *dim]
-    return lay_out_again(y, ordered_strides(y.shape, outermost[::-1], 1))
+    return lay_out_again(y, compute_ordered_strides(y.shape, outermost[::-1], 1))
 
 
 @complex_transform.vjp
@@ -172,7 +172,7 @@ def _(g: Tensor, dim: Sequence[int], scale: int, forward: bool, length: int) -> 
 
 @opaque(linear_in="input",
         layout=Layout.FREE, name="_fft_resized", expose=(), samples=None, ref=None)
-def _resized(input: Array, dim: Sequence[int], lengths: Any) -> Array:
+def _resize(input: Array, dim: Sequence[int], lengths: Any) -> Array:
     """Truncate axes to lengths, or pad them with zeros."""
     shape, window = list(input.shape), [slice(None)] * input.ndim
     for d, n in zip(dim, lengths, strict=True):
@@ -183,9 +183,9 @@ def _resized(input: Array, dim: Sequence[int], lengths: Any) -> Array:
     return y
 
 
-@_resized.vjp
+@_resize.vjp
 def _(g: Tensor, input_shape: tuple[int, ...], dim: Sequence[int]) -> Tensor:
-    return _resized(g, dim, tuple(input_shape[d] for d in dim))
+    return _resize(g, dim, tuple(input_shape[d] for d in dim))
 
 
 def resize(x: Tensor, dim: Sequence[int], lengths: Sequence[int]) -> Tensor:
@@ -193,7 +193,7 @@ def resize(x: Tensor, dim: Sequence[int], lengths: Sequence[int]) -> Tensor:
     shape = x._array.shape
     if all(shape[d] == n for d, n in zip(dim, lengths, strict=True)):
         return x
-    return _resized(x, tuple(dim), tuple(lengths))
+    return _resize(x, tuple(dim), tuple(lengths))
 
 
 # ------------------------------------------------------------------------------ arguments
@@ -215,7 +215,7 @@ def _convert_to_floating(x: Tensor, name: str, real: bool) -> Tensor:
 def _check_dim(x: Tensor, dim: int) -> int:
     if not x._array.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-    return canonical_dim(dim, x._array.ndim)
+    return canonicalize_dim(dim, x._array.ndim)
 
 
 def _check_lengths(lengths: Sequence[int]) -> None:
@@ -232,7 +232,7 @@ def _check_dims(x: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int 
     if dim is not None:
         if dim and not rank:
             raise IndexError(f"Dimension specified as {dim[0]} but tensor has no dimensions")
-        axes = tuple(canonical_dim(d, rank) for d in dim)
+        axes = tuple(canonicalize_dim(d, rank) for d in dim)
         if len(set(axes)) != len(axes):
             raise RuntimeError("FFT dims must be unique")
         if s is not None and len(s) != len(axes):
@@ -260,7 +260,7 @@ def _fill(x: Tensor, axes: Sequence[int], lengths: Sequence[int | None]) -> list
 def _transform(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any) -> Tensor:
     wanted = _fill(x, axes, lengths)
     _check_lengths(wanted)
-    scale = scaling(norm, forward)
+    scale = compute_scale(norm, forward)
     return complex_transform(resize(x, axes, wanted), axes, scale, forward, out=out)
 
 
@@ -269,7 +269,7 @@ def _transform_real(
 ) -> Tensor:
     wanted = _fill(x, axes, lengths)
     _check_lengths(wanted)
-    scale = scaling(norm, forward)
+    scale = compute_scale(norm, forward)
     return real_transform(resize(x, axes, wanted), axes, scale, forward, out=out)
 
 
@@ -282,7 +282,7 @@ def _transform_half(
     _check_lengths([*wanted[:-1], length])
     wanted[-1] = length // 2 + 1
     x = resize(x if x.is_complex() else x.to(_find_complex_dtype(x)), axes, wanted)
-    return half_transform(x, axes, scaling(norm, forward), forward, length, out=out)
+    return half_transform(x, axes, compute_scale(norm, forward), forward, length, out=out)
 
 
 def _find_complex_dtype(x: Tensor) -> Dtype:
@@ -359,7 +359,7 @@ def _attach_frequencies(name: str, count: Callable[[int], Array], doc: str) -> N
         n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Dtype | None = None,
         layout: Any = None, device: Any = None, requires_grad: bool = False,
     ) -> Tensor:
-        kind = numpy_dtype(dtype)
+        kind = get_numpy_dtype(dtype)
         if kind.kind in "biu":
             raise RuntimeError(f"{name} requires a floating point or complex dtype")
         array = (count(n) * (1.0 / (n * d) if n else 0.0)).astype(kind)
@@ -391,7 +391,7 @@ def _shift_axes(x: Tensor, dim: Any, sign: int) -> Tensor:
     axes = list(range(rank)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     if not axes:
         return x.clone()
-    lengths = [x.shape[canonical_dim(d, rank)] for d in axes]
+    lengths = [x.shape[canonicalize_dim(d, rank)] for d in axes]
     return x.roll([n // 2 if sign > 0 else (n + 1) // 2 for n in lengths], axes)
 
 

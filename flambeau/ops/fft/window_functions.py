@@ -8,7 +8,7 @@ import numpy as np
 
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
-from ..creation.creation import numpy_dtype, place, public
+from ..creation.creation import get_numpy_dtype, place, public
 
 
 def cosine_sum(points: int, coefficients: tuple[float, ...]) -> np.ndarray:
@@ -35,7 +35,7 @@ def _create_window(
     name: str, length: int, periodic: bool, make: Any, dtype: Dtype | None, device: Any,
     requires_grad: bool,
 ) -> Tensor:
-    kind = numpy_dtype(dtype)
+    kind = get_numpy_dtype(dtype)
     if kind.kind in "biu":
         raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
     if length < 0:

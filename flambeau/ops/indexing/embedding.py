@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ...autograd.inplace import bump
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...native.target.eager_costs import MAX_NUMPY_EMBEDDING_ELEMENTS
 from ...tensor.capture_marks import peek
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.windows.batch import Batch, elements
+from ...tensor.windows.batch import Batch, get_elements
 from ..core.operator import PUBLIC, Array, publish
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
@@ -25,7 +25,7 @@ from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import ValueRule, are_below
 from ..native.embedding import take_rows
-from ..native.row_copies import zeros
+from ..native.row_copies import allocate_zeros
 from .index import add_rows
 
 
@@ -39,7 +39,7 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
     """Raise RuntimeError unless indices are int32 or int64, IndexError if one is out of range."""
     if indices.dtype != np.int64 and indices.dtype != np.int32:
         kind = legacy_name(FROM_NUMPY[indices.dtype])
-        raise noted(
+        raise add_notes(
             RuntimeError(
                 "Expected tensor for argument #1 'indices' to have one of the following scalar "
                 f"types: Long, Int; but got torch.{kind}Tensor instead (while checking arguments "
@@ -89,7 +89,7 @@ def _(
 ) -> Tensor:
     if not batch.holds(weight):
         return rows_of(batch.lower(weight), batch.lower(indices), padding_idx, scale_grad_by_freq)
-    check_indices(elements(batch.lower(indices)), weight.shape[0], "embedding")
+    check_indices(get_elements(batch.lower(indices)), weight.shape[0], "embedding")
     return rows_of(
         batch.lower(weight).flatten(0, 1), _offset_indices(batch, indices, weight.shape[0])
     )
@@ -141,7 +141,7 @@ def embedding_dense_backward(
     g = g.astype(inside, copy=False)
     if scale_grad_by_freq:
         g = g / np.bincount(flat, minlength=num_weights)[flat][:, None].astype(inside)
-    result = zeros((num_weights, width), inside)
+    result = allocate_zeros((num_weights, width), inside)
     if flat.size:
         add_rows(result, (flat,), g)
     return result.astype(grad_output.dtype, copy=False)
@@ -197,7 +197,7 @@ def _(
             "embedding_backward: scale_grad_by_freq not supported with sparse gradients")
     places = indices._array.reshape(-1) if g.numel() else indices._array.reshape(-1)[:0]
     g = g.reshape(places.size, weight_shape[1])
-    return PUBLIC["sparse"]["rows_at"](g, places, weight_shape[0], padding_idx)
+    return PUBLIC["sparse"]["scatter_rows"](g, places, weight_shape[0], padding_idx)
 
 
 @composite(name="torch.embedding", expose=())
@@ -292,7 +292,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """
     classes = peek(tensor)
     if classes.dtype != np.int64:
-        raise noted(
+        raise add_notes(
             RuntimeError("one_hot is only applicable to index tensor of type LongTensor."),
             f"The classes are {tensor.dtype}: tensor.long() makes them int64.",
         )
@@ -307,7 +307,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     elif num_classes < 1:
         raise RuntimeError(f"num_classes should be positive, but got {num_classes}")
     elif classes.max() >= num_classes:
-        raise noted(
+        raise add_notes(
             RuntimeError("Class values must be smaller than num_classes."),
             f"The greatest is {classes.max()}; with num_classes={num_classes} they run from 0 to "
             f"{num_classes - 1}.",

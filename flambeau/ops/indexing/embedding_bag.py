@@ -46,7 +46,7 @@ def _reference(
     ])
 
 
-def bags_of(count: int, offsets: Array) -> Array:
+def number_bags(count: int, offsets: Array) -> Array:
     """Return the number of the bag of each of `count` indices."""
     bounds = np.append(offsets, count)
     return np.repeat(np.arange(offsets.size), np.diff(bounds))
@@ -85,7 +85,7 @@ def reduced_bags(
     Indices of maxima are -1 for empty bags, and everywhere in other modes than max.
     """
     _check_bags(weight, indices, offsets, each)
-    bags = bags_of(indices.size, offsets)
+    bags = number_bags(indices.size, offsets)
     if padding_idx >= 0:
         valid = indices != padding_idx
         indices, bags = indices[valid], bags[valid]
@@ -182,7 +182,8 @@ def _(
         if scale_grad_by_freq:
             raise RuntimeError(
                 "embedding_backward: scale_grad_by_freq not supported with sparse gradients")
-        return PUBLIC["sparse"]["rows_at"](spread, indices._array, weight_shape[0], padding_idx)
+        scatter_rows = PUBLIC["sparse"]["scatter_rows"]
+        return scatter_rows(spread, indices._array, weight_shape[0], padding_idx)
     return embedding_dense_backward(
         spread, indices, weight_shape[0], padding_idx, scale_grad_by_freq
     )
@@ -210,7 +211,7 @@ def _count_bag_rows(bags: Array, indices: Array, offsets: Array, padding_idx: in
 @opaque(linear_in="g", layout=Layout.FREE, name="_embedding_bag_spread", expose=())
 def _spread(g: Array, indices: Array, offsets: Array, mode: int, padding_idx: int) -> Array:
     """Return each index's part of the cotangent of its bag."""
-    bags = bags_of(indices.size, offsets)
+    bags = number_bags(indices.size, offsets)
     y = g.take(bags, 0)
     if mode == _MEAN:
         y = y / _count_bag_rows(bags, indices, offsets, padding_idx).astype(compute_dtype(g.dtype))
@@ -230,7 +231,7 @@ def _sum_over_bags(
     g: Array, indices: Array, offsets: Array, mode: Any, padding_idx: Any, count: Any
 ) -> Array:
     """Sum the rows of indices over their bags: the transpose of `_spread`."""
-    bags = bags_of(indices.size, offsets)
+    bags = number_bags(indices.size, offsets)
     result = np.zeros((count, g.shape[1]), compute_dtype(g.dtype))
     if mode == _MEAN:
         g = g / _count_bag_rows(bags, indices, offsets, padding_idx).astype(result.dtype)
@@ -276,7 +277,7 @@ def _native(
         weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
         include_last_offset, padding_idx,
     )
-    bags = bags_of(indices._array.size, offsets._array)
+    bags = number_bags(indices._array.size, offsets._array)
     valid = bags if padding < 0 else bags[indices._array != padding]
     sizes = np.bincount(valid, minlength=offsets._array.size)
     return y, wrap(bags), wrap(sizes), argmax

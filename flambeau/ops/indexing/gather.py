@@ -12,7 +12,7 @@ import numpy as np
 from ...autograd._functions import DelayedError
 from ...autograd.inplace import check_writable
 from ...autograd.mode import MODE
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...tensor.capture_marks import shape_only
 from ...tensor.determinism import alert_not_deterministic
@@ -23,7 +23,7 @@ from ...tensor.overlap import check_operands
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.errors import broadcast_mismatch
 from ..core.inplace import assign, overwrite
 from ..core.operator import Array, Number
@@ -42,14 +42,14 @@ _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 def _check_dtype(index: Array, name: str) -> Array:
     if index.size and (index.dtype.kind not in "iu" or index.dtype.itemsize < 4):
-        raise noted(
+        raise add_notes(
             RuntimeError(f"{name}(): Expected dtype int32/int64 for index"),
             f"The index is {FROM_NUMPY[index.dtype]}: index.long() makes it int64.",
         )
     return index
 
 
-def all_below(index: Array, size: int) -> bool:
+def are_all_below(index: Array, size: int) -> bool:
     """Return whether all int64 indices are in [0, size); False may also mean "unknown"."""
     if index.__class__ is not Array or index.dtype is not _INT64:
         return False
@@ -77,7 +77,7 @@ def find_outside(index: Array, size: int, negative: bool = False) -> Any:
     if index.__class__ is MetaArray:
         return None
     low = -size if negative else 0
-    if all_below(index, size) or not index.size or (index.max() < size and index.min() >= low):
+    if are_all_below(index, size) or not index.size or (index.max() < size and index.min() >= low):
         return None
     return index[(index >= size) | (index < low)].reshape(-1)[0]
 
@@ -136,7 +136,7 @@ def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -
     """
     _check_dtype(index, "gather")
     _check_same_rank("gather", input, index, "input")
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     if not input.ndim:
         _check_range(index, 1, 0)
         return np.full(index.shape, input)
@@ -206,7 +206,7 @@ def _place_source(index: Array, src: Array) -> Array:
 
 def _check_scatter(name: str, input: Array, dim: int, index: Array, src: Any) -> int:
     _check_dtype(index, name)
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     if index.size == 0:
         return axis
     _check_same_rank(name, input, index)
@@ -217,7 +217,7 @@ def _check_scatter(name: str, input: Array, dim: int, index: Array, src: Any) ->
         if src.ndim and index.ndim:
             _fits(name, index, src.shape, axis, False, "src")
         if src.dtype != input.dtype:
-            raise noted(
+            raise add_notes(
                 RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype"),
                 f"self is {FROM_NUMPY[input.dtype]} and src {FROM_NUMPY[src.dtype]}: "
                 "src.to(self.dtype).",
@@ -622,7 +622,7 @@ def take_along_dim(
     if dim is None:
         y = gather(input.reshape(-1), 0, indices.reshape(-1))
     else:
-        axis = canonical_dim(dim, input._array.ndim)
+        axis = canonicalize_dim(dim, input._array.ndim)
         if input._array.ndim != indices._array.ndim:
             raise RuntimeError(
                 "torch.take_along_dim(): input and indices should have the same number of "

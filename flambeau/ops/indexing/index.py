@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ...autograd.errors.graph_errors import raise_stale
-from ...autograd.inplace import before_write, bump, check_writable
+from ...autograd.inplace import bump, check_writable, prepare_write
 from ...autograd.mode import MODE
 from ...autograd.tape import record, requires
 from ...native.foundation.public_names import c_class_name, class_of
-from ...native.foundation.user_frames import noted, warn
+from ...native.foundation.user_frames import add_notes, warn
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.target.eager_costs import (
     MAX_NUMPY_EMBEDDING_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS, MIN_SORTED_ROW_ELEMENTS,
@@ -26,7 +26,7 @@ from ...tensor.meta import MetaArray, refuse_unknown_values
 from ...tensor.narrow_dtypes import NARROW
 from ...tensor.overlap import check_no_internal_overlap, check_put
 from ...tensor.promotion import legacy_name
-from ...tensor.storage import version_of
+from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..core.errors import advise_on_array
 from ..core.inplace import assign
@@ -38,11 +38,11 @@ from ..core.scalar_conversion import convert_scalar
 from ..core.value_rules import ValueRule
 from ..native import pointwise
 from ..native.embedding import add_to_rows, take_rows
-from ..native.row_copies import fill, zeros
+from ..native.row_copies import allocate_zeros, fill
 from ..view.slices import basic_index, select, view_window
 from .value_shapes import (
-    check_axes, check_broadcasts, check_leading_axes, describe_mismatch, strip_leading_ones,
-    values_mismatch, without_leading_axes, without_leading_ones,
+    build_values_error, check_axes, check_broadcasts, check_leading_axes, describe_mismatch,
+    drop_leading_axes, drop_leading_ones, strip_leading_ones,
 )
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)
@@ -65,7 +65,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             record(select.operator, new, (self, 0, index))
         return new
     if index.__class__ is slice or index.__class__ is tuple:
-        plain = plain_index(index)
+        plain = normalize_plain_index(index)
         if plain is not None:
             return _view_basic(self, plain) if self._tracked else _view_window(self, plain)
     if index.__class__ is list and is_tuple_of_indices(index):
@@ -98,7 +98,7 @@ def check_version(where: tuple, index: Any, *operands: Tensor) -> tuple:
     if not MODE.grad or not any(x._tracked and requires(x) for x in operands):
         return where
     items = index if index.__class__ in (tuple, list) else (index,)
-    tensors = [(x, version_of(x)) for x in items if isinstance(x, Tensor)]
+    tensors = [(x, get_version(x)) for x in items if isinstance(x, Tensor)]
     if not tensors:
         return where
     positions = VersionedPositions(where)
@@ -123,7 +123,7 @@ def is_tuple_of_indices(index: list) -> bool:
     )
 
 
-def plain_index(index: Any) -> tuple | None:
+def normalize_plain_index(index: Any) -> tuple | None:
     """Return an index of only ints, slices and None as a tuple with an ellipsis, else None."""
     items = index if index.__class__ is tuple else (index,)
     rest: tuple = (Ellipsis,)
@@ -385,7 +385,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], where: Positions) -> Tensor:
 @opaque(linear_in="g", layout=Layout.FREE, name="index_adjoint", expose=(), ref=None, samples=None)
 def scatter_at(g: Array, shape: Any, where: Positions) -> Array:
     """Return zeros of a shape, with `g` summed into the positions."""
-    result = zeros(shape, g.dtype)
+    result = allocate_zeros(shape, g.dtype)
     if any(isinstance(w, np.ndarray) and w.dtype != np.bool_ for w in where):
         add_rows(result, where, g)
     else:
@@ -440,8 +440,8 @@ def _(g: Tensor, src_shape: tuple[int, ...], src_dtype: Any) -> Tensor:
 def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
     """Write `src` over all of `self`, recorded for autograd."""
     check_writable(self, name)
-    src = without_leading_axes(src, self)
-    return assign(self, _overwrite(before_write(self, False), src), name)
+    src = drop_leading_axes(src, self)
+    return assign(self, _overwrite(prepare_write(self, False), src), name)
 
 
 def _writes_at_positions(input: Array, values: Array, where: Positions, *_: Any) -> bool:
@@ -464,7 +464,7 @@ def _index_put(input: Array, values: Array, where: Positions, accumulate: bool) 
         check_positions(input, where)
         raise
     except ValueError:
-        raise values_mismatch(input, values, where) from None
+        raise build_values_error(input, values, where) from None
     return result
 
 
@@ -488,7 +488,7 @@ def put_at(self: Tensor, values: Tensor, where: tuple, accumulate: bool, name: s
                               or (values._tracked and requires(values)))
     if recorded:
         check_writable(self, name)
-        old = before_write(self, False)
+        old = prepare_write(self, False)
         return assign(self, _index_put(old, values, where, accumulate), name)
     if self._array.__class__ is not MetaArray:
         source = values._array
@@ -541,7 +541,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             overwrite(target, source, "setitem")
         else:  # a broadcast value may alias the target, as in PyTorch
             same = source._array.shape == target._array.shape
-            target.copy_(source if same else without_leading_axes(source, target).clone())
+            target.copy_(source if same else drop_leading_axes(source, target).clone())
     except IndexError as error:
         raise _create_basic_error(self, basic or (), error, rest) from None
     except (ValueError, TypeError):  # TypeError: more than one axis for what a mask chooses
@@ -574,7 +574,7 @@ def _put_unrecorded(
 
 
 def _write_back(target: Tensor, source: Tensor, where: tuple) -> None:
-    put_at(target, _cast_like(without_leading_ones(source), target), where, False, "index_put_")
+    put_at(target, _cast_like(drop_leading_ones(source), target), where, False, "index_put_")
 
 
 def _check_dtypes(
@@ -609,7 +609,7 @@ def _put_directly(array: np.ndarray, index: Any, value: Any) -> bool:
     else:
         return False
     if index.__class__ is not int:
-        index = plain_index(index) or _match_positions(index)
+        index = normalize_plain_index(index) or _match_positions(index)
     if index is None or array.__class__ is not np.ndarray \
             or (array.base is not None and 0 in array.strides):  # an expanded view
         return False
@@ -645,8 +645,8 @@ def _as_value(self: Tensor, value: Any) -> Tensor:
         return value.to(self.dtype) if self._array.dtype in NARROW else value
     if isinstance(value, (bool, int, float, complex, np.integer)):
         return wrap(convert_scalar(value, self._array.dtype))
-    raise noted(TypeError(f"can't assign a {c_class_name(value)} to a {self.type()}"),
-                advise_on_array(value))
+    raise add_notes(TypeError(f"can't assign a {c_class_name(value)} to a {self.type()}"),
+                    advise_on_array(value))
 
 
 def _delitem(self: Tensor, index: Any) -> None:

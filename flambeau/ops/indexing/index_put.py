@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.windows.batch import innermost_batch
-from ..core.errors import explaining
+from ...tensor.windows.batch import find_innermost_batch
+from ..core.errors import wrap_with_explanation
 from ..core.operator import publish
 from .index import _check_dtypes, _view_basic, check_positions, put_at, split_index
 
@@ -58,12 +58,12 @@ def index_put(
 
 def _copy_target(input: Tensor, others: tuple) -> Tensor:
     """Return a copy to write to; inside vmap, one per example if the others are of examples."""
-    batch = innermost_batch(others)
+    batch = find_innermost_batch(others)
     if batch is None or batch.holds(input):
         return input.clone()
     nothing = batch.wrap(wrap(np.full(batch.size, -0.0).astype(input._array.dtype)))
     return input + nothing  # x + -0.0 is x, for x = 0.0 and -0.0 too
 
 
-publish(explaining("index_put", index_put), ("index_put",), ("torch", "Tensor"))
+publish(wrap_with_explanation("index_put", index_put), ("index_put",), ("torch", "Tensor"))
 publish(index_put_, ("index_put_",), ("torch", "Tensor"))

@@ -15,7 +15,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch
 from ..core.autocast import Policy
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.operator import Array, Number
 from ..core.out import write_result
 from ..core.output_layout import Layout
@@ -23,7 +23,7 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import INDEX_ALONG_AXIS
 from ..native import gather_scatter
-from .gather import _scatter_reduce, all_below, find_outside, publish_in_place
+from .gather import _scatter_reduce, are_all_below, find_outside, publish_in_place
 
 
 def _select(rng: Rng) -> Iterator[Sample]:
@@ -74,7 +74,7 @@ def index_select(input: Array, dim: int, index: Array) -> Array:
             [4, 4, 3]])
     """
     index = _check_index(index, "index_select")
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     if not input.ndim:
         _check_index_of_number(index)
         return input.copy()
@@ -93,7 +93,8 @@ def index_select(input: Array, dim: int, index: Array) -> Array:
 def _(batch: Batch, input: Tensor, dim: int, index: Tensor) -> Any:
     if batch.holds(index) or not input.dim():
         return NotImplemented
-    return index_select(batch.lower(input), canonical_dim(dim, input.dim()) + 1, batch.lower(index))
+    return index_select(batch.lower(input), canonicalize_dim(dim, input.dim()) + 1,
+                        batch.lower(index))
 
 
 @index_select.vjp("input")
@@ -103,7 +104,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: Tensor) -> Tenso
 
 def _is_out_of_range(index: Array, size: int) -> bool:
     """Whether an index is not of an axis of this length."""
-    return not all_below(index, size) and bool(
+    return not are_all_below(index, size) and bool(
         index.size and (index.max() >= size or index.min() < 0)
     )
 
@@ -151,7 +152,7 @@ def _spread_index(index: Array, at: int, source: Array) -> Array:
                                     rng.normal(size=(3, 3)), 2.0), {})]))
 def _index_add(input: Array, dim: int, index: Array, source: Array, alpha: Number) -> Array:
     """A copy with alpha * source added to slices."""
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     index = _check_index(index, "index_add_")
     input_shape, source_shape = input.shape, source.shape
     if (input_shape[:axis] + input_shape[axis + 1 :]
@@ -185,7 +186,7 @@ def _(
 ) -> Any:
     if batch.holds(index) or not input.dim():
         return NotImplemented
-    axis = canonical_dim(dim, input.dim()) + 1
+    axis = canonicalize_dim(dim, input.dim()) + 1
     return _index_add(batch.expand(input), axis, batch.lower(index), batch.expand(source), alpha)
 
 
@@ -229,7 +230,7 @@ def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
     >>> torch.index_copy(torch.zeros(3), 0, torch.tensor([2, 0]), torch.tensor([1., 2.]))
     tensor([2., 0., 1.])
     """
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     index = _check_index(index, "index_copy_")
     if index.dtype != np.int64:
         raise RuntimeError("index_copy_(): Expected a long tensor for index, but got "
@@ -251,7 +252,7 @@ def index_copy(input: Array, dim: int, index: Array, source: Array) -> Array:
 def _(batch: Batch, input: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     if batch.holds(index) or not input.dim() or not source.dim():
         return NotImplemented
-    axis = canonical_dim(dim, input.dim()) + 1
+    axis = canonicalize_dim(dim, input.dim()) + 1
     return index_copy(batch.expand(input), axis, batch.lower(index), batch.expand(source))
 
 
@@ -270,7 +271,7 @@ def _(g: Tensor, dim: int, index: Tensor, source_shape: tuple[int, ...]) -> Tens
     [((rng.normal(size=(3, 4)), 1, np.array([3, 0]), rng.normal(size=())), {})]))
 def _index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
     """A copy with a value in the slices at some indices of an axis."""
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     index = _check_index(index, "index_fill_")
     result = input.copy()
     if not input.size:
@@ -287,7 +288,7 @@ def _index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
 def _(batch: Batch, input: Tensor, dim: int, index: Tensor, value: Tensor) -> Any:
     if batch.holds(index) or batch.holds(value) or not input.dim():
         return NotImplemented
-    axis = canonical_dim(dim, input.dim()) + 1
+    axis = canonicalize_dim(dim, input.dim()) + 1
     return _index_fill(batch.lower(input), axis, batch.lower(index), batch.lower(value))
 
 
@@ -340,7 +341,7 @@ def index_reduce(
         raise RuntimeError(
             f"reduce argument must be either prod, mean, amax or amin, got {reduce}."
         )
-    axis = canonical_dim(dim, input._array.ndim)
+    axis = canonicalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
         y = _scatter_reduce(input, 0, index.reshape(()), source.reshape(()), reduce, include_self)
     else:

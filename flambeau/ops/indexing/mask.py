@@ -8,7 +8,7 @@ import numpy as np
 
 from ...autograd.inplace import check_writable
 from ...native.foundation.public_names import c_class_name
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor.capture_marks import shape_only
@@ -17,7 +17,7 @@ from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.overlap import check_operands
 from ...tensor.tensor import Tensor, wrap
-from ..core.errors import no_overload
+from ..core.errors import build_overload_error
 from ..core.inplace import assign
 from ..core.number_cache import ORDINARY
 from ..core.operator import Array, Number, Promotion
@@ -40,7 +40,7 @@ def _mask_of(mask: Any, name: str) -> Tensor:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     names = {"uint8": "unsigned char", "int32": "int", "int64": "long int", "float32": "float"}
     shown = names.get(mask.dtype.name, mask.dtype.name)
-    raise noted(
+    raise add_notes(
         RuntimeError(
             f"{name.rstrip('_')}_ only supports boolean masks, but got mask with dtype {shown}"),
         "A mask of zeros and ones: mask.bool(), or mask == 0 for the zeros.",
@@ -63,7 +63,7 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
             return wrap(convert_scalar(value._array.item(), input._array.dtype))
         return value.to(input.dtype)
     if isinstance(value, np.ndarray):
-        raise no_overload(name, ("input", "value"), (input, value))
+        raise build_overload_error(name, ("input", "value"), (input, value))
     return wrap(convert_scalar(value, input._array.dtype))
 
 

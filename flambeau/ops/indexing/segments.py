@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.tensor import Tensor, wrap
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.operator import Array, Number
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
@@ -40,7 +40,7 @@ def segment_reduce(
         raise RuntimeError(f"unsupported reduction given! {reduce}")
     if (lengths is None) == (offsets is None):
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
-    at = canonical_dim(axis, data._array.ndim)
+    at = canonicalize_dim(axis, data._array.ndim)
     bounds: Any
     if offsets is not None:
         bounds = offsets._array

@@ -30,10 +30,10 @@ def check_leading_axes(target: np.ndarray, source: np.ndarray, rest: Any) -> Non
 def check_axes(target: np.ndarray, values: np.ndarray, where: tuple) -> None:
     """Raise RuntimeError if values have more axes than the elements they are written to."""
     if values.ndim > 1 and values.shape[0] == 1 and values.ndim > target[where].ndim:
-        raise values_mismatch(target, values, where)
+        raise build_values_error(target, values, where)
 
 
-def values_mismatch(target: np.ndarray, values: np.ndarray, where: tuple) -> RuntimeError:
+def build_values_error(target: np.ndarray, values: np.ndarray, where: tuple) -> RuntimeError:
     """Return the error for values that do not broadcast to the elements at positions."""
     return RuntimeError(
         f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
@@ -59,7 +59,7 @@ def describe_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> Ru
             f"non-singleton dimension {axis}.  Target sizes: {list(shape)}.  Tensor sizes: "
             f"{list(value_shape)}"
         )
-    return values_mismatch(target, strip_leading_ones(source._array), rest)
+    return build_values_error(target, strip_leading_ones(source._array), rest)
 
 
 def check_broadcasts(target: np.ndarray, source: Tensor, where: tuple) -> None:
@@ -68,10 +68,10 @@ def check_broadcasts(target: np.ndarray, source: Tensor, where: tuple) -> None:
     shape = target[where].shape
     fits = all(n in (1, m) for n, m in zip(values.shape[::-1], shape[::-1], strict=False))
     if values.ndim > len(shape) or not fits:
-        raise values_mismatch(target, values, where)
+        raise build_values_error(target, values, where)
 
 
-def without_leading_axes(source: Tensor, target: Tensor) -> Tensor:
+def drop_leading_axes(source: Tensor, target: Tensor) -> Tensor:
     """Return a value without the leading axes of length 1 that its target lacks."""
     more = source._array.ndim - target._array.ndim
     return source.reshape(source._array.shape[more:]) if more > 0 else source
@@ -85,7 +85,7 @@ def strip_leading_ones(values: np.ndarray) -> np.ndarray:
     return values.reshape(values.shape[more:])
 
 
-def without_leading_ones(source: Tensor) -> Tensor:
+def drop_leading_ones(source: Tensor) -> Tensor:
     """Drop the leading axes of length 1 of a value, as PyTorch does in indexed assignment."""
     shape = source._array.shape
     more = next((axis for axis, n in enumerate(shape) if n != 1), len(shape))

@@ -17,19 +17,19 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor
 from ..core.aten import Packet, aten
 from ..core.operator import OPERATORS, PUBLIC, Operator
-from ..registration.aten_schemas import find_overload, schemas
+from ..registration.aten_schemas import find_overload, get_schemas
 from ..registration.schema import Argument
 from .dispatched.index import SPLIT
-from .dispatched.linear import linear
+from .dispatched.linear import dispatch_linear
 
-__all__ = ["FORMS", "by_schema", "own_packet", "sealed"]
+__all__ = ["FORMS", "match_schema", "own_packet", "seal"]
 
 Call = Callable[..., Any]
 
 _LIST = re.compile(r"\w+\??\[(\d*)\]\??")
 
 
-def by_schema(
+def match_schema(
     name: str, first: str, args: tuple, kwargs: dict[str, Any]
 ) -> tuple[str, tuple, dict[str, Any]] | None:
     """Return the overload of aten that a call fits, with its arguments as PyTorch passes them.
@@ -69,7 +69,7 @@ def _is_default(argument: Argument, value: Any) -> bool:
 
 def own_packet(operator: Operator) -> Packet:
     """Return a packet that runs the operator itself, by a name that aten does not have."""
-    known = schemas(operator.name) or operator.name in PUBLIC["aten"]
+    known = get_schemas(operator.name) or operator.name in PUBLIC["aten"]
     packet = getattr(aten, f"{operator.name}_operator" if known else operator.name)
     packet.own = functools.partial(_run_unsealed, operator.function)
     return packet
@@ -85,10 +85,10 @@ class Sealed:
         self.value = value
 
 
-def sealed(value: Any) -> Any:
+def seal(value: Any) -> Any:
     """Return a named tuple, or a tuple of such, as one object."""
     is_named = isinstance(value, tuple) and value.__class__ not in (tuple, Size)
-    if is_named or value.__class__ is tuple and any(sealed(v) is not v for v in value):
+    if is_named or value.__class__ is tuple and any(seal(v) is not v for v in value):
         return Sealed(value)
     return value
 
@@ -127,7 +127,7 @@ def _convolution(
     return call(aten.convolution.default, (x, weight, bias, *settings, groups))
 
 
-def _without_tail(settings: list, defaults: list) -> list:
+def _drop_default_tail(settings: list, defaults: list) -> list:
     """Return the settings up to the last that differs from its default."""
     while settings and settings[-1] == defaults[len(settings) - 1]:
         settings.pop()
@@ -139,7 +139,7 @@ def _create_max_pool_form(n: int) -> Call:
         kernel, padding = list(window.kernel), [low for low, _ in window.padding]
         ceil = any(high > low for low, high in window.padding)
         settings = [list(window.stride), padding, list(window.dilation), ceil]
-        rest = _without_tail(settings, [kernel, [0] * n, [1] * n, False])
+        rest = _drop_default_tail(settings, [kernel, [0] * n, [1] * n, False])
         function = getattr(aten, f"max_pool{n}d_with_indices").default
         return call(function, (x, kernel, *rest))[0]
 
@@ -152,7 +152,7 @@ def _create_avg_pool_form(n: int) -> Call:
         kernel = list(window.kernel)
         ceil = any(high > low for low, high in window.padding)
         settings = [list(window.stride), padding, ceil, average.count_include_pad, average.divisor]
-        rest = _without_tail(settings, [kernel, [0] * n, False, True, None])
+        rest = _drop_default_tail(settings, [kernel, [0] * n, False, True, None])
         return call(getattr(aten, f"avg_pool{n}d").default, (x, kernel, *rest))
 
     return form
@@ -220,7 +220,7 @@ def _squeeze(call: Call, x: Tensor, dims: Any) -> Any:
 
 
 FORMS: dict[str, Call] = {
-    **SPLIT, "linear": linear,
+    **SPLIT, "linear": dispatch_linear,
     "softmax": _create_normalized("_softmax"), "log_softmax": _create_normalized("_log_softmax"),
     **{name: _create_normalized_backward(name)
        for name in ("_softmax_backward_data", "_log_softmax_backward_data")},

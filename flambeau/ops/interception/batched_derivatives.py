@@ -12,7 +12,7 @@ from typing import Any
 
 from ...autograd.node import Node
 from ...autograd.saved.values import SavedOutputs
-from ...tensor.windows.batch import innermost_batch
+from ...tensor.windows.batch import find_innermost_batch
 from ...tensor.windows.batched_window import ExampleRead
 from . import tangent_rules
 from .batched_loops import loop_recorded
@@ -25,7 +25,7 @@ def _apply(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         return original(node, g)
     except ExampleRead:
         values = [tuple(v) if v.__class__ is SavedOutputs else v for v in node.values()]
-        batch = innermost_batch((g, values))
+        batch = find_innermost_batch((g, values))
         if batch is None:
             raise
         return loop_recorded(lambda g, values: _with_values(node, values).apply(g), batch,
@@ -37,7 +37,7 @@ def _push(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     try:
         return original(*args)
     except ExampleRead:
-        batch = innermost_batch(rest)
+        batch = find_innermost_batch(rest)
         if batch is None:
             raise
         return loop_recorded(functools.partial(tangent_rules.push, operator), batch, tuple(rest),

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from ...tensor.windows.batch import Batch, innermost_batch
+from ...tensor.windows.batch import Batch, find_innermost_batch
 from ..core.operator import OPERATORS, PUBLIC
 from ..creation import dropout
 from ..creation.random import IN_PLACE_DRAWS
@@ -43,7 +43,7 @@ def _enter_enclosing(batch: Batch) -> Iterator[None]:
 
 def _find_drawing_batch(args: tuple, kwargs: dict[str, Any]) -> Batch | None:
     """Return the batch that a draw belongs to, or None; RuntimeError if it must not draw."""
-    batch = innermost_batch((*args, *kwargs.values()))
+    batch = find_innermost_batch((*args, *kwargs.values()))
     if batch is None and STATE.batches:
         batch = STATE.batches[-1]
     if batch is not None and batch.randomness == "error":
@@ -188,7 +188,7 @@ def _draw_noise(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _drop(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """native_dropout: return (result, mask of kept elements)."""
-    batch = innermost_batch(args) or (STATE.batches[-1] if STATE.batches else None)
+    batch = find_innermost_batch(args) or (STATE.batches[-1] if STATE.batches else None)
     if batch is None:
         return original(*args, **kwargs)
     input, p, train = args
@@ -211,7 +211,7 @@ def _fill(create: Callable) -> Callable:
     `create(function, batch, *args, **kwargs)` returns one tensor per example of the batch.
     """
     def handle(function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        batch = innermost_batch(args[:1])
+        batch = find_innermost_batch(args[:1])
         if batch is None:
             return original(*args, **kwargs)
         named = {k: v for k, v in kwargs.items() if k != "requires_grad"}

@@ -15,7 +15,7 @@ from ...autograd.function import BackwardCFunction, Function
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...tensor.tensor import Tensor
-from ...tensor.windows.batch import Batch, innermost_batch
+from ...tensor.windows.batch import Batch, find_innermost_batch
 from .batching import OTHER_TARGETS, batch_of
 
 VmapInfo = namedtuple("VmapInfo", ["batch_size", "randomness"])
@@ -111,7 +111,7 @@ def _apply(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Run a Function's forward, unrecorded inside the vmap and recorded below it."""
     function, context, call_args = args
-    batch = innermost_batch(call_args)
+    batch = find_innermost_batch(call_args)
     if batch is None:
         return original(*args, **kwargs)
     below = tuple([batch.lower(a) for a in call_args])
@@ -121,7 +121,7 @@ def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     try:
         if function.vmap is not Function.vmap:
             _check_single_rule(function)
-            result = by_own_rule(function.vmap, batch, call_args)
+            result = apply_own_rule(function.vmap, batch, call_args)
         elif is_recorded and any(isinstance(x, Tensor) and x._tracked and requires(x)
                                  for x in below):
             result = _as_examples(batch, _OfExamples.apply(
@@ -146,7 +146,7 @@ def _check_single_rule(function: type[Function]) -> None:
             "https://pytorch.org/docs/main/notes/extending.func.html")
 
 
-def by_own_rule(
+def apply_own_rule(
     rule: Callable, batch: Batch, args: tuple, named: dict[str, Any] | None = None
 ) -> Any:
     """Call a vmap rule `rule(info, in_dims, *args, **named)`; return its outputs as examples."""

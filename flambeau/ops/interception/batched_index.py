@@ -15,7 +15,7 @@ from ...native.foundation.method_patches import library_attributes
 from ...tensor.dtypes import bool_ as _bool, uint8 as _uint8
 from ...tensor.tensor import Tensor
 from ...tensor.tree import map_leaves_of
-from ...tensor.windows.batch import innermost_batch
+from ...tensor.windows.batch import find_innermost_batch
 from ..core.operator import OPERATORS, PUBLIC
 from . import forward_mode
 from .batching import OTHER_TARGETS, refuse_write, write
@@ -46,16 +46,16 @@ def _lower_shared(index: Any) -> Any:
 
 
 def _lower_if_shared(x: Tensor) -> Tensor:
-    batch = innermost_batch((x,))
+    batch = find_innermost_batch((x,))
     return x if batch is None or batch.holds(x) else _lower_if_shared(batch.lower(x))
 
 
 def _get(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     x, index = args
-    if innermost_batch((x, *_list_tensors(index))) is None:
+    if find_innermost_batch((x, *_list_tensors(index))) is None:
         return original(x, index)
     index = _lower_shared(index)
-    if innermost_batch(_list_tensors(index)) is None:
+    if find_innermost_batch(_list_tensors(index)) is None:
         return forward_mode.SHORT_CUTS["__getitem__"](original, (x, index), {}, True)
     view, places = _split(x, index)
     lookup = _look_up(view, places)
@@ -68,13 +68,13 @@ def _get(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _set(original: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
     x, index, value = args
-    if innermost_batch((x, value, *_list_tensors(index))) is None:
+    if find_innermost_batch((x, value, *_list_tensors(index))) is None:
         original(*args)
         return
     index = _lower_shared(index)
     if not isinstance(value, Tensor):
         value = PUBLIC["torch"]["tensor"](value, dtype=x.dtype)
-    batch = innermost_batch((x,))
+    batch = find_innermost_batch((x,))
     if batch is None or not batch.holds(x):
         refuse_write()
     view, places = _split(x, index)
@@ -111,7 +111,7 @@ def _split(x: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
     for item in items:
         if isinstance(item, Tensor):
             if item.dtype in (_bool, _uint8):
-                if innermost_batch((item,)) is not None:
+                if find_innermost_batch((item,)) is not None:
                     raise RuntimeError(_DYNAMIC)
                 parts = item.nonzero(as_tuple=True)
             else:

@@ -14,12 +14,12 @@ from ...autograd.mode import MODE, enable_grad
 from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...autograd.saved.plan import Plan
-from ...autograd.tangents import give, primal_at, tangents_of
-from ...autograd.tape import new_node, requires
+from ...autograd.tangents import get_primal, give, tangents_of
+from ...autograd.tape import create_node, requires
 from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves, map_leaves
-from ...tensor.windows.batch import Batch, innermost_batch
+from ...tensor.tree import get_leaves, map_leaves
+from ...tensor.windows.batch import Batch, find_innermost_batch
 from ...tensor.windows.batched_window import ExampleRead
 from ..core.operator import OPERATORS
 
@@ -60,7 +60,7 @@ def _as_example(batch: Batch, y: Tensor) -> Tensor:
     """Wrap a tensor below as an example, moving along the tangents of levels inside the vmap."""
     tangents = {n: t for n, (_, t) in tangents_of(y).items() if n > batch.outer_level}
     for level in tangents:
-        y = primal_at(y, level)
+        y = get_primal(y, level)
     return give({n: (None, _as_example(batch, t)) for n, t in tangents.items()}, batch.wrap(y))
 
 
@@ -83,12 +83,12 @@ def loop_recorded(function: Callable, batch: Batch, args: Any, name: str) -> Any
     """Like `loop`, but return examples with a history inside the vmap."""
     result = map_leaves(lambda y: _as_example(batch, y) if isinstance(y, Tensor) else y,
                         loop(function, batch, args, name))
-    inputs = [x for x in leaves(args) if isinstance(x, Tensor) and x._tracked
-              and innermost_batch((x,)) is batch and requires(x)]
-    outputs = [y for y in leaves(result) if isinstance(y, Tensor)]
+    inputs = [x for x in get_leaves(args) if isinstance(x, Tensor) and x._tracked
+              and find_innermost_batch((x,)) is batch and requires(x)]
+    outputs = [y for y in get_leaves(result) if isinstance(y, Tensor)]
     if not MODE.grad or not inputs or not any(y._array.dtype.kind in "fcV" for y in outputs):
         return result
-    node = new_node(_PLAN, tuple([x._node or x for x in inputs]), (), (), None)
+    node = create_node(_PLAN, tuple([x._node or x for x in inputs]), (), (), None)
     node.function, node.batch, node.args, node.inputs = function, batch, args, inputs
     node.outputs, node.loop_name = len(outputs), name
     for i, y in enumerate(outputs):
@@ -113,7 +113,7 @@ class LoopBackward(Node):
         cotangents = list(g) if isinstance(g, tuple) else [g]
         supplied = [k for k, c in enumerate(cotangents) if c is not None]
         chosen = {id(x) for x in self.inputs}
-        marks = [id(x) in chosen for x in leaves(self.args)]
+        marks = [id(x) in chosen for x in get_leaves(self.args)]
         pull = _pull(self.function, marks, supplied)
         return loop_recorded(pull, self.batch, (self.args, [cotangents[k] for k in supplied]),
                              self.loop_name)
@@ -137,7 +137,7 @@ def _pull(function: Callable, marks: list[bool], supplied: list[int]) -> Callabl
 
         with_grad = MODE.grad
         with enable_grad():
-            result = leaves(function(*map_leaves(alias, args)))
+            result = get_leaves(function(*map_leaves(alias, args)))
             ys = [y for y in result if isinstance(y, Tensor)]
             pairs = [(ys[k], g) for k, g in zip(supplied, cotangents, strict=True)
                      if ys[k].requires_grad]

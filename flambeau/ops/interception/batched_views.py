@@ -14,7 +14,7 @@ import numpy as np
 from ...autograd.mode import enable_grad
 from ...autograd.views import Views
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.windows.batch import innermost_batch
+from ...tensor.windows.batch import find_innermost_batch
 from ...tensor.windows.batched_window import BatchedWindow
 from ..core.operator import OPERATORS
 from .batched_loops import loop_recorded
@@ -86,7 +86,7 @@ def _read_address(x: Tensor) -> int:
 
 def _map(function: Callable[[Tensor], Tensor], g: Tensor) -> Tensor:
     """Apply a function to each example's cotangent, in a loop, if the view is not batched."""
-    batch = innermost_batch((g,))
+    batch = find_innermost_batch((g,))
     assert batch is not None
     result: Tensor = loop_recorded(function, batch, (g,), "as_strided_scatter")
     return result

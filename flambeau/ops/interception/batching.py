@@ -23,13 +23,13 @@ from ...autograd.tape import record, requires
 from ...native.foundation.method_patches import library_attributes
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import check_cast
-from ...tensor.storage import version_of
+from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor, view_of
-from ...tensor.tree import leaves, leaves_of, map_leaves_of
-from ...tensor.windows.batch import Batch, innermost_batch
+from ...tensor.tree import collect_leaves, get_leaves, map_leaves_of
+from ...tensor.windows.batch import Batch, find_innermost_batch
 from ...tensor.windows.batched_window import BatchedWindow, ExampleRead
 from ..core import inplace as core_inplace
-from ..core.dispatch import pointwise_call
+from ..core.dispatch import find_pointwise_operator
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from . import batching_rules, forward_mode
 from .batched_loops import loop, loop_recorded
@@ -61,7 +61,7 @@ def batch_of(size: int, randomness: str, refusal: str) -> Iterator[Batch]:
         _stubs.turn(False)
 
 
-def inner_leaf(x: Tensor) -> Tensor | None:
+def detach_inside(x: Tensor) -> Tensor | None:
     """Return `x` without its history inside the innermost vmap, keeping the history outside it.
 
     None outside of vmap.
@@ -97,7 +97,8 @@ def _find_window(x: Tensor) -> Any:
 def _call(
     operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    batch = innermost_batch(args) if not kwargs else innermost_batch((*args, *kwargs.values()))
+    batch = find_innermost_batch(args) if not kwargs else find_innermost_batch((*args,
+                                                                                *kwargs.values()))
     if batch is None:
         _stubs.count_idle_call()
         return original(*args, **kwargs)
@@ -108,7 +109,7 @@ def _call(
         raise RuntimeError(f"vmap: {operator.name.strip('_')} with out= writes in place, which is "
                            "not possible inside of vmap")
     args = forward_mode.gather_arguments(operator, args, kwargs)
-    values = forward_mode.bound(operator, args, kwargs, reflected)
+    values = forward_mode.bind_arguments(operator, args, kwargs, reflected)
     is_shared = not batch.holds_any(values)
     if not is_shared and operator.written_positions and not all(
         batch.holds(values[p]) for p in operator.written_positions
@@ -137,13 +138,13 @@ def _call_again(
 def _has_tangents(args: tuple, kwargs: dict[str, Any]) -> bool:
     """Return whether an argument carries a tangent that forward mode must handle first."""
     return bool(LEVELS.active) and LEVELS.enabled \
-        and forward_mode.level_of((*args, *kwargs.values())) is not None
+        and forward_mode.find_call_level((*args, *kwargs.values())) is not None
 
 
 def as_example(batch: Batch, result: Any, source: Any = None, is_shared: bool = False) -> Any:
     """Wrap results for all examples as those of one, as views of `source` if that is an example."""
     if isinstance(result, Tensor):
-        if source is None or innermost_batch((source,)) is not batch:
+        if source is None or find_innermost_batch((source,)) is not batch:
             return batch.wrap(result, is_shared)
         window: Any = BatchedWindow(batch, result, is_shared)
         return view_of(source, window)
@@ -155,7 +156,7 @@ def as_example(batch: Batch, result: Any, source: Any = None, is_shared: bool = 
 
 def _requires(batch: Batch, values: Sequence[Any]) -> bool:
     """Return whether any example of the batch requires grad on the tape inside the vmap."""
-    for x in leaves_of(Tensor, values):
+    for x in collect_leaves(Tensor, values):
         window: Any = x._array
         if x._tracked and window.__class__ is BatchedWindow and window.batch is batch \
                 and requires(x):
@@ -165,7 +166,7 @@ def _requires(batch: Batch, values: Sequence[Any]) -> bool:
 
 def _share(batch: Batch, x: Tensor) -> Tensor:
     """Wrap an outer tensor that requires grad for the vmap, keeping its history outside."""
-    if x._tracked and requires(x) and innermost_batch((x,)) is not batch:
+    if x._tracked and requires(x) and find_innermost_batch((x,)) is not batch:
         return batch.share(x)
     return x
 
@@ -174,20 +175,21 @@ def _run_composite(
     name: str, function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """Run a composite function; if it reads elements, loop over examples instead."""
-    batch = innermost_batch(args) if not kwargs else innermost_batch((*args, *kwargs.values()))
+    batch = find_innermost_batch(args) if not kwargs else find_innermost_batch((*args,
+                                                                                *kwargs.values()))
     if batch is None:
         return original(*args, **kwargs)
     rule = getattr(getattr(function, "operator", None), "batch", None)
     if rule is not None:
         return rule(batch, *args, **kwargs)
-    tensors = [x for x in leaves((args, kwargs)) if isinstance(x, Tensor)]
-    versions = [version_of(x) for x in tensors]
+    tensors = [x for x in get_leaves((args, kwargs)) if isinstance(x, Tensor)]
+    versions = [get_version(x) for x in tensors]
     try:
         return original(*args, **kwargs)
     except ExampleRead as read:
         if name.endswith("_") and not batch.holds(tensors[0]):
             refuse_write()
-        if versions != [version_of(x) for x in tensors]:
+        if versions != [get_version(x) for x in tensors]:
             raise NotImplementedError(
                 f"vmap: {name} writes into its arguments before it reads elements"
             ) from read
@@ -216,7 +218,7 @@ def refuse_write(name: str = "arithmetic") -> NoReturn:
 def _call_in_place(
     operator: Operator, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    batch = innermost_batch((*args, *kwargs.values()))
+    batch = find_innermost_batch((*args, *kwargs.values()))
     if batch is None:
         return original(*args, **kwargs)
     if _has_tangents(args, kwargs):
@@ -225,7 +227,7 @@ def _call_in_place(
     target, rest = args[0], args[1:]
     if not batch.holds(target):
         refuse_write()
-    old = _stand_in(target) if MODE.grad else target
+    old = _copy_old_value(target) if MODE.grad else target
     y = operator.function(old, *rest, **kwargs)
     return write(target, y, operator.name)
 
@@ -236,7 +238,7 @@ def _call_in_place_again(
     return _call_in_place(operator, original, args, kwargs)
 
 
-def _stand_in(target: Tensor, name: str = "") -> Tensor:
+def _copy_old_value(target: Tensor, name: str = "") -> Tensor:
     """Return a copy of a write target's old value, with its history."""
     check_writable(target, name)
     window: Any = target._array
@@ -261,7 +263,7 @@ def write(target: Tensor, y: Tensor, name: str) -> Tensor:
         refuse_write()
     _write_below(batch, window.below, y)
     inplace.bump(target)
-    if y._node is not None and innermost_batch((y,)) is batch:
+    if y._node is not None and find_innermost_batch((y,)) is batch:
         inplace.rebase(target, y._node)
     return target
 
@@ -275,7 +277,7 @@ def _write_below(batch: Batch, below: Tensor, y: Tensor) -> None:
 
 def _copy(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Handle copy_, fill_ and zero_: write the value in the target's shape and dtype."""
-    batch = innermost_batch(args)
+    batch = find_innermost_batch(args)
     if batch is None:
         return original(*args, **kwargs)
     target = args[0]
@@ -286,7 +288,7 @@ def _copy(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     if not batch.holds(target):
         if batch.holds(value):
             refuse_write()
-        return original(*args, **kwargs) if innermost_batch((target,)) is None else \
+        return original(*args, **kwargs) if find_innermost_batch((target,)) is None else \
             write(target, _overwrite(target, value), "copy_")
     return write(target, _overwrite(target, value), "copy_")
 
@@ -299,19 +301,19 @@ def _overwrite(target: Tensor, value: Any) -> Tensor:
     """Return the value of `target` after a copy."""
     if not isinstance(value, Tensor):
         value = PUBLIC["torch"]["full"]((), value, dtype=target.dtype)
-    old = _stand_in(target) if MODE.grad and target._tracked and requires(target) else target
+    old = _copy_old_value(target) if MODE.grad and target._tracked and requires(target) else target
     return OPERATORS["_overwrite"].function(old, value)
 
 
-def _before_write(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _prepare_write(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     x = args[0]
-    return _stand_in(x) if x._array.__class__ is BatchedWindow else original(*args, **kwargs)
+    return _copy_old_value(x) if x._array.__class__ is BatchedWindow else original(*args, **kwargs)
 
 
 def _assign(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Assign a composite's result to its first argument."""
     target, y, name = args
-    if innermost_batch((target, y)) is None:
+    if find_innermost_batch((target, y)) is None:
         return original(*args, **kwargs)
     if target._array.__class__ is not BatchedWindow:
         refuse_write()
@@ -325,7 +327,7 @@ def _assign(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 def _refuse_read(message: str) -> Callable:
     """Return a handler that raises ExampleRead for batched tensors."""
     def handle(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if innermost_batch(args) is None:
+        if find_innermost_batch(args) is None:
             return original(*args, **kwargs)
         raise ExampleRead(message)
 
@@ -349,7 +351,7 @@ def _refuse_shape(
     name: str, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """Reject a function whose result shape depends on values."""
-    if innermost_batch((*args, *kwargs.values())) is None:
+    if find_innermost_batch((*args, *kwargs.values())) is None:
         return original(*args, **kwargs)
     raise RuntimeError(
         "vmap: We do not support batching operators that can output dynamic shape. Attempted to "
@@ -362,7 +364,7 @@ def _refuse_answer(
     name: str, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """Reject a function that returns a Python value computed from elements."""
-    if innermost_batch((*args, *kwargs.values())) is None:
+    if find_innermost_batch((*args, *kwargs.values())) is None:
         return original(*args, **kwargs)
     raise RuntimeError(
         f"vmap over torch.{name} isn't supported yet. Please file an issue at "
@@ -372,7 +374,7 @@ def _refuse_answer(
 
 def _detach(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     x = args[0]
-    batch = innermost_batch((x,))
+    batch = find_innermost_batch((x,))
     if batch is None:
         return original(*args, **kwargs)
     window: Any = x._array
@@ -384,7 +386,7 @@ def _detach(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def _call_operator(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Call the operator of a method with a fast path."""
-    if innermost_batch(args) is None:
+    if find_innermost_batch(args) is None:
         return original(*args, **kwargs)
     return forward_mode.SHORT_CUTS[name](original, args, kwargs, True)
 
@@ -405,13 +407,13 @@ def _find_targets() -> list[tuple[Any, Callable]]:
     methods = library_attributes(Tensor)
     for name, function in methods.items():
         if isinstance(function, FunctionType) and function not in result:
-            if (pointwise := pointwise_call(function)) is not None:
+            if (pointwise := find_pointwise_operator(function)) is not None:
                 result[function] = functools.partial(_call, *pointwise)
             elif name in forward_mode.SHORT_CUTS:
                 result[function] = functools.partial(_call_operator, name)
     for name in ("copy_", "fill_", "zero_"):
         result[PUBLIC["Tensor"].get(name) or methods[name]] = _copy
-    result[inplace.before_write], result[core_inplace.assign] = _before_write, _assign
+    result[inplace.prepare_write], result[core_inplace.assign] = _prepare_write, _assign
     result[methods["detach"]] = _detach
     result |= dict.fromkeys([methods[n] for n in ("item", "__float__", "__int__", "__complex__",
                                                   "__index__")], _refuse_item)

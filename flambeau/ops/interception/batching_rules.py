@@ -14,7 +14,7 @@ from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from ...tensor.tree import map_leaves
 from ...tensor.windows.batch import Batch
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.operator import Kind, Operator, Promotion
 from .tangent_rules import call_with
 
@@ -160,7 +160,7 @@ def _shift_parameters(
                     lowered[first] = lowered[first].reshape(batch.size, -1)
                     lowered[i] = 1
             elif isinstance(value, (tuple, list)):
-                lowered[i] = tuple([canonical_dim(d, rank) + 1 for d in value])
+                lowered[i] = tuple([canonicalize_dim(d, rank) + 1 for d in value])
             else:
-                lowered[i] = canonical_dim(value, rank) + 1
+                lowered[i] = canonicalize_dim(value, rank) + 1
     return flat

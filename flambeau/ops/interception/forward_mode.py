@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
-from ...autograd.inplace import before_write
+from ...autograd.inplace import prepare_write
 from ...autograd.mode import MODE
 from ...autograd.node import Node
 from ...autograd.saved.plan import INPUT
 from ...autograd.saved.values import SavedOutput
 from ...autograd.tangents import (
-    LEVELS, Switch, allocate_memory_tangent, attach, carry, give, hide, last_level, primal_at,
-    same_history, tangent_at, tangents_of, zeros_like_layout,
+    LEVELS, Switch, alias_history, allocate_memory_tangent, allocate_tangent, attach, carry,
+    find_level, get_primal, get_tangent, give, hide, tangents_of,
 )
 from ...native.foundation.method_patches import library_attributes
 from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves_of, map_leaves_of
-from ...tensor.windows.batch import innermost_batch
-from ..core.dispatch import pointwise_call
+from ...tensor.tree import collect_leaves, map_leaves_of
+from ...tensor.windows.batch import find_innermost_batch
+from ..core.dispatch import find_pointwise_operator
 from ..core.inplace import assign
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ..creation.random import IN_PLACE_DRAWS
@@ -49,7 +49,7 @@ def _list_targets() -> list[tuple[Any, Callable]]:
             result[twin] = functools.partial(push_in_place, operator)
     for name, function in library_attributes(Tensor).items():
         if isinstance(function, FunctionType) and function not in result:
-            if (pointwise := pointwise_call(function)) is not None:
+            if (pointwise := find_pointwise_operator(function)) is not None:
                 result[function] = functools.partial(push, *pointwise)
             elif name in SHORT_CUTS:
                 result[function] = SHORT_CUTS[name]
@@ -58,14 +58,14 @@ def _list_targets() -> list[tuple[Any, Callable]]:
     result |= dict.fromkeys(IN_PLACE_DRAWS, _draw_in_place)
     result |= {PUBLIC["torch"][name]: _draw for name in ("normal", "bernoulli", "poisson")}
     result[Tensor.__setitem__] = _set_item
-    result[index.put_at], result[assign], result[before_write] = _put_at, _assign, _before_write
+    result[index.put_at], result[assign], result[prepare_write] = _put_at, _assign, _prepare_write
     return list(result.items())
 
 
 def _matmul(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
 ) -> Any:
-    if not always and level_of(args) is None:
+    if not always and find_call_level(args) is None:
         return original(*args)
     return OPERATORS["matmul"].function(*args)
 
@@ -73,7 +73,7 @@ def _matmul(
 def _view(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
 ) -> Any:
-    if kwargs or isinstance(args[1], dtype) or not (always or level_of(args) is not None):
+    if kwargs or isinstance(args[1], dtype) or not (always or find_call_level(args) is not None):
         return _hide_views(original(*args, **kwargs), (), args)
     shape = args[1:] if isinstance(args[1], int) else tuple(args[1])
     return OPERATORS["_view"].function(args[0], shape)
@@ -83,8 +83,8 @@ def _get_item(
     original: Callable, args: tuple, kwargs: dict[str, Any], always: bool = False
 ) -> Any:
     x, item = args
-    always = always or level_of(args) is not None
-    if item.__class__ in (slice, tuple) and always and (plain := index.plain_index(item)):
+    always = always or find_call_level(args) is not None
+    if item.__class__ in (slice, tuple) and always and (plain := index.normalize_plain_index(item)):
         return basic_index(x, plain)
     if item.__class__ is not int or not always:
         return _hide_views(original(x, item), (), args)
@@ -97,7 +97,7 @@ def _get_item(
 SHORT_CUTS = {"__matmul__": _matmul, "view": _view, "__getitem__": _get_item}
 
 
-def level_of(args: Sequence[Any]) -> int | None:
+def find_call_level(args: Sequence[Any]) -> int | None:
     """Return the innermost level at which an argument, or an element of one, carries a tangent.
 
     None if an argument is an example of a vmap inside that level: its batch is handled first.
@@ -105,7 +105,7 @@ def level_of(args: Sequence[Any]) -> int | None:
     level = _find_last_level(args)
     if level is None:
         return None
-    batch = innermost_batch(args)
+    batch = find_innermost_batch(args)
     return None if batch is not None and batch.outer_level >= level else level
 
 
@@ -116,7 +116,7 @@ def _find_last_level(args: Iterable[Any]) -> int | None:
         if isinstance(x, Tensor):
             if "_tangents" not in x.__dict__ and x._base is None:
                 continue
-            level = last_level(x)
+            level = find_level(x)
         elif isinstance(x, (tuple, list)):
             level = _find_last_level(x)
         elif isinstance(x, dict):
@@ -130,12 +130,13 @@ def _find_last_level(args: Iterable[Any]) -> int | None:
 
 def _list_primals(args: tuple, level: int) -> tuple:
     """Return the arguments without their tangents at `level`."""
-    return tuple([primal_at(x, level) if isinstance(x, Tensor) else
-                  map_leaves_of(Tensor, lambda t: primal_at(t, level), x)
+    return tuple([get_primal(x, level) if isinstance(x, Tensor) else
+                  map_leaves_of(Tensor, lambda t: get_primal(t, level), x)
                   if isinstance(x, (tuple, list, dict)) else x for x in args])
 
 
-def bound(operator: Operator, args: tuple, kwargs: dict[str, Any], reflected: bool) -> list[Any]:
+def bind_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any],
+                   reflected: bool) -> list[Any]:
     """Return all of the operator's arguments in order, with defaults filled in."""
     if reflected:
         args = args[::-1]
@@ -170,10 +171,10 @@ def push(
             split = split_plain(args, kwargs, LEVELS.active[0])
             if split is not None:
                 return _push_plain(operator, reflected, original, split, kwargs)
-        level = level_of(args) if not kwargs else level_of((*args, *kwargs.values()))
+        level = find_call_level(args) if not kwargs else find_call_level((*args, *kwargs.values()))
     elif LEVELS.tape is not None:
         y = original(*args, **kwargs)
-        LEVELS.tape.note(operator, bound(operator, args, kwargs, reflected), y)
+        LEVELS.tape.note(operator, bind_arguments(operator, args, kwargs, reflected), y)
         return y
     if level is None:
         y = original(*args, **kwargs)
@@ -197,11 +198,12 @@ def _push_plain(
         return original(*primals, **kwargs)
     _check_out(operator, kwargs)
     if _find_variadic_position(operator) is not None:
-        values = bound(operator, gather_arguments(operator, tuple(primals), kwargs), kwargs,
-                       reflected)
+        values = bind_arguments(operator, gather_arguments(operator, tuple(primals), kwargs),
+                                kwargs,
+                                reflected)
         tangents = tangents[:1]
     else:
-        values = bound(operator, tuple(primals), kwargs, reflected)
+        values = bind_arguments(operator, tuple(primals), kwargs, reflected)
         if reflected:
             tangents.reverse()
     tangents += [None] * (len(values) - len(tangents))
@@ -226,7 +228,7 @@ def _push_by_rule(
     level: int
 ) -> Any:
     primals = _list_primals(args, level)
-    named = map_leaves_of(Tensor, lambda x: primal_at(x, level), kwargs) if kwargs else kwargs
+    named = map_leaves_of(Tensor, lambda x: get_primal(x, level), kwargs) if kwargs else kwargs
     if len(LEVELS.active) == 1:
         y = original(*primals, **named)
     else:  # outer levels may have tangents
@@ -235,8 +237,8 @@ def _push_by_rule(
         return y
     if operator.kind is Kind.VIEW:
         _hide_views(y, (level,), primals)
-    duals = bound(operator, gather_arguments(operator, args, kwargs), kwargs, reflected)
-    values = bound(operator, gather_arguments(operator, primals, named), named, reflected)
+    duals = bind_arguments(operator, gather_arguments(operator, args, kwargs), kwargs, reflected)
+    values = bind_arguments(operator, gather_arguments(operator, primals, named), named, reflected)
     tangents = [_read_tangents(value, level) for value in duals]
     dy = tangent_rules.push(operator, values, tangents, y)
     result = _as_dual(y, dy, level)
@@ -248,7 +250,7 @@ def _push_by_rule(
 def _hide_views(y: Any, levels: tuple[int, ...], primals: Sequence[Any]) -> Any:
     """Make views of a primal ignore the tangents of its memory that the primal ignores."""
     if LEVELS.has_late and primals and isinstance(primals[0], Tensor):
-        for x in leaves_of(Tensor, y):
+        for x in collect_leaves(Tensor, y):
             hide(x, levels, primals[0])
     return y
 
@@ -275,9 +277,9 @@ def _find_variadic_position(operator: Operator) -> int | None:
 def _read_tangents(value: Any, level: int) -> Any:
     """Return the tangents of an argument: None, a tensor, or a list for a sequence of tensors."""
     if isinstance(value, Tensor):
-        return tangent_at(value, level)
+        return get_tangent(value, level)
     if value.__class__ in (tuple, list):
-        result = [tangent_at(v, level) if isinstance(v, Tensor) else None for v in value]
+        result = [get_tangent(v, level) if isinstance(v, Tensor) else None for v in value]
         return result if any(t is not None for t in result) else None
     return None
 
@@ -286,7 +288,7 @@ def _as_dual(y: Any, dy: Any, level: int) -> Any:
     if isinstance(y, Tensor):
         if dy is None or y._array.dtype.kind not in "fcV":
             return y
-        dual = same_history(y)
+        dual = alias_history(y)
         attach(dual, level, y, dy)
         return dual
     if isinstance(y, tuple):
@@ -338,7 +340,7 @@ class SavedDual(SavedOutput):
 
 def _write_tangent(target: Tensor, primal: Tensor, tangent: Tensor | None, level: int) -> Tensor:
     """Set the target's tangent after its `primal` was written; None means zero."""
-    own = tangent_at(target, level)
+    own = get_tangent(target, level)
     if tangent is None:
         tangent = primal.new_zeros(primal.shape)
     if own is None:
@@ -358,14 +360,14 @@ def push_in_place(
     operator: Operator, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """Run the in-place twin on primals; give its target the tangents pushed by the rule."""
-    level = level_of(args) if not kwargs else level_of((*args, *kwargs.values()))
+    level = find_call_level(args) if not kwargs else find_call_level((*args, *kwargs.values()))
     if level is None or not LEVELS.enabled:
         return original(*args, **kwargs)
     target = args[0]
-    strip = functools.partial(primal_at, level=level)
+    strip = functools.partial(get_primal, level=level)
     primals = map_leaves_of(Tensor, strip, args)
     named = map_leaves_of(Tensor, strip, kwargs)
-    duals, values = bound(operator, args, kwargs, False), bound(
+    duals, values = bind_arguments(operator, args, kwargs, False), bind_arguments(
         operator, primals, named, False)
     values[0] = old = primals[0].clone()
     y = operator.function(*_select_positional(operator, values))
@@ -379,7 +381,7 @@ def _select_positional(operator: Operator, values: list[Any]) -> list[Any]:
     return values[: sum(p.kind is not p.KEYWORD_ONLY for p in operator.parameters)]
 
 
-def _stub_of(*positions: int) -> Callable[[Callable], Callable]:
+def _make_stub(*positions: int) -> Callable[[Callable], Callable]:
     """Make a stub of rule(original, args, kwargs, level), which runs if the arguments at these
     positions carry tangents: all arguments if no positions are given."""
 
@@ -387,7 +389,7 @@ def _stub_of(*positions: int) -> Callable[[Callable], Callable]:
         def stub(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
             chosen = tuple([args[i] for i in positions if i < len(args)]) if positions \
                 else (*args, *kwargs.values())
-            level = level_of(chosen)
+            level = find_call_level(chosen)
             if level is None or not LEVELS.enabled:
                 return original(*args, **kwargs)
             return rule(original, args, kwargs, level)
@@ -397,55 +399,55 @@ def _stub_of(*positions: int) -> Callable[[Callable], Callable]:
     return decorate
 
 
-@_stub_of(0, 1)
+@_make_stub(0, 1)
 def _copy(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Tensor:
     target, source = args[:2]
-    primal = primal_at(target, level)
-    _copy(original, (primal, primal_at(source, level), *args[2:]), kwargs)
-    tangent = tangent_at(source, level) if isinstance(source, Tensor) else None
+    primal = get_primal(target, level)
+    _copy(original, (primal, get_primal(source, level), *args[2:]), kwargs)
+    tangent = get_tangent(source, level) if isinstance(source, Tensor) else None
     return _write_tangent(target, primal, tangent, level)
 
 
-@_stub_of(0, 1)
+@_make_stub(0, 1)
 def _fill(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Tensor:
-    primal = primal_at(args[0], level)
+    primal = get_primal(args[0], level)
     value = args[1] if len(args) > 1 else None
-    strip = functools.partial(primal_at, level=level)
+    strip = functools.partial(get_primal, level=level)
     _fill(original, (primal, *map_leaves_of(Tensor, strip, args[1:])), {})
-    tangent = tangent_at(value, level) if isinstance(value, Tensor) else None
+    tangent = get_tangent(value, level) if isinstance(value, Tensor) else None
     return _write_tangent(args[0], primal, tangent, level)
 
 
 WRITES = {"copy_": _copy, "fill_": _fill, "zero_": _fill}
 
 
-@_stub_of()
+@_make_stub()
 def _draw(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Any:
     """Draw with a zero tangent: draws have no derivative with respect to parameters."""
-    strip = functools.partial(primal_at, level=level)
+    strip = functools.partial(get_primal, level=level)
     named = map_leaves_of(Tensor, strip, kwargs)
     y = _draw(original, tuple(map_leaves_of(Tensor, strip, args)), named)
     return _as_dual(y, y.new_zeros(y.shape), level)
 
 
-@_stub_of()
+@_make_stub()
 def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Tensor:
-    strip = functools.partial(primal_at, level=level)
+    strip = functools.partial(get_primal, level=level)
     primals = map_leaves_of(Tensor, strip, args)
     _draw_in_place(original, primals, map_leaves_of(Tensor, strip, kwargs))
     return _write_tangent(args[0], primals[0], None, level)
 
 
-@_stub_of(0, 2)
+@_make_stub(0, 2)
 def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> None:
     target, item, value = args
-    primal = primal_at(target, level)
-    _set_item(original, (primal, item, primal_at(value, level)), kwargs)
-    own = tangent_at(target, level)
-    pushed = tangent_at(value, level) if isinstance(value, Tensor) else None
+    primal = get_primal(target, level)
+    _set_item(original, (primal, item, get_primal(value, level)), kwargs)
+    own = get_tangent(target, level)
+    pushed = get_tangent(value, level) if isinstance(value, Tensor) else None
     tangent = own
     if tangent is None:
-        tangent = zeros_like_layout(primal, primal if pushed is None else pushed)
+        tangent = allocate_tangent(primal, primal if pushed is None else pushed)
     if pushed is not None or own is not None:
         tangent[item] = 0 if pushed is None else pushed  # may be batched even if x is not
     if own is None:
@@ -454,30 +456,30 @@ def _set_item(original: Callable, args: tuple, kwargs: dict[str, Any], level: in
         _follow(target, primal)
 
 
-@_stub_of(0, 1)
+@_make_stub(0, 1)
 def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Tensor:
     target, values, *rest = args
-    primal, own = primal_at(target, level), tangent_at(target, level)
-    _put_at(original, (primal, primal_at(values, level), *rest), kwargs)
-    pushed = tangent_at(values, level)
+    primal, own = get_primal(target, level), get_tangent(target, level)
+    _put_at(original, (primal, get_primal(values, level), *rest), kwargs)
+    pushed = get_tangent(values, level)
     if pushed is None:
         pushed = values.new_zeros(values.shape)
-    tangent = zeros_like_layout(primal, pushed) if own is None else own
+    tangent = allocate_tangent(primal, pushed) if own is None else own
     index.put_at(tangent, pushed, *rest, **kwargs)
     return _write_tangent(target, primal, tangent, level) if own is None \
         else _follow(target, primal)
 
 
-@_stub_of(0, 1)
+@_make_stub(0, 1)
 def _assign(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Tensor:
     """Assign a composite's result to its first argument, with the tangent."""
     target, y, *rest = args
-    primal = primal_at(target, level)
-    _assign(original, (primal, primal_at(y, level), *rest), kwargs)
-    return _write_tangent(target, primal, tangent_at(y, level), level)
+    primal = get_primal(target, level)
+    _assign(original, (primal, get_primal(y, level), *rest), kwargs)
+    return _write_tangent(target, primal, get_tangent(y, level), level)
 
 
-def _before_write(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _prepare_write(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     return carry(args[0], original(*args, **kwargs))
 
 

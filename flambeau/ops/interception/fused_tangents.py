@@ -83,7 +83,7 @@ def _push_declared(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     sources = operator.names
     read: list[Any] = []
-    for name, position in tangent_rules.parameters_of(rule, operator):
+    for name, position in tangent_rules.list_parameters(rule, operator):
         x = primals[sources.index(name)] if position is None else tangents[position]
         read.append(x._array if isinstance(x, Tensor) else x)
     result: tuple[np.ndarray, np.ndarray] | None = rule(*read)

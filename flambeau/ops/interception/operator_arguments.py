@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.operator import OPERATORS
 
-__all__ = ["arguments_of"]
+__all__ = ["list_arguments"]
 
 # Parameters of the Python functions that operators lack.
 _PYTHON_ONLY = frozenset({"out", "requires_grad", "memory_format", "size_average",
@@ -21,7 +21,7 @@ _PYTHON_ONLY = frozenset({"out", "requires_grad", "memory_format", "size_average
 _signatures: dict[Callable, list[Parameter] | None] = {}
 
 
-def arguments_of(name: str, function: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
+def list_arguments(name: str, function: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
     """Return the arguments of a call in the order of the operator's signature.
 
     Sizes passed as separate arguments become one list. For calls that do not fit the signature, and

@@ -17,16 +17,18 @@ import numpy as np
 from ...autograd.node import Node
 from ...autograd.traces.chrome_trace import TraceSwitches
 from ...autograd.traces.flops import count_flops
-from ...autograd.traces.recorder import Details, Recorder, Recording, RecordScope, user_stack
+from ...autograd.traces.recorder import (
+    Details, Recorder, Recording, RecordScope, collect_user_stack,
+)
 from ...native.foundation.method_patches import library_attributes
-from ...tensor.layout import strides_of
+from ...tensor.layout import get_strides
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves_of
-from ..core.dispatch import pointwise_call
+from ...tensor.tree import collect_leaves
+from ..core.dispatch import find_pointwise_operator
 from ..core.operator import OPERATORS, PUBLIC
 from ..registration.aten_schemas import find_overload
 from .code_patching import Swap, swap_of
-from .operator_arguments import arguments_of
+from .operator_arguments import list_arguments
 
 # Each yields (function, its timing observer) pairs, whole the profile's recorder.
 TIMED: list[Callable[[Recorder], Iterable[tuple[Any, Callable]]]] = []
@@ -73,7 +75,7 @@ def _list_operators() -> dict[Any, str]:
         if twin is not None:
             result.setdefault(twin, operator.name + "_")
     for function in library_attributes(Tensor).values():
-        if (pointwise := pointwise_call(function)) is not None:
+        if (pointwise := find_pointwise_operator(function)) is not None:
             result.setdefault(function, pointwise.operator.name.strip("_"))
     for name in _FACTORIES:
         function = PUBLIC["torch"].get(name)
@@ -182,10 +184,10 @@ def _time_in_detail(recorder: Recorder, name: str, expand: Callable | None) -> C
     def detailed(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         paused = python is not None and python.pause()
         wants_all = recorder.shapes or observer is not None
-        whole = arguments_of(bare, original, args, kwargs) if wants_all else args
+        whole = list_arguments(bare, original, args, kwargs) if wants_all else args
         inputs = None if observer is None else observer.describe(whole, is_operator=True)
         shapes = [_read_shape(a) for a in whole] if recorder.shapes else None
-        stack = user_stack(2) if recorder.stack else None
+        stack = collect_user_stack(2) if recorder.stack else None
         y, computed, begin = None, 0, clock()
         try:
             y = original(*args, **kwargs)
@@ -240,7 +242,7 @@ def time_as(
     """
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        stack = user_stack(2) if recorder.stack else None
+        stack = collect_user_stack(2) if recorder.stack else None
         begin = perf_counter_ns()
         try:
             return original(*args, **kwargs)
@@ -265,7 +267,7 @@ def _read_shape(value: Any) -> list[Any]:
 def _read_strides(value: Any) -> list[Any]:
     if isinstance(value, Tensor):
         array = value._array
-        return list(strides_of(array)) if array.__class__ is np.ndarray else []
+        return list(get_strides(array)) if array.__class__ is np.ndarray else []
     if value.__class__ in (list, tuple) and value and isinstance(value[0], Tensor):
         return [_read_strides(v) for v in value]
     return []
@@ -282,7 +284,7 @@ def _read_dtypes(value: Any) -> Any:
 
 def _watch(recorder: Recorder, y: Any, args: tuple) -> None:
     """Record the allocation of results that own their memory and are not arguments."""
-    for result in leaves_of(Tensor, y):
+    for result in collect_leaves(Tensor, y):
         array = result._array
         if not any(result is a for a in args) and array.__class__ is np.ndarray \
                 and not isinstance(array.base, np.ndarray):

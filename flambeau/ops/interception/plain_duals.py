@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import MODE
-from ...autograd.tangents import LEVELS, primal_at
+from ...autograd.tangents import LEVELS, get_primal
 from ...autograd.tape import requires
 from ...tensor.tensor import Tensor
 
@@ -40,7 +40,7 @@ def split_plain(args: Sequence[Any], kwargs: dict[str, Any], level: int) -> Spli
             if tangent._array.__class__ is not np.ndarray or "_tangents" in tangent.__dict__ \
                     or _is_recorded(tangent):
                 return None
-            primals[i], tangents[i], is_dual = primal_at(x, level), tangent, True
+            primals[i], tangents[i], is_dual = get_primal(x, level), tangent, True
         elif isinstance(x, (tuple, list, dict)) and _holds_tensor(x):
             return None
     for x in kwargs.values():

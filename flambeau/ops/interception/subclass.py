@@ -138,7 +138,7 @@ def _torch_function(
 
 def default_nowrap_functions() -> set[Any]:
     """Return the accessors whose results the default `__torch_function__` does not convert."""
-    return {torch_function.properties()["grad"].__get__}
+    return {torch_function.list_properties()["grad"].__get__}
 
 
 def _convert(result: Any, cls: type) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from ...autograd import enable_grad, is_grad_enabled, no_grad
 from ...autograd import grad as autograd_grad
 from ...autograd.saved.plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
-from ...autograd.tangents import LEVELS, last_level
+from ...autograd.tangents import LEVELS, find_level
 from ...autograd.unbroadcast import unbroadcast
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batched_window import is_example
@@ -52,7 +52,7 @@ def _find_histories(values: Iterable[Any]) -> tuple[bool, bool]:
     has_tangents = requires = False
     for x in values:
         if isinstance(x, Tensor):
-            has_tangents = has_tangents or last_level(x) is not None or is_example(x._array)
+            has_tangents = has_tangents or find_level(x) is not None or is_example(x._array)
             requires = requires or x.requires_grad
         elif isinstance(x, (tuple, list, dict)):
             below = _find_histories(x.values() if isinstance(x, dict) else x)
@@ -114,7 +114,7 @@ def _reduces(operator: Operator) -> bool:
 def _push_declared(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
     """Apply the operator's declared rule; its parameter names say which values it reads."""
     read = []
-    for name, position in parameters_of(operator.jvp, operator):
+    for name, position in list_parameters(operator.jvp, operator):
         if position is None:
             source = operator.source_of(name)
             read += _read_values(operator, [source], values, y, ())
@@ -124,7 +124,7 @@ def _push_declared(operator: Operator, values: list[Any], tangents: list[Any], y
 
 
 @functools.cache
-def parameters_of(rule: Any, operator: Operator) -> list[tuple[str, int | None]]:
+def list_parameters(rule: Any, operator: Operator) -> list[tuple[str, int | None]]:
     """Return a declared rule's parameters as (name, position of the input if it is a tangent)."""
     result: list[tuple[str, int | None]] = []
     for name in inspect.signature(rule).parameters:

@@ -19,14 +19,14 @@ from ...autograd.tape import record
 from ...native.foundation.method_patches import library_attributes
 from ...tensor.ambient import note_change
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves_of
+from ...tensor.tree import collect_leaves
 from ..core.aten import aten
-from ..core.dispatch import pointwise_call
+from ..core.dispatch import find_pointwise_operator
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ..creation.random import IN_PLACE_DRAWS
 from . import forward_mode
-from .aten_forms import FORMS, by_schema, own_packet, sealed
-from .dispatched.index import is_whole, positions_of, split_index, write_index
+from .aten_forms import FORMS, match_schema, own_packet, seal
+from .dispatched.index import is_whole, make_positions, split_index, write_index
 from .dispatched.writes import convert, overwrite, spread, write_in_place
 from .stub_set import StubSet
 from .torch_function import INSTANTIATED, _disabled_torch_function_impl
@@ -100,7 +100,7 @@ def remove_lowest(mode: Any) -> None:
     note_change(observers=-1)
 
 
-def program_modes() -> list[Any]:
+def get_program_modes() -> list[Any]:
     """Return this thread's modes without the lowest ones, innermost last."""
     return [mode for mode in STATE.modes if mode not in LOWEST_MODES]
 
@@ -141,7 +141,7 @@ def hand_over(func: Any, args: tuple, kwargs: dict[str, Any], label: str | None 
     return _hand_over(func, _ask((*args, *kwargs.values())), args, kwargs, label)
 
 
-def handler_for(function: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+def find_handler(function: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
     """Return the handler of a call on wrappers, for a capture, which removes the stubs; or None."""
     if not STUBS.permanent or function not in STUBS.targets \
             or not _ask((*args, *kwargs.values())):
@@ -161,7 +161,7 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
             result[twin] = (_call_in_place, operator)
     for name, function in library_attributes(Tensor).items():
         if isinstance(function, FunctionType) and function not in result:
-            if (pointwise := pointwise_call(function)) is not None:
+            if (pointwise := find_pointwise_operator(function)) is not None:
                 result[function] = (_call, *pointwise)
             elif name in forward_mode.SHORT_CUTS:
                 result[function] = (_dispatch_short_cut, name)
@@ -191,7 +191,7 @@ def _ask(values: Sequence[Any]) -> list[Any]:
     chosen: list[Any] = []
     if STATE.classes_off:
         return chosen
-    for value in leaves_of(Tensor, values):
+    for value in collect_leaves(Tensor, values):
         cls = type(value)
         if cls is Tensor or not dispatches(cls) or any(type(v) is cls for v in chosen):
             continue
@@ -271,20 +271,20 @@ def _call(
         result = spread(_hand_over_again, operator.name.strip("_"), *args)
     elif operator.name in FORMS and "out" not in kwargs:
         result = FORMS[operator.name](
-            _hand_over_again, *forward_mode.bound(operator, args, kwargs, False))
+            _hand_over_again, *forward_mode.bind_arguments(operator, args, kwargs, False))
     if result is NotImplemented:
         func, values, options = _convert_to_aten_call(
-            operator, _without_defaults(operator, args), kwargs
+            operator, _drop_defaults(operator, args), kwargs
         )
         result = _hand_over(func, match, values, options)
     if MODE.grad and operator.differentiable and not (
         isinstance(result, Tensor) and result._requires_grad
     ):
-        record(operator, result, tuple(forward_mode.bound(operator, args, kwargs, False)))
+        record(operator, result, tuple(forward_mode.bind_arguments(operator, args, kwargs, False)))
     return result
 
 
-def _without_defaults(operator: Operator, args: tuple) -> tuple:
+def _drop_defaults(operator: Operator, args: tuple) -> tuple:
     """Drop trailing None arguments whose parameters default to None."""
     while args and args[-1] is None and operator.parameters[len(args) - 1].default is None:
         args = args[:-1]
@@ -341,7 +341,7 @@ def _get_item(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     target = x if is_whole(basic) else OPERATORS["_slice"].function(x, basic)
     result = _hand_over_again(aten.index.Tensor, (target, indices))
     if MODE.grad and not result._requires_grad:
-        record(OPERATORS["index"], result, (target, positions_of(indices)))
+        record(OPERATORS["index"], result, (target, make_positions(indices)))
     return result
 
 
@@ -450,10 +450,10 @@ def _convert_to_aten_call(
     if kwargs.get("out") is not None:
         return packet.out, args, kwargs
     if name not in _WITH_TENSOR:
-        if (fit := by_schema(name, first, args, kwargs)) is not None:
+        if (fit := match_schema(name, first, args, kwargs)) is not None:
             return getattr(packet, fit[0]), *fit[1:]
         if operator.name.startswith("_"):  # its arguments are not those of PyTorch's operator
-            return getattr(own_packet(operator), first), tuple(map(sealed, args)), kwargs
+            return getattr(own_packet(operator), first), tuple(map(seal, args)), kwargs
     return getattr(packet, first), args, kwargs
 
 

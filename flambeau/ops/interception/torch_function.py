@@ -80,7 +80,7 @@ def overrides(cls: type) -> bool:
     return hook is not None and hook is not _disabled_torch_function_impl and cls is not Tensor
 
 
-def overloaded_arguments(values: Iterable[Any]) -> list[Any]:
+def find_overloaded_arguments(values: Iterable[Any]) -> list[Any]:
     """Return the values whose classes override, one per class, subclasses before their bases."""
     chosen: list[Any] = []
     for value in values:
@@ -105,7 +105,7 @@ def _flatten_arguments(args: tuple, kwargs: dict[str, Any]) -> list[Any]:
 
 def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
     """Return whether a call has arguments of overriding classes."""
-    return bool(overloaded_arguments(_flatten_arguments(args, kwargs)))
+    return bool(find_overloaded_arguments(_flatten_arguments(args, kwargs)))
 
 
 def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -116,7 +116,7 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
             return _run(function, original, args, kwargs)
         if state.inside or (_ORDINARY.issuperset(map(type, args)) and not kwargs):
             return original(*args, **kwargs)
-        match = () if state.no_subclasses else overloaded_arguments(
+        match = () if state.no_subclasses else find_overloaded_arguments(
             _flatten_arguments(args, kwargs)
         )
         if not match:
@@ -128,7 +128,8 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
     if state.skipped is function:
         state.skipped = None
         return original(*args, **kwargs)
-    match = () if state.no_subclasses else overloaded_arguments(_flatten_arguments(args, kwargs))
+    match = () if state.no_subclasses else find_overloaded_arguments(_flatten_arguments(args,
+                                                                                        kwargs))
     result = ask_mode(function, tuple(map(type, match)), args, kwargs, original)
     return ask(function, match, args, kwargs, state.modes[-1]) if result is NotImplemented \
         else result
@@ -137,7 +138,8 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
 def _run(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Run a call made by the outermost mode, without intercepting its inner calls."""
     state = STATE
-    result = () if state.no_subclasses else overloaded_arguments(_flatten_arguments(args, kwargs))
+    result = () if state.no_subclasses else find_overloaded_arguments(_flatten_arguments(args,
+                                                                                         kwargs))
     if result:
         return ask(function, result, args, kwargs)
     state.inside = True
@@ -214,7 +216,7 @@ def _find_routes() -> dict[FunctionType, tuple[Any, ...]]:
     for names in spaces:
         present += names.values()
     if len(present) != len(_routes_of) or not all(map(operator.is_, present, _routes_of)):
-        _routes = dict.fromkeys(INTERNAL, (_run_internal,)) | public_functions()
+        _routes = dict.fromkeys(INTERNAL, (_run_internal,)) | list_public_functions()
         _routes_of[:] = present
     return _routes
 
@@ -232,7 +234,7 @@ def enter(mode: Any) -> None:
 
 
 @contextlib.contextmanager
-def handed_over() -> Iterator[None]:
+def mark_handed_over() -> Iterator[None]:
     """Context in which calls already dispatch to the arguments' classes."""
     ROUTES.enter()
     try:
@@ -275,7 +277,7 @@ def _dispatch_failed_call(operator: Operator, args: tuple) -> Any:
         return MISSING
     if STATE.no_subclasses:
         return MISSING
-    return ask(operator.function, overloaded_arguments(values), args, {})
+    return ask(operator.function, find_overloaded_arguments(values), args, {})
 
 
 def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
@@ -289,7 +291,7 @@ def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:
     def check(args: tuple, kwargs: dict[str, Any]) -> Callable | None:
         if ROUTES.is_on or state.no_subclasses \
                 or (_ORDINARY.issuperset(map(type, args)) and not kwargs) \
-                or not (result := overloaded_arguments(_flatten_arguments(args, kwargs))):
+                or not (result := find_overloaded_arguments(_flatten_arguments(args, kwargs))):
             return None
         if state.skipped is shown:
             state.skipped = None
@@ -346,7 +348,7 @@ def _run_internal(original: Callable, args: tuple, kwargs: dict[str, Any]) -> An
 
 
 @contextlib.contextmanager
-def dispatching() -> Iterator[None]:
+def enable_dispatch() -> Iterator[None]:
     """Context in which calls dispatch to classes, inside an entry point of autograd too."""
     state = STATE
     before = state.no_subclasses, state.nothing
@@ -380,7 +382,7 @@ _PROTOCOLS = ("__getitem__", "__setitem__", "__len__", "__bool__", "__float__", 
 _PRIVATE_DRAWS = frozenset(("_standard_gamma", "_sample_dirichlet"))
 
 
-def public_functions() -> dict[FunctionType, tuple[Callable, Any]]:
+def list_public_functions() -> dict[FunctionType, tuple[Callable, Any]]:
     """Return, per public function, its handler and the function passed to `__torch_function__`."""
     result: dict[FunctionType, tuple[Callable, Any]] = {}
     methods = library_attributes(Tensor)
@@ -411,7 +413,7 @@ _routed: dict[type, list[str]] = {}
 _SLOTS = {name: value for name, value in vars(Tensor).items() if isinstance(value, property)}
 
 
-def properties() -> dict[str, property]:
+def list_properties() -> dict[str, property]:
     """Return Tensor's public properties, passed to `__torch_function__` as e.g.
     `Tensor.shape.__get__`."""
     if not _routed:
@@ -420,7 +422,7 @@ def properties() -> dict[str, property]:
 
 
 def _route_properties(cls: type) -> None:
-    known = properties()
+    known = list_properties()
     subclass: Any = cls
     hook = getattr(subclass.__torch_function__, "__func__", None)
     if cls is not Tensor and hook is vars(Tensor)["__torch_function__"].__func__:

@@ -2,7 +2,7 @@
 them. Installed when the first such tensor is created.
 
 `ops/sparse` and `ops/quantized` register handlers here. A compiler's capture removes the stubs and
-calls `handler_for` instead.
+calls `find_handler` instead.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _dispatch(
     return original(*args, **kwargs)
 
 
-def handler_for(
+def find_handler(
     function: Any, args: tuple, kwargs: dict[str, Any]
 ) -> tuple[str, Callable[[tuple, dict[str, Any]], Any]] | None:
     """Return (name of the kind, handler taking (args, kwargs)) for a call, or None."""

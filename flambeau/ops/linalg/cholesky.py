@@ -20,11 +20,11 @@ from ..core.value_rules import ONLY_RUNNING_TELLS
 from ..view.triangles import diag_embed, tril, triu
 from .declarations import linalg_function, mH
 from .matrix_checks import (
-    check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack, no_info,
-    raise_for_info,
+    allocate_info, check_floats, check_kernel, check_matrix, check_square, get_kind_name,
+    get_lapack_routine, iterate_matrices, raise_for_info,
 )
 from .matrix_samples import well_conditioned
-from .solves import solve_triangular, triangular_solved
+from .solves import solve_triangular, solve_triangular_matrices
 
 
 def _describe_failure(order: int) -> str:
@@ -35,11 +35,11 @@ def _describe_failure(order: int) -> str:
 def _factor(A: Array) -> tuple[Array, Array]:
     """Lower factors, and for each matrix the order of the first minor that is not positive."""
     try:
-        return np.linalg.cholesky(A), no_info(A)
+        return np.linalg.cholesky(A), allocate_info(A)
     except np.linalg.LinAlgError:
-        y, info = np.zeros(A.shape, A.dtype), no_info(A)
-    factor = lapack("potrf", A.dtype)
-    for index, x in each_matrix(A):
+        y, info = np.zeros(A.shape, A.dtype), allocate_info(A)
+    factor = get_lapack_routine("potrf", A.dtype)
+    for index, x in iterate_matrices(A):
         y[index], info[index] = factor(x, lower=1, clean=1)
     return y, info
 
@@ -134,7 +134,7 @@ def _check_factor(B: Array, L: Array) -> None:
     if B.dtype != L.dtype:
         raise RuntimeError(
             f"cholesky_solve: Expected b and A to have the same dtype, but found b of type "
-            f"{kind_name(B)} and A of type {kind_name(L)} instead"
+            f"{get_kind_name(B)} and A of type {get_kind_name(L)} instead"
         )
     if B.shape[-2] != L.shape[-2]:
         raise RuntimeError(
@@ -164,8 +164,8 @@ def cholesky_solve(input: Array, L: Array, upper: bool = False) -> Array:
     check_kernel(input, "cholesky_solve_cpu")
     adjoint = np.swapaxes(L, -1, -2).conj()
     if upper:
-        return triangular_solved(L, triangular_solved(adjoint, input, False), True)
-    return triangular_solved(adjoint, triangular_solved(L, input, False), True)
+        return solve_triangular_matrices(L, solve_triangular_matrices(adjoint, input, False), True)
+    return solve_triangular_matrices(adjoint, solve_triangular_matrices(L, input, False), True)
 
 
 @cholesky_solve.vjp
@@ -200,7 +200,7 @@ def cholesky_inverse(L: Array, upper: bool = False) -> Array:
     check_square(L, "cholesky_inverse")
     check_kernel(L, "cholesky_inverse_out_cpu")
     eye = np.eye(L.shape[-1], dtype=L.dtype)
-    half = triangular_solved(np.swapaxes(L, -1, -2) if upper else L, eye, False)
+    half = solve_triangular_matrices(np.swapaxes(L, -1, -2) if upper else L, eye, False)
     if upper:
         half = half.conj()
     return np.matmul(np.swapaxes(half, -1, -2).conj(), half)

@@ -18,7 +18,7 @@ from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag_embed
 from .declarations import linalg_function, mH, to_dtype_of
-from .matrix_checks import LinAlgError, check_kernel, check_square, kind_name
+from .matrix_checks import LinAlgError, check_kernel, check_square, get_kind_name
 from .matrix_samples import positive_definite, square_samples
 from .solves import solve_matrix
 
@@ -128,7 +128,7 @@ def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
 
 def _check_general(A: Array, name: str) -> np.dtype:
     if A.dtype.kind in "biu":
-        raise RuntimeError(f"Unknown Complex ScalarType for {kind_name(A)}")
+        raise RuntimeError(f"Unknown Complex ScalarType for {get_kind_name(A)}")
     check_square(A, name)
     check_kernel(A, "linalg_eig_out_cpu")
     if not np.isfinite(A).all():

@@ -346,7 +346,7 @@ def _convert_to_letter(number: Any) -> str:
     return chr(ord("A") + number) if number < 26 else chr(ord("a") + number - 26)
 
 
-def _from_lists(args: tuple) -> tuple[str, list[Tensor]]:
+def _parse_lists(args: tuple) -> tuple[str, list[Tensor]]:
     """Return equation and operands of `einsum(x, [0, 1], y, [1, 2], [0, 2])`."""
     operands, pieces = list(args[: len(args) // 2 * 2 : 2]), []
     for subscripts in args[1 : len(args) // 2 * 2 : 2]:
@@ -360,7 +360,7 @@ def _from_lists(args: tuple) -> tuple[str, list[Tensor]]:
 def _separate_operands(args: tuple) -> tuple:
     """Return the equation and each operand, for every calling convention of `einsum`."""
     if args and isinstance(args[0], Tensor):
-        equation, operands = _from_lists(args)
+        equation, operands = _parse_lists(args)
         return (equation, *operands)
     if len(args) == 2 and isinstance(args[1], (list, tuple)):
         return (args[0], *args[1])

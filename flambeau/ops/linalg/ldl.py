@@ -15,8 +15,8 @@ from ..core.return_types import return_type
 from ..core.value_rules import ONLY_RUNNING_TELLS
 from .declarations import linalg_function
 from .matrix_checks import (
-    check_floats, check_kernel, check_matrix, check_square, each_matrix, kind_name, lapack, no_info,
-    raise_for_info,
+    allocate_info, check_floats, check_kernel, check_matrix, check_square, get_kind_name,
+    get_lapack_routine, iterate_matrices, raise_for_info,
 )
 
 
@@ -31,10 +31,12 @@ def _ldl_factor_ex(
     check_floats(A, "torch.linalg.ldl_factor_ex")
     check_square(A, "torch.linalg.ldl_factor_ex")
     check_kernel(A, "ldl_factor_kernel_cpu")
-    LD, pivots, info = np.zeros(A.shape, A.dtype), np.zeros(A.shape[:-1], np.int32), no_info(A)
+    LD, pivots, info = np.zeros(A.shape, A.dtype), np.zeros(A.shape[:-1],
+                                                            np.int32), allocate_info(A)
     if A.size:
-        factor = lapack("hetrf" if hermitian and A.dtype.kind == "c" else "sytrf", A.dtype)
-        for index, x in each_matrix(A):
+        factor = get_lapack_routine("hetrf" if hermitian and A.dtype.kind == "c" else "sytrf",
+                                    A.dtype)
+        for index, x in iterate_matrices(A):
             result, pivots[index], info[index] = factor(x, lower=1)
             LD[index] = np.tril(result)
     if check_errors:
@@ -83,10 +85,10 @@ def _check_solve(LD: Array, pivots: Array, B: Array) -> None:
         raise RuntimeError(f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but "
                            f"got pivots with shape {list(pivots.shape)} instead")
     if pivots.dtype.kind not in "iu":
-        raise RuntimeError(f"{name}: Expected pivots to be integers. Got {kind_name(pivots)}")
+        raise RuntimeError(f"{name}: Expected pivots to be integers. Got {get_kind_name(pivots)}")
     if LD.dtype != B.dtype:
         raise RuntimeError(
-            f"{name}: LD dtype{kind_name(LD)} does not match b dtype{kind_name(B)}"
+            f"{name}: LD dtype{get_kind_name(LD)} does not match b dtype{get_kind_name(B)}"
         )
 
 
@@ -103,8 +105,8 @@ def _ldl_solve(LD: Array, pivots: Array, B: Array, hermitian: bool) -> Array:
     if not y.size:
         return y
     conjugate = hermitian and LD.dtype.kind == "c"
-    solve = lapack("hetrs" if conjugate else "sytrs", LD.dtype)
-    for index, a, p, b in each_matrix(LD, pivots[..., None], B):
+    solve = get_lapack_routine("hetrs" if conjugate else "sytrs", LD.dtype)
+    for index, a, p, b in iterate_matrices(LD, pivots[..., None], B):
         y[index] = solve(a, p[:, 0], b, lower=1)[0]
     return y
 

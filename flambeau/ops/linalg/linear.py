@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...native.target.eager_costs import MIN_PRODUCT_LHS_ELEMENTS
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
 from ...tensor.promotion import legacy_name
@@ -134,7 +134,7 @@ def _check(input: Array, weight: Array, bias: Array | None) -> None:
     for other, label in ((weight, "mat2"), (bias, "bias")):
         if other is not None and other.dtype != input.dtype:
             kinds = [legacy_name(FROM_NUMPY[x.dtype]) for x in (input, other)]
-            raise noted(
+            raise add_notes(
                 RuntimeError(f"mat1 and {label} must have the same dtype, but got {kinds[0]} and "
                              f"{kinds[1]}"),
                 f"Convert the input to the layer's dtype: x.to({FROM_NUMPY[other.dtype]}). NumPy's "
@@ -146,7 +146,7 @@ def _check(input: Array, weight: Array, bias: Array | None) -> None:
         if weight.ndim == 1:
             raise RuntimeError(f"size mismatch, got input ({rows}), mat ({shapes}), vec "
                                f"({weight.shape[0]})")
-        raise noted(
+        raise add_notes(
             RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({shapes} and "
                          f"{weight.shape[1]}x{weight.shape[0]})"),
             f"The layer expects {weight.shape[1]} features, the input has the shape "
@@ -194,7 +194,7 @@ def _(g: Tensor, weight: Tensor) -> Tensor:
 def _(g: Tensor, input: Tensor, weight_shape: tuple[int, ...]) -> Tensor:
     if len(weight_shape) == 1:
         return (g.unsqueeze(-1) * input).sum_to_size(weight_shape)
-    return rows_product(g, input)
+    return multiply_rows(g, input)
 
 
 @linear.vjp("bias")
@@ -211,7 +211,7 @@ def _(g: Tensor, bias_shape: tuple[int, ...]) -> Tensor:
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), rng.normal(size=(3, 2))), {}),
                                   ((rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 2))), {}),
                                   ((rng.normal(size=4), rng.normal(size=2)), {})]))
-def rows_product(input: Array, other: Array) -> Array:
+def multiply_rows(input: Array, other: Array) -> Array:
     """Return input.T @ other, with leading axes flattened: the gradient of a weight."""
     if input.ndim != 2:
         input = input.reshape(-1, input.shape[-1])
@@ -224,7 +224,7 @@ def rows_product(input: Array, other: Array) -> Array:
     return multiply_matrices(input.T, other)
 
 
-@rows_product.batch
+@multiply_rows.batch
 def _(batch: Batch, input: Tensor, other: Tensor) -> Tensor:
     left, right = (
         batch.lower(x).reshape(*[batch.size] * batch.holds(x), math.prod(x.shape[:-1]), x.shape[-1])
@@ -233,12 +233,12 @@ def _(batch: Batch, input: Tensor, other: Tensor) -> Tensor:
     return left.transpose(-2, -1) @ right
 
 
-@rows_product.vjp("input")
+@multiply_rows.vjp("input")
 def _(g: Tensor, other: Tensor) -> Tensor:
     return linear(other, g)
 
 
-@rows_product.vjp("other")
+@multiply_rows.vjp("other")
 def _(g: Tensor, input: Tensor) -> Tensor:
     return input @ g
 

@@ -10,7 +10,7 @@ import numpy as np
 from ...native.foundation.user_frames import warn_once
 from ...native.target.eager_costs import MAX_MATRICES_FACTORED_SINGLY
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.windows.batch import elements
+from ...tensor.windows.batch import get_elements
 from ..core.autocast import Policy
 from ..core.operator import Array
 from ..core.out import write_out
@@ -23,8 +23,8 @@ from ..reduction.reduce import multiply_others
 from ..view.triangles import diag_embed, tril, triu
 from .declarations import linalg_function, linalg_operator, mH, mT, to_dtype_of
 from .matrix_checks import (
-    check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
-    lapack, no_info, raise_for_info,
+    allocate_info, check_floats, check_kernel, check_matrix, check_precision, check_square,
+    get_kind_name, get_lapack_routine, iterate_matrices, raise_for_info,
 )
 from .matrix_samples import rectangular_samples, square_samples
 from .small_matrices import exceeds_columns, factor_columns, swap_rows
@@ -38,17 +38,17 @@ def factorize(A: Array) -> tuple[Array, Array, Array]:
         return factors
     k = min(A.shape[-2:])
     LU, pivots = np.empty(A.shape, A.dtype), np.zeros((*A.shape[:-2], k), np.int32)
-    info = no_info(A)
+    info = allocate_info(A)
     if not A.size:
         return LU, pivots, info
-    factor = lapack("getrf", A.dtype)
-    for index, x in each_matrix(A):
+    factor = get_lapack_routine("getrf", A.dtype)
+    for index, x in iterate_matrices(A):
         LU[index], swaps, info[index] = factor(x)
         pivots[index] = swaps + 1
     return LU, pivots, info
 
 
-def permutation(pivots: Array, m: int) -> Array:
+def expand_pivots(pivots: Array, m: int) -> Array:
     """Return row numbers that represent P in A = P L U: A[rows] = L U."""
     rows = np.broadcast_to(np.arange(m), (*pivots.shape[:-1], m)).copy()
     if exceeds_columns(pivots.shape[:-1], pivots.shape[-1]):
@@ -62,9 +62,9 @@ def permutation(pivots: Array, m: int) -> Array:
     return rows
 
 
-def permutation_matrix(pivots: Array, m: int, kind: np.dtype) -> Array:
+def build_permutation_matrix(pivots: Array, m: int, kind: np.dtype) -> Array:
     """Return the matrices P with P L U = A."""
-    return np.swapaxes(np.eye(m, dtype=kind)[permutation(pivots, m)], -1, -2).copy()
+    return np.swapaxes(np.eye(m, dtype=kind)[expand_pivots(pivots, m)], -1, -2).copy()
 
 
 def _has_wrong_pivots(pivots: Array, m: int, lowest: int = 1) -> bool:
@@ -94,7 +94,8 @@ def _describe_zero_pivot(place: int) -> str:
 # -------------------------------------------------------------------------------- derivative
 
 
-def lu_cotangent(gL: Tensor | None, gU: Tensor | None, P: Tensor, L: Tensor, U: Tensor) -> Any:
+def compute_lu_cotangent(gL: Tensor | None, gU: Tensor | None, P: Tensor, L: Tensor,
+                         U: Tensor) -> Any:
     """Return the cotangent of A = P L U."""
     m, k, n = L.shape[-2], L.shape[-1], U.shape[-1]
     gL = L * 0 if gL is None else gL
@@ -146,7 +147,7 @@ def lu(A: Array, *, pivot: bool = True) -> tuple[Array, Array, Array]:
     _check_rank(A, "linalg.lu")
     _require_pivots(pivot)
     LU, pivots, _ = factorize(A)
-    P = permutation_matrix(pivots, A.shape[-2], A.dtype)
+    P = build_permutation_matrix(pivots, A.shape[-2], A.dtype)
     return (P, *_unpack_triangles(LU))
 
 
@@ -159,7 +160,7 @@ def _unpack_triangles(LU: Array) -> tuple[Array, Array]:
 
 @lu.vjp
 def _(gs: tuple[None, Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor:
-    return None if gs[1] is None and gs[2] is None else lu_cotangent(gs[1], gs[2], *ys)
+    return None if gs[1] is None and gs[2] is None else compute_lu_cotangent(gs[1], gs[2], *ys)
 
 
 @opaque(leading=True, layout=Layout.COLUMNS,
@@ -186,7 +187,7 @@ def _(gs: tuple[Tensor, None, None], ys: tuple[Tensor, ...]) -> Tensor:
         return None
     k = min(gs[0].shape[-2:])
     P, L, U = lu_unpack(ys[0], ys[1])
-    return lu_cotangent(gs[0].narrow(-1, 0, k), gs[0].narrow(-2, 0, k), P, L, U)
+    return compute_lu_cotangent(gs[0].narrow(-1, 0, k), gs[0].narrow(-2, 0, k), P, L, U)
 
 
 @linalg_function()
@@ -276,7 +277,7 @@ def lu_unpack(
         if _has_wrong_pivots(pivots, m):
             raise RuntimeError("pivots passed to lu_unpack must be between 1 and LU.size(-2) "
                                "inclusive.Did you properly pass the result of lu_factor?")
-        P = wrap(permutation_matrix(pivots, m, data.dtype))
+        P = wrap(build_permutation_matrix(pivots, m, data.dtype))
     if unpack_data:
         eye = wrap(np.eye(m, k, dtype=data.dtype))
         L = tril(LU_data.narrow(-1, 0, k), -1) + eye
@@ -293,7 +294,8 @@ def _check_solve(LU: Array, pivots: Array, B: Array, left: bool) -> None:
     check_floats(LU, name)
     if LU.dtype != B.dtype:
         raise RuntimeError(f"linalg.lu_solve: Expected LU and B to have the same dtype, but found "
-                           f"LU of type {kind_name(LU)} and B of type {kind_name(B)} instead")
+                           f"LU of type {get_kind_name(LU)} and B of type {get_kind_name(B)} "
+                           "instead")
     if pivots.dtype != np.int32:
         raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
     check_square(LU, "torch.linalg.lu_solve", "LU")
@@ -343,7 +345,7 @@ def lu_solve(
 
 
 def _solve_factored(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
-    P = wrap(permutation_matrix(pivots._array, LU.shape[-2], LU._array.dtype))
+    P = wrap(build_permutation_matrix(pivots._array, LU.shape[-2], LU._array.dtype))
     if adjoint:
         half = solve_triangular(mH(LU), B, upper=False)
         return P @ solve_triangular(mH(LU), half, upper=True, unitriangular=True)
@@ -401,7 +403,7 @@ def det(A: Array) -> Array:
 @det.vjp
 def _(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
     inverse, info = inv_ex(A)
-    if not elements(info).any() and elements(y).all():
+    if not get_elements(info).any() and get_elements(y).all():
         return (g * y.conj()).unsqueeze(-1).unsqueeze(-1) * mH(inverse)
     U, S, Vh = _svd(A, True)
     turn = det(U).conj() * det(Vh).conj()

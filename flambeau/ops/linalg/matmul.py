@@ -12,11 +12,11 @@ from ...autograd.tape import record_binary
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MIN_PRODUCT_LHS_ELEMENTS
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import legacy_name, missing_kernel
+from ...tensor.promotion import build_missing_kernel_error, legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch
 from ..core.autocast import AUTOCAST, Policy
-from ..core.errors import not_a_tensor
+from ..core.errors import explain_attribute_error
 from ..core.operator import Array
 from ..core.out import check_out_dtype
 from ..core.registry import composite, opaque
@@ -42,7 +42,7 @@ def multiply_matrices(a: Array, b: Array) -> Array:
             return y
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
     if a.dtype.kind == "b":
-        raise missing_kernel("addmm_impl_cpu_", a.dtype)
+        raise build_missing_kernel_error("addmm_impl_cpu_", a.dtype)
     if a.size > MIN_PRODUCT_LHS_ELEMENTS and (y := try_product(a, b)) is not None:
         return y
     if a.size > MAX_COUNTED_ROW_ELEMENTS and (y := _multiply_vector(a, b)) is not None:
@@ -215,7 +215,7 @@ def mm(
     try:
         ranks = input._array.ndim, mat2._array.ndim
     except AttributeError as error:
-        raise not_a_tensor(error, "mm", mm, (input, mat2)) from None
+        raise explain_attribute_error(error, "mm", mm, (input, mat2)) from None
     if ranks != (2, 2):
         raise RuntimeError(f"{'self' if ranks[0] != 2 else 'mat2'} must be a matrix")
     return matmul(input, mat2, out=out)
@@ -240,7 +240,7 @@ def bmm(
     try:
         a, b = input._array.shape, mat2._array.shape
     except AttributeError as error:
-        raise not_a_tensor(error, "bmm", bmm, (input, mat2)) from None
+        raise explain_attribute_error(error, "bmm", bmm, (input, mat2)) from None
     if len(a) != 3 or len(b) != 3:
         raise RuntimeError(f"batch{1 if len(a) != 3 else 2} must be a 3D tensor")
     check_batches(a, b)

@@ -28,7 +28,7 @@ LinAlgError = _LinAlgError
 PUBLIC.setdefault("linalg", {})["LinAlgError"] = LinAlgError
 
 
-def kind_name(input: Array) -> str:
+def get_kind_name(input: Array) -> str:
     """Return a dtype's name in PyTorch's messages: Float, Double, Int, ..."""
     return legacy_name(FROM_NUMPY[input.dtype])
 
@@ -37,20 +37,20 @@ def check_floats(A: Array, name: str) -> None:
     """Raise RuntimeError for integers and bools."""
     if A.dtype.kind in "biu":
         raise RuntimeError(
-            f"{name}: Expected a floating point or complex tensor as input. Got {kind_name(A)}"
+            f"{name}: Expected a floating point or complex tensor as input. Got {get_kind_name(A)}"
         )
 
 
 def check_precision(A: Array, name: str) -> None:
     """Raise RuntimeError for half precision, which LAPACK does not support."""
     if FROM_NUMPY[A.dtype] in HALF:
-        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {kind_name(A)}")
+        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {get_kind_name(A)}")
 
 
 def check_kernel(A: Array, kernel: str) -> None:
     """Raise NotImplementedError for dtypes that LAPACK does not support."""
     if A.dtype.kind not in "fc" or FROM_NUMPY[A.dtype] in HALF:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind_name(A)}'")
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{get_kind_name(A)}'")
 
 
 def check_product(a: Sequence[int], b: Sequence[int]) -> None:
@@ -98,19 +98,19 @@ def raise_for_info(
     raise error(f"{name}: {where}{describe(int(flat[first]))}")
 
 
-def no_info(A: Array) -> Array:
+def allocate_info(A: Array) -> Array:
     """Return the `info` of success for each matrix of a batch: zeros."""
     return np.zeros(A.shape[:-2], np.int32)
 
 
-def each_matrix(A: Array, *others: Array) -> Iterator[tuple]:
+def iterate_matrices(A: Array, *others: Array) -> Iterator[tuple]:
     """Yield (index, matrix, matrices of the other batches at this index) over a batch."""
     batch = A.shape[:-2]
     for index in np.ndindex(*batch):
         yield (index, A[index], *[x[index] for x in others])
 
 
-def lapack(name: str, kind: np.dtype) -> Callable:
+def get_lapack_routine(name: str, kind: np.dtype) -> Callable:
     """Return a LAPACK routine for a dtype, by its name without the letter of the dtype."""
     from scipy.linalg.lapack import get_lapack_funcs
 

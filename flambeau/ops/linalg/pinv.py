@@ -16,7 +16,7 @@ from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from .declarations import linalg_function, mH
-from .matrix_checks import check_matrix, each_matrix, kind_name
+from .matrix_checks import check_matrix, get_kind_name, iterate_matrices
 from .matrix_samples import rectangular_samples, well_conditioned
 
 # ------------------------------------------------------------------------------ pseudo-inverses
@@ -57,7 +57,7 @@ def _is_lapack_dtype(A: Array) -> bool:
 def _check_pinv(A: Array) -> None:
     if A.ndim < 2 or not _is_lapack_dtype(A):
         raise RuntimeError(
-            f"linalg.pinv({kind_name(A)}{{{list(A.shape)}}}): expected a tensor with 2 or more "
+            f"linalg.pinv({get_kind_name(A)}{{{list(A.shape)}}}): expected a tensor with 2 or more "
             "dimensions of float, double, cfloat or cdouble types"
         )
 
@@ -83,10 +83,10 @@ def _pinv(
 
 @_pinv.vjp
 def _(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
-    return pinv_cotangent(g, y, A)
+    return compute_pinv_cotangent(g, y, A)
 
 
-def pinv_cotangent(g: Tensor, y: Tensor, A: Tensor) -> Tensor:
+def compute_pinv_cotangent(g: Tensor, y: Tensor, A: Tensor) -> Tensor:
     """Return the cotangent of A, given that of its pseudo-inverse y, for constant rank.
 
     Golub and Pereyra, The Differentiation of Pseudo-Inverses and Nonlinear Least Squares Problems
@@ -179,7 +179,7 @@ def _check_least_squares(a: Array, b: Array, driver: str) -> bool:
         raise RuntimeError(f"{name}: other must have at least 1 dimension.")
     if a.dtype != b.dtype:
         raise RuntimeError(f"{name}: Expected input and other to have the same dtype, but got "
-                           f"input's dtype {kind_name(a)} and other's dtype {kind_name(b)}")
+                           f"input's dtype {get_kind_name(a)} and other's dtype {get_kind_name(b)}")
     if not 0 <= a.ndim - b.ndim <= 1:
         raise RuntimeError(f"{name}: input.dim() must be greater or equal to other.dim() and "
                            "(input.dim() - other.dim()) <= 1")
@@ -215,7 +215,7 @@ def _lstsq(A: Array, B: Array, rcond: Any, driver: str) -> tuple[Array, Array, A
     if rcond is None:
         rcond = float(np.finfo(A.dtype).eps) * max(A.shape[-2:])
     routine = "gelsd" if driver == "gels" else driver
-    for index, a, b in each_matrix(A, B):
+    for index, a, b in iterate_matrices(A, B):
         X[index], _, rank[index], s = scipy.linalg.lstsq(
             a, b, cond=rcond, lapack_driver=routine, check_finite=False
         )
@@ -229,7 +229,7 @@ def _(gs: tuple[Tensor, None, None], A: Tensor, B: Tensor) -> tuple[Tensor | Non
     if gs[0] is None:
         return None, None
     inverse = _pinv(A)
-    gA = pinv_cotangent(gs[0] @ mH(B), inverse, A).sum_to_size(A.shape)
+    gA = compute_pinv_cotangent(gs[0] @ mH(B), inverse, A).sum_to_size(A.shape)
     return gA, (mH(inverse) @ gs[0]).sum_to_size(B.shape)
 
 

@@ -12,7 +12,7 @@ from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..core.autocast import Policy
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.inplace import assign
 from ..core.legacy_argument_order import in_order
 from ..core.operator import Array, Number
@@ -23,7 +23,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..core.scalar_conversion import convert_scalar
 from .declarations import linalg_function
 from .matmul import dot, matmul, multiply_matrices
-from .matrix_checks import check_batches, check_product, kind_name
+from .matrix_checks import check_batches, check_product, get_kind_name
 
 
 def _fits(input: Array, shape: Sequence[int]) -> None:
@@ -75,7 +75,7 @@ def _check_same_kinds(input: Array, *others: tuple[Array, str]) -> None:
     for other, name in others:
         if other.dtype != input.dtype:
             raise RuntimeError(f"self and {name} must have the same dtype, but got "
-                               f"{kind_name(input)} and {kind_name(other)}")
+                               f"{get_kind_name(input)} and {get_kind_name(other)}")
 
 
 def _matrix_sums(rng: Rng) -> Iterator[Sample]:
@@ -416,7 +416,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: Any = -1, out: Any = None) -> Tensor:
     """
     if not (x.is_floating_point() or x.is_complex()):
         raise RuntimeError("linalg.vecdot: Expected a floating point or complex tensor as input. "
-                           f"Got {kind_name(x._array)}")
+                           f"Got {get_kind_name(x._array)}")
     left = x.conj() if x.is_complex() else x
     if out is not None:
         check_out_dtype("linalg_vecdot", x.dtype, out.dtype)
@@ -442,8 +442,8 @@ def _choose_contracted_axes(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int],
         first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
     if len(first) != len(second):
         raise RuntimeError("both dimension lists should have same length")
-    return ([canonical_dim(d, a._array.ndim) for d in first],
-            [canonical_dim(d, b._array.ndim) for d in second])
+    return ([canonicalize_dim(d, a._array.ndim) for d in first],
+            [canonicalize_dim(d, b._array.ndim) for d in second])
 
 
 @composite(expose=("torch",), explains=True)

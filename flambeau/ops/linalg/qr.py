@@ -18,7 +18,9 @@ from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag_embed, tril, triu
 from .declarations import linalg_function, mH
-from .matrix_checks import check_floats, check_kernel, check_matrix, each_matrix, kind_name, lapack
+from .matrix_checks import (
+    check_floats, check_kernel, check_matrix, get_kind_name, get_lapack_routine, iterate_matrices,
+)
 from .matrix_samples import rectangular_samples, well_conditioned
 from .solves import solve_triangular
 
@@ -63,7 +65,8 @@ def _differentiate_tall(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tens
     return solve_triangular(mH(R), y, upper=False, left=False)
 
 
-def qr_cotangent(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> Tensor | None:
+def compute_qr_cotangent(gQ: Tensor | None, gR: Tensor | None, Q: Tensor,
+                         R: Tensor) -> Tensor | None:
     """Return the cotangent of A = Q R, for A of any shape."""
     if gQ is None and gR is None:
         return None
@@ -94,7 +97,7 @@ def _(gs: tuple[Tensor, Tensor], ys: tuple[Tensor, ...], mode: str) -> Tensor | 
     if mode == "complete" and Q.shape[-1] > R.shape[-1]:
         raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and "
                            "nrows > ncols")
-    return qr_cotangent(gs[0], gs[1], Q, R)
+    return compute_qr_cotangent(gs[0], gs[1], Q, R)
 
 
 @linalg_function(autocast=Policy.FULL)
@@ -186,7 +189,7 @@ def _check_reflections(A: Array, tau: Array, name: str, matrix: str = "input") -
         )
     if A.dtype != tau.dtype:
         raise RuntimeError(
-            f"{name}: tau dtype {kind_name(tau)} does not match input dtype {kind_name(A)}"
+            f"{name}: tau dtype {get_kind_name(tau)} does not match input dtype {get_kind_name(A)}"
         )
 
 
@@ -216,8 +219,8 @@ def _reflections(rng: Rng) -> Iterator[Sample]:
 def _householder_product(A: Array, tau: Array) -> Array:
     """The first columns of a product of reflections, from LAPACK."""
     y = np.empty(A.shape, A.dtype)
-    multiply = lapack("orgqr" if A.dtype.kind == "f" else "ungqr", A.dtype)
-    for index, a, t in each_matrix(A, tau[..., None]):
+    multiply = get_lapack_routine("orgqr" if A.dtype.kind == "f" else "ungqr", A.dtype)
+    for index, a, t in iterate_matrices(A, tau[..., None]):
         y[index] = multiply(a, t[:, 0])[0]
     return y
 
@@ -279,7 +282,7 @@ def _check_target(A: Array, tau: Array, other: Array, left: bool) -> None:
         if x.dtype != A.dtype:
             raise RuntimeError(
                 f"{name}: Expected input and {label} to have the same dtype, but input has dtype "
-                f"{kind_name(A)} and {label} has dtype {kind_name(x)}"
+                f"{get_kind_name(A)} and {label} has dtype {get_kind_name(x)}"
             )
 
 

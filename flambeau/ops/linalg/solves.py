@@ -14,14 +14,14 @@ from ..core.operator import Array
 from ..core.out import write_out, write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
-from ..core.return_types import return_type, written_type
+from ..core.return_types import get_written_type, return_type
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import ONLY_RUNNING_TELLS
 from ..view.triangles import tril, triu
 from .declarations import linalg_function, mH, mT
 from .matrix_checks import (
-    check_floats, check_kernel, check_matrix, check_precision, check_square, each_matrix, kind_name,
-    lapack, no_info, raise_for_info,
+    allocate_info, check_floats, check_kernel, check_matrix, check_precision, check_square,
+    get_kind_name, get_lapack_routine, iterate_matrices, raise_for_info,
 )
 from .matrix_samples import square_samples, well_conditioned
 from .small_matrices import exceeds_columns, solve_halves
@@ -31,9 +31,9 @@ from .small_matrices import exceeds_columns, solve_halves
 
 def _find_singular_places(A: Array) -> Array:
     """For each matrix the place, from 1, of the first zero on its U's diagonal; 0 for none."""
-    result = no_info(A)
-    factor = lapack("getrf", A.dtype)
-    for index, x in each_matrix(A):
+    result = allocate_info(A)
+    factor = get_lapack_routine("getrf", A.dtype)
+    for index, x in iterate_matrices(A):
         result[index] = factor(x)[2]
     return result
 
@@ -52,7 +52,7 @@ def _inv_ex(
     check_square(A, "linalg.inv")
     check_precision(A, "linalg.inv")
     try:
-        return np.linalg.inv(A), no_info(A)
+        return np.linalg.inv(A), allocate_info(A)
     except np.linalg.LinAlgError:
         info = _find_singular_places(A)
     if check_errors:
@@ -115,8 +115,8 @@ def check_equation(A: Array, B: Array, name: str, left: bool, matrix: tuple[int,
     """Raise RuntimeError if A and B do not fit AX = B, or XA = B; `matrix`: B's last two axes."""
     if A.dtype != B.dtype:
         raise RuntimeError(
-            f"{name}: Expected A and B to have the same dtype, but found A of type {kind_name(A)} "
-            f"and B of type {kind_name(B)} instead"
+            f"{name}: Expected A and B to have the same dtype, but found A of type "
+            f"{get_kind_name(A)} and B of type {get_kind_name(B)} instead"
         )
     if A.shape[-2] != (matrix[0] if left else matrix[1]):
         equation = "AX = B" if left else "XA = B"
@@ -171,7 +171,7 @@ def _solve_system(A: Array, B: Array, left: bool) -> tuple[Array, Array]:
         y, info = _solve_system(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2), True)
         return np.swapaxes(y, -1, -2), info
     try:
-        return np.linalg.solve(A, B), no_info(A)
+        return np.linalg.solve(A, B), allocate_info(A)
     except np.linalg.LinAlgError:
         info = _find_singular_places(A)
     batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
@@ -241,10 +241,12 @@ def _triangular_samples(rng: Rng) -> Iterator[Sample]:
         yield (well_conditioned(rng, *a), rng.normal(size=b)), {"upper": False}
 
 
-def triangular_solved(A: Array, B: Array, upper: bool, unit: bool = False, trans: int = 0) -> Array:
+def solve_triangular_matrices(A: Array, B: Array, upper: bool, unit: bool = False,
+                              trans: int = 0) -> Array:
     """Solve op(A) X = B for triangular matrices of the same batch shape."""
     if A.ndim == B.ndim == 2 and A.size and B.size:
-        x, _ = lapack("trtrs", A.dtype)(A, B, lower=not upper, unitdiag=unit, trans=trans)
+        x, _ = get_lapack_routine("trtrs", A.dtype)(A, B, lower=not upper, unitdiag=unit,
+                                                    trans=trans)
         return np.ascontiguousarray(x)
     batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
     A = np.broadcast_to(A, (*batch, *A.shape[-2:]))
@@ -256,8 +258,8 @@ def triangular_solved(A: Array, B: Array, upper: bool, unit: bool = False, trans
             return solve_halves(A.conj() if trans == 2 else A, B, not upper, unit)
     y = np.empty(B.shape, B.dtype)
     if y.size:
-        solve_one = lapack("trtrs", A.dtype)
-        for index, a, b in each_matrix(A, B):
+        solve_one = get_lapack_routine("trtrs", A.dtype)
+        for index, a, b in iterate_matrices(A, B):
             y[index] = solve_one(a, b, lower=not upper, unitdiag=unit, trans=trans)[0]
     return y
 
@@ -284,7 +286,7 @@ def _solve_triangular(
 
 def _check_triangular(A: Array, B: Array, upper: bool, unit: bool) -> Array:
     with np.errstate(all="ignore"):
-        y = triangular_solved(A, B, upper, unit)
+        y = solve_triangular_matrices(A, B, upper, unit)
     diagonal = np.diagonal(A, 0, -2, -1)
     if unit or diagonal.all():
         return y
@@ -368,5 +370,5 @@ def triangular_solve(
     if out is not None:
         for target, y in zip(out, result, strict=True):
             _place(y, target)
-        return written_type(_TRIANGULAR)(*out)
+        return get_written_type(_TRIANGULAR)(*out)
     return _TRIANGULAR(*result)

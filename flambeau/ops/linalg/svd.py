@@ -16,7 +16,7 @@ from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..view.triangles import diag_embed
 from .declarations import linalg_function, mH, to_dtype_of
-from .matrix_checks import LinAlgError, check_floats, check_kernel, check_matrix, each_matrix
+from .matrix_checks import LinAlgError, check_floats, check_kernel, check_matrix, iterate_matrices
 from .matrix_samples import rectangular_samples
 
 
@@ -36,7 +36,7 @@ def _decompose(A: Array, full_matrices: bool, vectors: bool) -> tuple:
 
 
 def _create_failure(A: Array) -> Exception:
-    for index, x in each_matrix(A):
+    for index, x in iterate_matrices(A):
         where = f"(Batch element {np.ravel_multi_index(index, A.shape[:-2])}): " if index else ""
         if not np.isfinite(x).all():
             return LinAlgError(f"linalg.svd: {where}The algorithm failed to converge because the "
@@ -73,14 +73,14 @@ def _(gs: tuple[Tensor, Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor | Non
     gU, gS, gVh = gs
     gU = gU.narrow(-1, 0, k) if gU is not None and gU.shape[-1] > k else gU
     gVh = gVh.narrow(-2, 0, k) if gVh is not None and gVh.shape[-2] > k else gVh
-    return svd_cotangent(gU, gS, gVh, U.narrow(-1, 0, k), S, Vh.narrow(-2, 0, k))
+    return compute_svd_cotangent(gU, gS, gVh, U.narrow(-1, 0, k), S, Vh.narrow(-2, 0, k))
 
 
 def _differentiate_values(gS: Tensor, U: Tensor, Vh: Tensor) -> Tensor:
     return (U * to_dtype_of(gS, U).unsqueeze(-2)) @ Vh
 
 
-def svd_cotangent(
+def compute_svd_cotangent(
     gU: Tensor, gS: Tensor, gVh: Tensor, U: Tensor, S: Tensor, Vh: Tensor
 ) -> Tensor | None:
     """Return the cotangent of A = U diag(S) Vh, for thin U and Vh."""

@@ -12,7 +12,7 @@ from ...native.target.eager_costs import DIFFERENCES_PER_BLOCK
 from ...tensor.dtypes import FROM_NUMPY, HALF
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.inplace import overwrite
 from ..core.operator import Array, Number, publish
 from ..core.out import write_result
@@ -23,7 +23,7 @@ from ..pointwise.selection import select
 from ..reduction.vector_norms import _vector_norm
 from .declarations import mT
 from .matmul import matmul
-from .matrix_checks import kind_name
+from .matrix_checks import get_kind_name
 
 # ------------------------------------------------------------------------------------ cross
 
@@ -45,10 +45,10 @@ def linalg_cross(input: Array, other: Array, *, dim: int = -1) -> Array:
     """
     if input.ndim != other.ndim:
         raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     if input.dtype != other.dtype:
         raise RuntimeError(
-            f"expected scalar type {kind_name(input)} but found {kind_name(other)}")
+            f"expected scalar type {get_kind_name(input)} but found {get_kind_name(other)}")
     if not input.ndim or input.shape[axis] != 3 or other.shape[axis] != 3:
         m, n = (x.shape[axis] if x.ndim else 1 for x in (input, other))
         raise RuntimeError(
@@ -187,7 +187,7 @@ def _check_sets(x: Array, y: Array, p: float) -> None:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {t.ndim}D")
         if t.dtype.kind not in "fV":
             raise RuntimeError(
-                f"cdist only supports floating-point dtypes, {name} got: {kind_name(t)}"
+                f"cdist only supports floating-point dtypes, {name} got: {get_kind_name(t)}"
             )
     if x.shape[-1] != y.shape[-1]:
         raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x.shape[-1]} X2: "
@@ -195,7 +195,7 @@ def _check_sets(x: Array, y: Array, p: float) -> None:
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
     if x.dtype != y.dtype:
-        raise RuntimeError(f"expected scalar type {kind_name(x)} but found {kind_name(y)}")
+        raise RuntimeError(f"expected scalar type {get_kind_name(x)} but found {get_kind_name(y)}")
 
 
 @composite(autocast=Policy.FULL, expose=("torch",))
@@ -245,7 +245,7 @@ def renorm(
         raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
     if rank < 2:
         raise RuntimeError(f"renorm: input needs at least 2 dimensions, got {rank} dimensions")
-    axis = canonical_dim(dim, rank)
+    axis = canonicalize_dim(dim, rank)
     axes = tuple(i for i in range(rank) if i != axis)
     size = _vector_norm(input, float(p), axes, True)
     factor = select(size > maxnorm, maxnorm / (size + 1e-7), size.new_ones(()))

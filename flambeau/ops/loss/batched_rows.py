@@ -20,7 +20,7 @@ def batch_likelihood(body: Declared) -> None:
     ) -> Any:
         if batch.holds(weight):
             return NotImplemented
-        x, t = rows_of(batch, input, target)
+        x, t = join_rows(batch, input, target)
         loss = body(x, t, weight, NONE, ignore_index)
         return reduce_rows(batch, loss, target, weight, reduction, ignore_index)
 
@@ -35,12 +35,12 @@ def batch_fused(body: Declared) -> None:
     ) -> Any:
         if batch.holds(weight):
             return NotImplemented
-        loss, logs = body(*rows_of(batch, input, target), weight, NONE, ignore_index)
+        loss, logs = body(*join_rows(batch, input, target), weight, NONE, ignore_index)
         return (reduce_rows(batch, loss, target, weight, reduction, ignore_index),
                 logs.reshape(batch.size, *input.shape))
 
 
-def rows_of(batch: Batch, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def join_rows(batch: Batch, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return the rows of all examples, concatenated, and their targets."""
     x, t = batch.expand(input), batch.expand(target)
     return (x, t) if target.dim() == 0 else (x.flatten(0, 1), t.flatten(0, 1))

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.promotion import legacy_name, missing_kernel
-from ...tensor.random.distributions import within_unit
+from ...tensor.promotion import build_missing_kernel_error, legacy_name
+from ...tensor.random.distributions import is_within_unit
 from ...tensor.tensor import Tensor
-from ..core.autocast import Policy, autocasting
+from ..core.autocast import Policy, make_autocasting
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
@@ -22,7 +22,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import ValueRule
 from ..native.pointwise import try_kernel
 from .elementwise import _find_common_dtype, _reduce
-from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
+from .reduction import MEAN, NONE, SUM, parse_reduction, reduce_tensor, share
 
 
 def _probabilities(rng: Rng) -> Iterator[Sample]:
@@ -67,7 +67,7 @@ def _bce_reference(
 
 
 def _are_probabilities(input: Array, target: Array, *_: Any) -> bool:
-    return input.dtype != target.dtype or bool(within_unit(input) and within_unit(target))
+    return input.dtype != target.dtype or bool(is_within_unit(input) and is_within_unit(target))
 
 
 @opaque(layout=Layout.ITERATOR, reduces=True,
@@ -79,14 +79,14 @@ def _bce(input: Array, target: Array, weight: Array | None, reduction: int) -> A
     """-(target log(input) + (1 - target) log(1 - input)), logarithms kept above -100."""
     if target.dtype != input.dtype:
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (target, input)]
-        raise noted(RuntimeError(f"Found dtype {kinds[0]} but expected {kinds[1]}"),
-                    _advise_on_dtype(input, target))
+        raise add_notes(RuntimeError(f"Found dtype {kinds[0]} but expected {kinds[1]}"),
+                        _advise_on_dtype(input, target))
     if not FROM_NUMPY[input.dtype].is_floating_point:
-        raise missing_kernel("binary_cross_entropy", input.dtype)
+        raise build_missing_kernel_error("binary_cross_entropy", input.dtype)
     for name, a in (("input", input), ("target", target)):
-        if not within_unit(a):
-            raise noted(RuntimeError(f"all elements of {name} should be between 0 and 1"),
-                        _advise_on_range(name, a))
+        if not is_within_unit(a):
+            raise add_notes(RuntimeError(f"all elements of {name} should be between 0 and 1"),
+                            _advise_on_range(name, a))
     inside = compute_dtype(input.dtype)
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     y = (t - 1) * np.maximum(np.log1p(-x), -100) - t * np.maximum(np.log(x), -100)
@@ -123,9 +123,9 @@ def binary_cross_entropy(
     >>> torch.nn.functional.binary_cross_entropy(torch.tensor([0.5]), torch.tensor([1.]))
     tensor(0.6931)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     if target.size() != input.size():
-        raise noted(ValueError(
+        raise add_notes(ValueError(
             f"Using a target size ({target.size()}) that is different to the input size "
             f"({input.size()}) is deprecated. Please ensure they have the same size."
         ), _advise_on_shapes(input, target))
@@ -176,10 +176,10 @@ def _bce_logits(
 
 """
     if not FROM_NUMPY[input.dtype].is_floating_point:
-        raise missing_kernel("log_sigmoid_cpu", input.dtype)
+        raise build_missing_kernel_error("log_sigmoid_cpu", input.dtype)
     if not FROM_NUMPY[target.dtype].is_floating_point:
         kinds = [legacy_name(FROM_NUMPY[a.dtype]) for a in (input, target)]
-        raise noted(RuntimeError(
+        raise add_notes(RuntimeError(
             f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}"
         ), _advise_on_dtype(input, target))
     inside = compute_dtype(_find_common_dtype(input, target))
@@ -257,9 +257,9 @@ def binary_cross_entropy_with_logits(
     >>> f(torch.tensor([0.]), torch.tensor([1.]))
     tensor(0.6931)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     if target.size() != input.size():
-        raise noted(ValueError(
+        raise add_notes(ValueError(
             f"Target size ({target.size()}) must be the same as input size ({input.size()})"
         ), _advise_on_shapes(input, target))
     return _bce_logits(input, target, weight, pos_weight, number)
@@ -279,7 +279,7 @@ def _torch_bce_logits(
     return _bce_logits(input, target, weight, pos_weight, reduction)
 
 
-publish(autocasting("binary_cross_entropy_with_logits", _torch_bce_logits, Policy.FULL),
+publish(make_autocasting("binary_cross_entropy_with_logits", _torch_bce_logits, Policy.FULL),
         ("binary_cross_entropy_with_logits",), ("torch",))
 
 
@@ -298,7 +298,7 @@ def multilabel_soft_margin_loss(
     >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 3), labels)
     tensor(0.6931)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     shape = np.broadcast_shapes(input._array.shape, target._array.shape)
     y = _bce_logits(input.expand(shape), target.to(input.dtype).expand(shape), None, None, NONE)
     if weight is not None:

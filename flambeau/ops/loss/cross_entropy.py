@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.fast_call import FastCalls
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MAX_SMALL_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.promotion import legacy_name, missing_kernel
+from ...tensor.promotion import build_missing_kernel_error, legacy_name
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..activation.softmax import log_softmax, log_softmax_backward, push_log_softmax
@@ -22,11 +22,11 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
-from ..indexing.gather import all_below
+from ..indexing.gather import are_all_below
 from ..native.pointwise import try_kernel
 from ..native.small_arrays import CROSS_ENTROPY, CROSS_ENTROPY_BACKWARD
-from .batched_rows import batch_fused, batch_likelihood, rows_of, shares_of
-from .reduction import MEAN, NONE, reduction_number
+from .batched_rows import batch_fused, batch_likelihood, join_rows, shares_of
+from .reduction import MEAN, NONE, parse_reduction
 
 _INT64 = np.dtype(np.int64)
 _ndarray = np.ndarray
@@ -41,15 +41,15 @@ def _locate(target: Array, classes: int, ignore_index: float) -> tuple[Array, Ar
     if not t.size:
         return t, None
     inside = not 0 <= ignore_index < classes
-    if inside and all_below(t, classes):
+    if inside and are_all_below(t, classes):
         return t, None
     valid = t != ignore_index
     t = np.where(valid, t, 0)
     bad = t.view(np.uint64) >= classes
     if bad.any():
         labels = target if target.dtype is _INT64 else target.astype(np.int64)
-        raise noted(IndexError(f"Target {t[bad].flat[0]} is out of bounds."),
-                    _advise_on_labels(labels, bad, classes))
+        raise add_notes(IndexError(f"Target {t[bad].flat[0]} is out of bounds."),
+                        _advise_on_labels(labels, bad, classes))
     return t, valid
 
 
@@ -318,7 +318,7 @@ def _(
     if batch.holds(weight):
         return NotImplemented
     shares, t = shares_of(batch, share, target, weight, reduction, ignore_index)
-    x, _ = rows_of(batch, logs, target)
+    x, _ = join_rows(batch, logs, target)
     y = _slope(shares, x, t, weight, NONE, ignore_index)
     return y.reshape(batch.size, *logs.shape)
 
@@ -394,7 +394,7 @@ def _check_target(
     except (RuntimeError, ValueError) as error:
         if scores:
             _check_scores(input, target)
-        noted(error, _describe_fix(input, target))
+        add_notes(error, _describe_fix(input, target))
         raise
     if weight is not None:
         _check_weight(input, weight)
@@ -406,7 +406,8 @@ def _check_scores(input: Tensor, target: Tensor) -> None:
     """Raise NotImplementedError unless the scores are floating-point numbers."""
     if not input.is_floating_point():
         kernel = "log_softmax_lastdim_kernel_impl" if input.dim() <= 2 else "softmax_kernel_impl"
-        raise noted(missing_kernel(kernel, input.dtype), _describe_fix(input, target))
+        raise add_notes(build_missing_kernel_error(kernel, input.dtype),
+                        _describe_fix(input, target))
 
 
 def _check_indices(input: Tensor, target: Tensor) -> None:
@@ -463,7 +464,7 @@ def nll_loss(
     >>> torch.nn.functional.nll_loss(log_probs, torch.tensor([0, 1]))
     tensor(0.3000)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     target = _check_target(input, target, weight)
     operator = _nll_loss if input._array.ndim < 3 else _nll_loss2d
     return operator(input, target, weight, number, ignore_index)
@@ -488,7 +489,7 @@ def cross_entropy(
     >>> torch.nn.functional.cross_entropy(torch.tensor([[0., 0.]]), torch.tensor([1]))
     tensor(0.6931)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     if target._array.shape == input._array.shape:
         return _with_probabilities(input, target, weight, number, ignore_index, label_smoothing)
     if label_smoothing:
@@ -510,7 +511,7 @@ def _with_probabilities(
     input: Any, target: Any, weight: Any, reduction: Any, ignore_index: Any, smoothing: Any
 ) -> Any:
     if not target.is_floating_point():
-        raise noted(
+        raise add_notes(
             RuntimeError("Expected floating point type for target with class probabilities, got "
                          f"{legacy_name(target.dtype)}"),
             "Of one-hot targets pass target.float(), or the classes: target.argmax(1).",

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...tensor.dtypes import int64
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
-from ..core.autocast import Policy, autocasting
+from ..core.autocast import Policy, make_autocasting
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.value_rules import ValueRule
 from ..creation.interchange import tensor
 from ..pointwise.selection import where
-from .reduction import MEAN, NONE, reduction_number
+from .reduction import MEAN, NONE, parse_reduction
 
 _NEVER = -np.inf
 
@@ -185,8 +185,8 @@ def _read_lengths(values: Any, name: str, count: int) -> Tensor:
     else:
         result = tensor([int(value) for value in values], dtype=int64)
     if len(result) != count:
-        raise noted(RuntimeError(f"{name} must be of size batch_size"),
-                    f"There are {count} samples and {len(result)} lengths.")
+        raise add_notes(RuntimeError(f"{name} must be of size batch_size"),
+                        f"There are {count} samples and {len(result)} lengths.")
     return result
 
 
@@ -244,7 +244,7 @@ def _ctc_loss(
     """
     kind = log_probs._array.dtype
     if kind not in (np.float32, np.float64):
-        raise missing_kernel("ctc_loss_cpu", kind)
+        raise build_missing_kernel_error("ctc_loss_cpu", kind)
     single = log_probs.dim() == 2
     x = log_probs.unsqueeze(1) if single else log_probs
     _, batch, classes = x._array.shape
@@ -263,7 +263,7 @@ def _ctc_loss(
     return losses.sum()
 
 
-publish(autocasting("ctc_loss", _ctc_loss, Policy.FULL), ("ctc_loss",), ("torch",))
+publish(make_autocasting("ctc_loss", _ctc_loss, Policy.FULL), ("ctc_loss",), ("torch",))
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
@@ -284,4 +284,4 @@ def ctc_loss(
     tensor(0.2877)
     """
     return _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank,
-                     reduction_number(reduction), zero_infinity)
+                     parse_reduction(reduction), zero_infinity)

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import MODE
-from ...autograd.tangents import sum_terms, unless_missing
+from ...autograd.tangents import skip_missing, sum_terms
 from ...native.foundation.user_frames import warn
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
-from ...tensor.capture_marks import holds, none_is_negative
+from ...tensor.capture_marks import are_nonnegative, holds
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.promotion import legacy_name, missing_kernel, result_dtype
+from ...tensor.promotion import build_missing_kernel_error, legacy_name, result_dtype
 from ...tensor.tensor import Tensor
-from ..core.autocast import Policy, autocasting
+from ..core.autocast import Policy, make_autocasting
 from ..core.errors import broadcast_mismatch
 from ..core.operator import Array, Number, publish
 from ..core.output_layout import Layout
@@ -29,14 +29,14 @@ from ..core.sample_inputs import Rng, Sample
 from ..native.pointwise import try_kernel_with
 from ..native.rows import sum_of
 from ..pointwise.selection import where
-from .reduction import MEAN, NONE, SUM, reduce_tensor, reduction_number, share
+from .reduction import MEAN, NONE, SUM, parse_reduction, reduce_tensor, share
 
 
 def _cast_pair(input: Array, target: Array, name: str) -> tuple[Array, Array]:
     """Return both in their common dtype; NotImplementedError unless that is a real float."""
     kind = _find_common_dtype(input, target)
     if not FROM_NUMPY[kind].is_floating_point:
-        raise missing_kernel(f"{name}_cpu", kind)
+        raise build_missing_kernel_error(f"{name}_cpu", kind)
     inside = compute_dtype(kind)
     return input.astype(inside, copy=False), target.astype(inside, copy=False)
 
@@ -136,7 +136,7 @@ def _derive_difference_loss(result: Declared, slope: Callable[..., Tensor], push
     ) -> Tensor:
         if not MODE.grad:
             return push(input, target, input_t, target_t, reduction, parameter)
-        t: Any = sum_terms(input_t, unless_missing(lambda t: -t, target_t))
+        t: Any = sum_terms(input_t, skip_missing(lambda t: -t, target_t))
         t = t.to(y.dtype)
         if reduction == NONE:
             return slope(input - target, t, reduction, parameter)
@@ -290,7 +290,7 @@ def mse_loss(
     if weight is not None:
         return _weigh(_mse(input, target, NONE, 0.0), weight, input, reduction,
                       lambda y: y.sum() / weight.sum())
-    return _mse(input, target, reduction_number(reduction, size_average, reduce), 0.0)
+    return _mse(input, target, parse_reduction(reduction, size_average, reduce), 0.0)
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
@@ -307,7 +307,7 @@ def l1_loss(
     losses = (input - target).abs()
     if weight is not None:
         return _weigh(losses, weight, input, reduction, lambda y: y.sum() / weight.sum())
-    return reduce_tensor(losses, reduction_number(reduction, size_average, reduce))
+    return reduce_tensor(losses, parse_reduction(reduction, size_average, reduce))
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
@@ -324,7 +324,7 @@ def smooth_l1_loss(
     tensor([0.1250, 3.5000])
     """
     input, target = _match(input, target)
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
@@ -350,7 +350,7 @@ def huber_loss(
     if weight is not None:
         return _weigh(_huber(input, target, NONE, delta), weight, input, reduction,
                       lambda y: y.mean())
-    return _huber(input, target, reduction_number(reduction), delta)
+    return _huber(input, target, parse_reduction(reduction), delta)
 
 
 # ------------------------------------------------------------------------ other divergences
@@ -394,7 +394,7 @@ def kl_div(
             "release.",
         )
     by_batch = reduction == "batchmean"
-    number = reduction_number("sum" if by_batch else reduction, size_average, reduce)
+    number = parse_reduction("sum" if by_batch else reduction, size_average, reduce)
     y = _kl_div(input, target, number, log_target)
     return y / input.size()[0] if by_batch and input.dim() else y
 
@@ -419,7 +419,7 @@ def _torch_kl_div(
     return _kl_div(input, target, reduction, log_target)
 
 
-publish(autocasting("kl_div", _torch_kl_div, Policy.FULL), ("kl_div",), ("torch",))
+publish(make_autocasting("kl_div", _torch_kl_div, Policy.FULL), ("kl_div",), ("torch",))
 
 
 def _poisson(
@@ -448,7 +448,8 @@ def _poisson(
     return reduce_tensor(y, reduction)
 
 
-publish(autocasting("poisson_nll_loss", _poisson, Policy.FULL), ("poisson_nll_loss",), ("torch",))
+publish(make_autocasting("poisson_nll_loss", _poisson, Policy.FULL), ("poisson_nll_loss",),
+        ("torch",))
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",))
@@ -469,7 +470,7 @@ def poisson_nll_loss(
     >>> torch.nn.functional.poisson_nll_loss(torch.zeros(2), torch.ones(2))
     tensor(1.)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     return _poisson(input, target, log_input, full, eps, number)
 
 
@@ -479,7 +480,7 @@ def _expand_variance(input: Tensor, var: Any) -> Tensor:
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = var * input.new_ones(input.size())
-    elif not holds(var, none_is_negative):
+    elif not holds(var, are_nonnegative):
         raise ValueError("var has negative entry/entries")
     if var.size() == input.size():
         return var
@@ -510,7 +511,7 @@ def gaussian_nll_loss(
     tensor(2.5000)
     """
     var = _expand_variance(input, var)
-    number = reduction_number(reduction) if reduction in ("none", "mean", "sum") else None
+    number = parse_reduction(reduction) if reduction in ("none", "mean", "sum") else None
     if number is None:
         raise ValueError(f"{reduction} is not valid")
     clamped = var + (var.detach().clamp(min=eps) - var.detach())
@@ -563,7 +564,7 @@ def soft_margin_loss(
     >>> torch.nn.functional.soft_margin_loss(torch.zeros(2), torch.tensor([1., -1.]))
     tensor(0.6931)
     """
-    return _soft_margin(input, target, reduction_number(reduction, size_average, reduce))
+    return _soft_margin(input, target, parse_reduction(reduction, size_average, reduce))
 
 
 def _hinge_embedding(
@@ -589,7 +590,7 @@ def _hinge_embedding(
     return reduce_tensor(y, reduction)
 
 
-publish(autocasting("hinge_embedding_loss", _hinge_embedding, Policy.FULL),
+publish(make_autocasting("hinge_embedding_loss", _hinge_embedding, Policy.FULL),
         ("hinge_embedding_loss",), ("torch",))
 
 
@@ -607,5 +608,5 @@ def hinge_embedding_loss(
     >>> torch.nn.functional.hinge_embedding_loss(torch.tensor([0.25]), torch.tensor([-1]))
     tensor(0.7500)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     return _hinge_embedding(input, target, margin, number)

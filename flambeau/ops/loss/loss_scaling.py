@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tensor.dtypes import float32, int32
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
 from ..core.operator import PUBLIC, publish
 
@@ -37,7 +37,8 @@ def _amp_foreach_non_finite_check_and_unscale_(
     isfinite = PUBLIC["torch"]["isfinite"]
     for grad in self:
         if not grad.is_floating_point():
-            raise missing_kernel("_amp_foreach_non_finite_check_and_unscale_cpu", grad.dtype)
+            raise build_missing_kernel_error("_amp_foreach_non_finite_check_and_unscale_cpu",
+                                             grad.dtype)
         if not bool(isfinite(grad).all()):
             found_inf.fill_(1.0)
         grad.mul_(inv_scale.reshape(()))

@@ -8,12 +8,12 @@ from typing import Any
 from ...tensor.dtypes import int64
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ..core.autocast import Policy, autocasting
+from ..core.autocast import Policy, make_autocasting
 from ..core.operator import publish
 from ..core.registry import composite
 from ..linalg.vector_distance import pairwise_distance
 from ..pointwise.selection import where
-from .reduction import NONE, reduce_tensor, reduction_number
+from .reduction import NONE, parse_reduction, reduce_tensor
 
 _LEAST_SQUARE = 1e-12
 
@@ -35,7 +35,8 @@ def _margin_ranking(
     return reduce_tensor((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
-publish(autocasting("margin_ranking_loss", _margin_ranking, Policy.FULL), ("margin_ranking_loss",),
+publish(make_autocasting("margin_ranking_loss", _margin_ranking, Policy.FULL),
+        ("margin_ranking_loss",),
         ("torch",))
 
 
@@ -52,7 +53,7 @@ def margin_ranking_loss(
     >>> torch.nn.functional.margin_ranking_loss(x, y, torch.tensor([1]))
     tensor(2.)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     if input1.dim() != input2.dim() or input1.dim() != target.dim():
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
@@ -91,7 +92,7 @@ def _cosine_embedding(
     return reduce_tensor(y, reduction)
 
 
-publish(autocasting("cosine_embedding_loss", _cosine_embedding, Policy.FULL),
+publish(make_autocasting("cosine_embedding_loss", _cosine_embedding, Policy.FULL),
         ("cosine_embedding_loss",), ("torch",))
 
 
@@ -108,7 +109,7 @@ def cosine_embedding_loss(
     >>> torch.nn.functional.cosine_embedding_loss(x, y, torch.tensor([-1]), margin=0.5)
     tensor(0.5000)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     return _cosine_embedding(input1, input2, target, margin, number)
 
 
@@ -145,7 +146,7 @@ def multi_margin_loss(
     >>> torch.nn.functional.multi_margin_loss(torch.tensor([0.1, 0.2, 0.9]), torch.tensor(2))
     tensor(0.1667)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.dim() != 1:
@@ -192,7 +193,7 @@ def multilabel_margin_loss(
     >>> torch.nn.functional.multilabel_margin_loss(scores, labels)
     tensor(0.5000)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     _check_rows(input)
     if target.size() != input.size():
         raise RuntimeError(
@@ -257,7 +258,8 @@ def _torch_triplet(
     return _triplet(anchor, positive, negative, distance, margin, swap, reduction)
 
 
-publish(autocasting("triplet_margin_loss", _torch_triplet, Policy.FULL), ("triplet_margin_loss",),
+publish(make_autocasting("triplet_margin_loss", _torch_triplet, Policy.FULL),
+        ("triplet_margin_loss",),
         ("torch",))
 
 
@@ -276,7 +278,7 @@ def triplet_margin_loss(
     >>> torch.nn.functional.triplet_margin_loss(anchor, near, far)
     tensor(0.5000)
     """
-    number = reduction_number(reduction, size_average, reduce)
+    number = parse_reduction(reduction, size_average, reduce)
     return _torch_triplet(anchor, positive, negative, margin, p, eps, swap, number)
 
 
@@ -292,6 +294,6 @@ def triplet_margin_with_distance_loss(
     ...     anchor, near, far, distance_function=lambda x, y: abs(x - y).sum(-1))
     tensor(0.5000)
     """
-    number = reduction_number(reduction)
+    number = parse_reduction(reduction)
     distance = pairwise_distance if distance_function is None else distance_function
     return _triplet(anchor, positive, negative, distance, margin, swap, number)

@@ -13,10 +13,10 @@ NONE, MEAN, SUM = 0, 1, 2  # torch.kl_div and its like reduce nothing unless tol
 _NUMBERS = {"none": NONE, "mean": MEAN, "sum": SUM, NONE: NONE, MEAN: MEAN, SUM: SUM}
 
 
-def reduction_number(reduction: Any, size_average: Any = None, reduce: Any = None) -> int:
+def parse_reduction(reduction: Any, size_average: Any = None, reduce: Any = None) -> int:
     """Return 0 for none, 1 for mean, 2 for sum; raise ValueError for other names."""
     if size_average is not None or reduce is not None:
-        reduction = _from_flags(size_average, reduce)
+        reduction = _choose_by_flags(size_average, reduce)
     known = _NUMBERS.get(reduction)
     if known is None:
         if reduction == "elementwise_mean":
@@ -27,7 +27,7 @@ def reduction_number(reduction: Any, size_average: Any = None, reduce: Any = Non
     return known
 
 
-def _from_flags(size_average: Any, reduce: Any) -> str:
+def _choose_by_flags(size_average: Any, reduce: Any) -> str:
     name = "mean" if size_average is None or size_average else "sum"
     if reduce is not None and not reduce:
         name = "none"

@@ -64,9 +64,9 @@ def quantize_rows(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray | 
 
 
 def _request_kernel(form: ByteProductForm) -> KernelFunction | None:
-    from ...native.kernels.byte_products import byte_product
+    from ...native.kernels.byte_products import build_byte_product
 
-    return request_kernel(("byte product", form), lambda: byte_product(form))
+    return request_kernel(("byte product", form), lambda: build_byte_product(form))
 
 
 @native_route

@@ -211,14 +211,14 @@ def _uses_bf16_pairs(dtype: np.dtype, parts: int) -> bool:
 
 def _build_kernel(key: FormKey | ShapeKey, a: np.ndarray, b: np.ndarray) -> Kernel:
     """Build the kernel of a form, or of a shape if it uses the matrix unit."""
-    from ...native.kernels.gemm import GemmForm, GemmLayout, product, sized
+    from ...native.kernels.gemm import GemmForm, GemmLayout, build_product, build_sized_product
     from ...native.loop_ir.ir import Type
 
     kind = Type(a.dtype.name)
     if isinstance(key, FormKey):
-        return sized(GemmForm(kind, *key[1:]))
+        return build_sized_product(GemmForm(kind, *key[1:]))
     size = a.itemsize
-    return product(GemmLayout(
+    return build_product(GemmLayout(
         kind, a.shape[:-2], a.shape[-2], b.shape[-1], a.shape[-1],
         tuple(s // size for s in a.strides), tuple(s // size for s in b.strides),
         key.has_bias, key.parts,

@@ -51,7 +51,7 @@ _straight: dict[tuple, tuple[int, np.dtype, int]] = {}
 
 
 @native_route
-def min_kernel_elements(body: Any) -> int:
+def choose_min_elements(body: Any) -> int:
     """Return the number of elements up to which NumPy is as fast as the body's kernel."""
     if body in _CHEAP:
         return MAX_NUMPY_CHEAP_ELEMENTS
@@ -81,7 +81,7 @@ def try_kernel(body: Any, *operands: Any) -> Array | None:
     if kind not in FLOATS and not (kind in _INTEGERS and _is_exact(body)) \
             and not (kind is _BOOL and (body is np.logical_not or not isinstance(body, np.ufunc))):
         return None
-    if first.size <= min_kernel_elements(body):
+    if first.size <= choose_min_elements(body):
         return None
     result = serve(body, operands)
     if key is not None and result is not None:
@@ -97,7 +97,7 @@ def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
         return
     entry = _ready.get((body, tuple([(a.dtype, "full") for a in arrays])))
     if entry.__class__ is tuple:
-        _straight[key] = (*entry, min_kernel_elements(known))
+        _straight[key] = (*entry, choose_min_elements(known))
 
 
 def _is_exact(body: Any) -> bool:
@@ -109,7 +109,7 @@ def _is_exact(body: Any) -> bool:
 def mix_dtypes(body: Any, operands: tuple, kind: np.dtype) -> Array | None:
     """Run the body on arrays and numbers of several dtypes, cast to `kind` first; may be None."""
     first = operands[0]
-    if first.__class__ is not _ndarray or first.size <= min_kernel_elements(body) \
+    if first.__class__ is not _ndarray or first.size <= choose_min_elements(body) \
             or not KernelPolicy.allowed:
         return None
     if kind not in FLOATS and not (kind in _INTEGERS and _is_exact(body)):
@@ -161,7 +161,7 @@ def try_kernel_with(
         if y.dtype == result[1]:
             call_kernel(result[0], size, *arrays, y, size)
             return y
-    if size <= (min_kernel_elements(body) if kind in FLOATS and target is None
+    if size <= (choose_min_elements(body) if kind in FLOATS and target is None
                 else MAX_NUMPY_COSTLY_ELEMENTS):
         return None
     if kind not in FLOATS and kind not in _HALVES and not (kind in _INTEGERS and _is_exact(body)):
@@ -239,7 +239,7 @@ def serve(
     if placed is None:
         return None
     layouts, columns, full = placed
-    key = (settings_key(body), layouts)
+    key = (make_settings_key(body), layouts)
     try:
         known = _ready.get(key)
     except TypeError:  # a setting that is not a plain number
@@ -267,12 +267,12 @@ def serve(
 
 
 @native_route
-def settings_key(body: Any) -> Any:
+def make_settings_key(body: Any) -> Any:
     """Return a body's cache key. Closures are keyed by their code and captured values."""
     cells = getattr(body, "__closure__", None)
     if cells is None:
         return body
-    return (body.__code__, tuple([settings_key(c.cell_contents) for c in cells]))
+    return (body.__code__, tuple([make_settings_key(c.cell_contents) for c in cells]))
 
 
 def _is_called_often(key: tuple, calls: int | None) -> bool:
@@ -293,12 +293,15 @@ def _is_brief(key: tuple) -> bool:
     function = request_kernel(("pointwise", *key), _build_nothing)
     if function is None:
         return False
-    from ...native.loop_ir.ir import Apply, Scalar, expressions, operands, statements
+    from ...native.loop_ir.ir import (
+        Apply, Scalar, get_operands, iterate_expressions, iterate_statements,
+    )
 
-    result, stack = [], [e for s in statements(function.kernel.body) for e in expressions(s)]
+    result, stack = [], [e for s in iterate_statements(function.kernel.body)
+                         for e in iterate_expressions(s)]
     while stack:
         node = stack.pop()
-        stack.extend(operands(node))
+        stack.extend(get_operands(node))
         if isinstance(node, Apply):
             result.append(node.operation)
     return len(result) <= 2 and {*result} <= {Scalar.ADD, Scalar.SUB, Scalar.MUL}
@@ -401,9 +404,9 @@ def _describe_gaps(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
             if not (a.flags.c_contiguous and (width or not a.ndim)):
                 return None
         elif not a.flags.c_contiguous:
-            layout, apart = "apart", rows_apart(a)
+            layout, apart = "apart", find_row_spacing(a)
             if apart is None:
-                layout, apart = "second", rows_of_second(a)
+                layout, apart = "second", find_spacing_of_seconds(a)
             if apart is None:
                 return None
             width = prod(shape[apart[0] :])
@@ -416,7 +419,7 @@ def _describe_gaps(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
 
 
 @native_route
-def rows_apart(x: Array) -> tuple[int, int] | None:
+def find_row_spacing(x: Array) -> tuple[int, int] | None:
     """Return the number of axes that index equally spaced rows, and the spacing in elements."""
     outer, inside = x.ndim, x.itemsize
     while outer and x.strides[outer - 1] == inside:
@@ -432,8 +435,8 @@ def rows_apart(x: Array) -> tuple[int, int] | None:
 
 
 @native_route
-def rows_of_second(x: Array) -> tuple[int, int] | None:
-    """`rows_apart` for an array that uses every second element of its rows."""
+def find_spacing_of_seconds(x: Array) -> tuple[int, int] | None:
+    """`build_row_copy` for an array that uses every second element of its rows."""
     outer = x.ndim - 1
     if outer < 1 or x.strides[-1] != 2 * x.itemsize or x.strides[outer - 1] <= 0:
         return None

@@ -36,7 +36,7 @@ def fill(target: Array, source: Array) -> None:
         np.copyto(target, source)
 
 
-def zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
+def allocate_zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """np.zeros for memory that is used at once: cleared on all threads if large.
 
     Arrays larger than the retained memory come zeroed from the system.

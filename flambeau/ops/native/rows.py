@@ -21,7 +21,7 @@ from ...native.target.eager_costs import (
     MAX_NUMPY_SUM_ELEMENTS, MAX_ROW_KERNELS, MAX_SINGLE_THREAD_ELEMENTS, MIN_REDUCED_RATIO,
 )
 from ...tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
-from .pointwise import rows_apart, rows_of_second, settings_key
+from .pointwise import find_row_spacing, find_spacing_of_seconds, make_settings_key
 from .route import native_route
 from .transpose import put_in_order
 
@@ -304,9 +304,9 @@ def _reduce_strided_rows(
     inside = _choose_accumulator_dtype(ufunc, x)
     if inside is None:
         return None
-    second, result = False, rows_apart(x)
+    second, result = False, find_row_spacing(x)
     if result is None:
-        second, result = True, rows_of_second(x)
+        second, result = True, find_spacing_of_seconds(x)
     if result is None:
         return None
     outer, step = result
@@ -433,7 +433,7 @@ def sum_of(formula: Callable, *arrays: Array) -> Any:
     if not are_large_rows(*arrays) or len(_ready) >= MAX_ROW_KERNELS:
         return None
     first = arrays[0]
-    key = (kernels.FOLD_ROWS, first.dtype, settings_key(formula), len(arrays))
+    key = (kernels.FOLD_ROWS, first.dtype, make_settings_key(formula), len(arrays))
     known = _ready.get(key)
     if known is None:
         function = request_kernel(

@@ -15,7 +15,7 @@ from ...native.target.eager_costs import MAX_STATIC_SHAPES
 _calls = CallCounts(MAX_STATIC_SHAPES, on_small_arrays=False)
 
 
-def kernel_for(key: tuple, build: Callable[[], Any], request_at: int = 2, use_at: int = 3) -> Any:
+def get_kernel(key: tuple, build: Callable[[], Any], request_at: int = 2, use_at: int = 3) -> Any:
     """Return the function of a shape's kernel, or None.
 
     Call number `request_at` requests it in the background; call number `use_at` is the first to

@@ -20,14 +20,14 @@ def put_in_order(x: Array) -> Array:
     """Return a large array if it is contiguous, else a contiguous copy."""
     if x.flags.c_contiguous or x.nbytes < MIN_THREADED_COPY_BYTES:
         return x
-    for copy in (in_order, try_copy_kernel):
+    for copy in (copy_in_order, try_copy_kernel):
         if (y := copy(x)) is not None:
             return y
     return x
 
 
 @native_route
-def in_order(x: Array) -> Array | None:
+def copy_in_order(x: Array) -> Array | None:
     """Return a contiguous copy of an array whose innermost axis in memory is another."""
     if x.__class__ is not np.ndarray or x.itemsize not in (4, 8) \
             or x.size <= MAX_NUMPY_TRANSPOSE_ELEMENTS:
@@ -43,7 +43,7 @@ def in_order(x: Array) -> Array | None:
         from ...native.loop_ir.ir import Type
 
         kind = Type.I32 if size == 4 else Type.I64
-        return transpose.in_order(kind, len(shape), inner)
+        return transpose.build_transpose(kind, len(shape), inner)
 
     function = request_kernel(("in order", size, len(shape), inner), build, exact=True)
     if function is None:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import MODE
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...tensor.dtypes import uint8
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
-from ..core.errors import explaining
+from ..core.errors import wrap_with_explanation
 from ..core.number_cache import number
 from ..core.operator import Array, Number, publish
 from ..core.output_layout import Layout, lay_out
@@ -21,12 +21,12 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..reduction.variance import var_mean
-from .duals import channels_with_tangent
+from .duals import normalize_channels_with_tangent
 from .norm_arrays import affine, channel_moments, channel_sums, combine
 from .norm_formulas import (
-    affine_tangent, along_channels, as_dtype, channel_scale, check_parameter_dtypes,
-    flatten_positions, input_cotangent, normalize, scale_channels, select_needed, statistics,
-    statistics_dtype,
+    allocate_statistics, as_dtype, check_parameter_dtypes, choose_statistics_dtype,
+    compute_affine_tangent, compute_channel_scale, compute_input_cotangent, flatten_positions,
+    normalize, reshape_along_channels, scale_channels, select_needed,
 )
 from .small_batch_norm import differentiate_small_batch, normalize_small_batch
 
@@ -67,7 +67,7 @@ def _batch_norm(
     deviation = np.sqrt(squares / number(count, inside) + number(eps, inside))
     save_rstd[...] = np.reciprocal(deviation)
     _move_statistics(running_mean, running_var, mean, squares, count, momentum)
-    scale = channel_scale(save_rstd, w)
+    scale = compute_channel_scale(save_rstd, w)
     shift = -mean * scale if b is None else b - mean * scale
     return affine(x, scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
 
@@ -101,8 +101,8 @@ def _(
         return select_needed(_batch_norm_backward(g, input, weight, save_mean, save_rstd), needs)
     dims = [0, *range(2, input.dim())]
     hat, _, rstd = normalize(input, dims, eps)
-    share = g if weight is None else g * along_channels(weight, input)
-    gradients = input_cotangent(share, hat, rstd, dims), (g * hat).sum(dims), g.sum(dims)
+    share = g if weight is None else g * reshape_along_channels(weight, input)
+    gradients = compute_input_cotangent(share, hat, rstd, dims), (g * hat).sum(dims), g.sum(dims)
     return select_needed(gradients, needs)
 
 
@@ -118,13 +118,14 @@ def _(
     def push(t: Any) -> Any:
         dims = [0, *range(2, input.dim())]
         hat, _, rstd = normalize(input, dims, eps)
-        return input_cotangent(t, hat, rstd, dims)
+        return compute_input_cotangent(t, hat, rstd, dims)
 
     def affine(scale: Any, shift: Any) -> Any:
         statistics = save_mean.clone(), save_rstd.clone()
         return _batch_norm(input, scale, shift, None, None, *statistics, 0.0, eps)
 
-    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight, along_channels)
+    return compute_affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight,
+                                  reshape_along_channels)
 
 
 @_batch_norm.value_and_jvp
@@ -137,7 +138,7 @@ def _(
             or not (input.flags.c_contiguous and input_t.flags.c_contiguous):
         return None
     parameters = as_dtype(save_mean.dtype, weight, weight_t, bias, bias_t)
-    result = channels_with_tangent(
+    result = normalize_channels_with_tangent(
         flatten_positions(input), flatten_positions(input_t), tuple(parameters), eps)
     if result is None:
         return None
@@ -169,7 +170,7 @@ def _batch_norm_tangent(
         t = flatten_positions(t)
         count = number(x.shape[0] * x.shape[2], mean.dtype)
         of_t, of_product = (np.add.reduce(v, 0) for v in channel_sums(t, x, mean))
-        a = channel_scale(rstd, w)
+        a = compute_channel_scale(rstd, w)
         slant = -a * rstd * rstd * of_product / count
         y = combine(t, x, a, b + slant, c - a * of_t / count - slant * mean)
     return y.reshape(input.shape).astype(input.dtype, copy=False)
@@ -192,7 +193,7 @@ def _batch_norm_backward(
     share, x = flatten_positions(share), flatten_positions(x)
     count = number(x.shape[0] * x.shape[2], mean.dtype)
     of_g, of_product = (np.add.reduce(v, 0) for v in channel_sums(share, x, mean))
-    a = channel_scale(rstd, w)
+    a = compute_channel_scale(rstd, w)
     b = -a * rstd * rstd * of_product / count
     c = -a * of_g / count - b * mean
     result = combine(share, x, a, b, c).reshape(input.shape)
@@ -225,7 +226,7 @@ def _batch_norm_running(
     """Each channel normalized by the statistics given."""
     inside = compute_dtype(input.dtype)
     x, w, b, mean, var = as_dtype(inside, input, weight, bias, running_mean, running_var)
-    scale = channel_scale(1 / np.sqrt(var + inside.type(eps)), w)
+    scale = compute_channel_scale(1 / np.sqrt(var + inside.type(eps)), w)
     shift = -mean * scale if b is None else b - mean * scale
     if not input.size:
         return np.empty(input.shape, input.dtype)
@@ -237,13 +238,13 @@ def _batch_norm_running(
 def _(g: Tensor, weight: Tensor | None, running_var: Tensor, eps: float) -> Tensor:
     scale = (running_var + eps).rsqrt()
     scale = scale if weight is None else scale * weight
-    return g * along_channels(scale, g).to(g.dtype)
+    return g * reshape_along_channels(scale, g).to(g.dtype)
 
 
 @_batch_norm_running.vjp("weight")
 def _(g: Tensor, input: Tensor, running_mean: Tensor, running_var: Tensor, eps: float) -> Tensor:
     dims = [0, *range(2, input.dim())]
-    centred = input - along_channels(running_mean, input)
+    centred = input - reshape_along_channels(running_mean, input)
     return (g * centred).sum(dims) * (running_var + eps).rsqrt()
 
 
@@ -263,7 +264,8 @@ def _(
     def affine(scale: Any, shift: Any) -> Any:
         return _batch_norm_running(input, scale, shift, running_mean, running_var, eps)
 
-    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, None, along_channels)
+    return compute_affine_tangent(push, affine, (input_t, weight_t, bias_t), input, None,
+                                  reshape_along_channels)
 
 
 def _check_batch(input: Tensor, eps: float, named: dict[str, Tensor | None]) -> None:
@@ -290,7 +292,7 @@ def batch(
     """Compute batch_norm, and the mean and 1 / deviation used in training."""
     _check_batch(input, eps, {"running_mean": running_mean, "running_var": running_var,
                               "weight": weight, "bias": bias})
-    kind = statistics_dtype("batch_norm", input)
+    kind = choose_statistics_dtype("batch_norm", input)
     check_parameter_dtypes(input, weight, bias)
     if input._array.ndim < 2:
         return input.clone(), None, None  # empty, the only vectors that pass
@@ -299,7 +301,7 @@ def batch(
             if p is None:
                 raise RuntimeError(f"{name} must be defined in evaluation mode")
         return _batch_norm_running(input, weight, bias, running_mean, running_var, eps), None, None
-    mean, rstd = statistics((input._array.shape[1],), kind)
+    mean, rstd = allocate_statistics((input._array.shape[1],), kind)
     y = _batch_norm(input, weight, bias, running_mean, running_var, mean, rstd,
                     0.0 if momentum is None else momentum, eps)
     return y, mean, rstd
@@ -326,7 +328,7 @@ def batch_norm(
     if training:
         shape = input._array.shape
         if len(shape) > 1 and shape[0] * math.prod(shape[2:]) == 1:
-            raise noted(
+            raise add_notes(
                 ValueError("Expected more than 1 value per channel when training, got input size "
                            f"{input.size()}"),
                 "A batch of one sample has no variance: DataLoader(..., drop_last=True) leaves the "
@@ -384,7 +386,7 @@ def _torch_batch_norm(
     return batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
 
 
-publish(explaining("batch_norm", _torch_batch_norm), ("batch_norm",), ("torch",))
+publish(wrap_with_explanation("batch_norm", _torch_batch_norm), ("batch_norm",), ("torch",))
 
 
 @composite(expose=("torch",), explains=True)

@@ -13,7 +13,7 @@ from ..native.route import native_route
 from ..native.rows import are_large_rows, is_row_vector, request_row_kernel, run_row_kernel
 
 
-def rows_with_tangent(
+def normalize_rows_with_tangent(
     x: Array, t: Array | None, columns: dict[str, Array | None], mean: Array, rstd: Array,
     eps: float
 ) -> tuple[Array, Array] | None:
@@ -41,7 +41,7 @@ def rows_with_tangent(
 
 
 @native_route
-def moments_with_tangents(x: Array, t: Array) -> tuple[Array, Array, Array, Array] | None:
+def compute_moments_with_tangents(x: Array, t: Array) -> tuple[Array, Array, Array, Array] | None:
     """Return each row's mean and its tangent, and the sum of squared distances and its tangent."""
     rows, n = x.shape
     if not are_large_rows(x, t):
@@ -56,7 +56,7 @@ def moments_with_tangents(x: Array, t: Array) -> tuple[Array, Array, Array, Arra
 
 
 @native_route
-def affine_with_tangents(
+def apply_affine_with_tangents(
     x: Array, t: Array, scale: Array, scale_t: Array, shift: Array, shift_t: Array
 ) -> tuple[Array, Array] | None:
     """Return x * scale + shift, with a scale and a shift for each row, and its tangent."""
@@ -70,7 +70,7 @@ def affine_with_tangents(
     return pair
 
 
-def channels_with_tangent(
+def normalize_channels_with_tangent(
     x: Array, t: Array, parameters: tuple[Array | None, ...], eps: float
 ) -> tuple[Array, Array, Array, Array, Array] | None:
     """Normalize the channels of x (n, c, p).
@@ -80,7 +80,7 @@ def channels_with_tangent(
     """
     n, c, p = x.shape
     rows, rows_t = x.reshape(n * c, p), t.reshape(n * c, p)  # (images * channels, positions)
-    known = moments_with_tangents(rows, rows_t)
+    known = compute_moments_with_tangents(rows, rows_t)
     if known is None:
         return None
     means, means_t, squares, squares_t = (v.reshape(n, c) for v in known)
@@ -96,7 +96,7 @@ def channels_with_tangent(
     shift, shift_t = -mean * scale, -mean_t * scale - mean * scale_t
     shift = shift if bias is None else shift + bias
     shift_t = shift_t if bias_t is None else shift_t + bias_t
-    pair = affine_with_tangents(
+    pair = apply_affine_with_tangents(
         rows, rows_t, *(np.tile(v, n) for v in (scale, scale_t, shift, shift_t)))
     if pair is None:
         return None

@@ -21,9 +21,9 @@ from ..native import group_norm as group_native
 from .batch_norm import batch
 from .norm_arrays import affine, channel_moments, channel_sums, combine, rows_forward
 from .norm_formulas import (
-    affine_tangent, along_channels, as_dtype, channel_scale, check_parameter_dtypes,
-    flatten_positions, input_cotangent, normalize, scale_channels, select_needed, statistics,
-    statistics_dtype,
+    allocate_statistics, as_dtype, check_parameter_dtypes, choose_statistics_dtype,
+    compute_affine_tangent, compute_channel_scale, compute_input_cotangent, flatten_positions,
+    normalize, reshape_along_channels, scale_channels, select_needed,
 )
 
 
@@ -66,7 +66,7 @@ def _group_norm(
     save_mean[...] = mean.reshape(save_mean.shape)
     save_rstd[...] = (1 / np.sqrt(squares / size + inside.type(eps))).reshape(save_rstd.shape)
     scale, mean = (np.repeat(v, x.shape[1] // groups, 1) for v in (save_rstd, save_mean))
-    scale = channel_scale(scale, w)
+    scale = compute_channel_scale(scale, w)
     shift = -mean * scale if b is None else b - mean * scale
     return affine(x, scale, shift).reshape(input.shape).astype(input.dtype, copy=False)
 
@@ -92,8 +92,8 @@ def _(
     size = math.prod(input.shape[1:]) // groups
     rows = input.reshape(input.shape[0], groups, size)
     hat, _, rstd = normalize(rows, [2], eps)
-    share = g if weight is None else g * along_channels(weight, input)
-    result = input_cotangent(share.reshape(rows.shape), hat, rstd, [2]).reshape(input.shape)
+    share = g if weight is None else g * reshape_along_channels(weight, input)
+    result = compute_input_cotangent(share.reshape(rows.shape), hat, rstd, [2]).reshape(input.shape)
     dims = [0, *range(2, input.dim())]
     return select_needed((result, (g * hat.reshape(input.shape)).sum(dims), g.sum(dims)), needs)
 
@@ -108,13 +108,14 @@ def _(
             return _group_norm_backward(t, input, None, save_mean, save_rstd, groups)[0]
         rows = input.reshape(input.shape[0], groups, math.prod(input.shape[1:]) // groups)
         hat, _, rstd = normalize(rows, [2], eps)
-        return input_cotangent(t.reshape(rows.shape), hat, rstd, [2]).reshape(input.shape)
+        return compute_input_cotangent(t.reshape(rows.shape), hat, rstd, [2]).reshape(input.shape)
 
     def affine(scale: Any, shift: Any) -> Any:
         statistics = save_mean.clone(), save_rstd.clone()
         return _group_norm(input, scale, shift, *statistics, groups, eps)
 
-    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight, along_channels)
+    return compute_affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight,
+                                  reshape_along_channels)
 
 
 @opaque(layout=Layout.FREE,
@@ -139,7 +140,7 @@ def _group_norm_backward(
                 np.add.reduce(of_g, 0).astype(kind, copy=False))
     means, rstds = np.repeat(mean, each, 1), np.repeat(rstd, each, 1)  # (n, c)
     of_g, of_product = channel_sums(share, x, means)
-    a = channel_scale(rstds, w)
+    a = compute_channel_scale(rstds, w)
     weighted = [v if w is None else v * w for v in (of_g, of_product)]
     size = mean.dtype.type(each * x.shape[2])
     of_group = [np.add.reduce(v.reshape(*mean.shape, each), 2) / size for v in weighted]
@@ -151,9 +152,9 @@ def _group_norm_backward(
 
 
 def _group(input: Tensor, groups: int, weight: Any, bias: Any, eps: float) -> tuple:
-    kind = statistics_dtype("GroupNormKernelImpl", input)
+    kind = choose_statistics_dtype("GroupNormKernelImpl", input)
     check_parameter_dtypes(input, weight, bias)
-    mean, rstd = statistics((input._array.shape[0], groups), kind)
+    mean, rstd = allocate_statistics((input._array.shape[0], groups), kind)
     return _group_norm(input, weight, bias, mean, rstd, groups, eps), mean, rstd
 
 

@@ -19,11 +19,11 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..view.join import cat
-from .duals import rows_with_tangent
+from .duals import normalize_rows_with_tangent
 from .norm_arrays import rows_backward, rows_forward, rows_tangent
 from .norm_formulas import (
-    affine_tangent, as_dtype, check_parameter_dtypes, input_cotangent, normalize, select_needed,
-    statistics, statistics_dtype,
+    allocate_statistics, as_dtype, check_parameter_dtypes, choose_statistics_dtype,
+    compute_affine_tangent, compute_input_cotangent, normalize, select_needed,
 )
 
 
@@ -77,7 +77,8 @@ def _(
     share = g if weight is None else g * weight
     lead = list(range(input.dim() - n))
     of_weight, of_bias = (g * hat, g) if not lead else ((g * hat).sum(lead), g.sum(lead))
-    return select_needed((input_cotangent(share, hat, rstd, dims), of_weight, of_bias), needs)
+    return select_needed((compute_input_cotangent(share, hat, rstd, dims), of_weight, of_bias),
+                         needs)
 
 
 @_layer_norm.jvp
@@ -92,13 +93,13 @@ def _(
     def push(t: Any) -> Any:
         dims = list(range(-n, 0))
         hat, _, rstd = normalize(input, dims, eps)
-        return input_cotangent(t, hat, rstd, dims)
+        return compute_input_cotangent(t, hat, rstd, dims)
 
     def affine(scale: Any, shift: Any) -> Any:
         statistics = save_mean.clone(), save_rstd.clone()
         return _layer_norm(input, scale, shift, *statistics, n, eps)
 
-    return affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight)
+    return compute_affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight)
 
 
 @_layer_norm.value_and_jvp
@@ -113,7 +114,7 @@ def _(
         name: v if v is None else as_dtype(save_mean.dtype, v.reshape(-1))[0]
         for name, v in (("weight", weight), ("weight_t", weight_t), ("bias", bias),
                         ("bias_t", bias_t))}
-    pair = rows_with_tangent(
+    pair = normalize_rows_with_tangent(
         input.reshape(rows), input_t.reshape(rows), columns, save_mean, save_rstd, eps)
     return None if pair is None else (pair[0].reshape(input.shape), pair[1].reshape(input.shape))
 
@@ -202,9 +203,9 @@ def _normalize_layer(input: Tensor, normalized: tuple, weight: Any, bias: Any, e
     if not (kind is FLOAT32 and n and shape[-n:] == normalized
             and _is_plain(weight, normalized) and _is_plain(bias, normalized)):
         _check_shapes(input, normalized, weight, bias, "[*, {}]")
-        kind = statistics_dtype("LayerNormKernelImpl", input)
+        kind = choose_statistics_dtype("LayerNormKernelImpl", input)
         check_parameter_dtypes(input, weight, bias)
-    mean, rstd = statistics((math.prod(shape[: len(shape) - n]),), kind)
+    mean, rstd = allocate_statistics((math.prod(shape[: len(shape) - n]),), kind)
     return _layer_norm(input, weight, bias, mean, rstd, n, eps), mean, rstd
 
 

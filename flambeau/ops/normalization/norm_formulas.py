@@ -9,7 +9,7 @@ import numpy as np
 
 from ...autograd.tangents import sum_terms
 from ...tensor.dtypes import HALF
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
 from ..core.promotion import compute_dtype
@@ -20,11 +20,11 @@ def as_dtype(kind: np.dtype, *arrays: Array | None) -> list[Any]:
     return [None if a is None else a.astype(kind, copy=False) for a in arrays]
 
 
-def statistics_dtype(name: str, input: Tensor) -> np.dtype:
+def choose_statistics_dtype(name: str, input: Tensor) -> np.dtype:
     """Return the dtype of the statistics; raise NotImplementedError for integers."""
     kind = input._array.dtype
     if kind.kind not in "fV":
-        raise missing_kernel(name, kind)
+        raise build_missing_kernel_error(name, kind)
     return compute_dtype(kind)
 
 
@@ -42,12 +42,12 @@ def check_parameter_dtypes(input: Tensor, *parameters: Tensor | None) -> None:
         raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
 
 
-def statistics(shape: Any, kind: np.dtype) -> tuple[Tensor, Tensor]:
+def allocate_statistics(shape: Any, kind: np.dtype) -> tuple[Tensor, Tensor]:
     """Allocate the mean and 1 / deviation, which an operator saves for its derivative."""
     return wrap(np.empty(shape, kind)), wrap(np.empty(shape, kind))
 
 
-def input_cotangent(g: Tensor, hat: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
+def compute_input_cotangent(g: Tensor, hat: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
     """Return the cotangent of a normalization's input over `dims`, by differentiable operators."""
     return rstd * (g - g.mean(dims, True) - hat * (g * hat).mean(dims, True))
 
@@ -60,7 +60,7 @@ def normalize(input: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tenso
     return centred * rstd, mean, rstd
 
 
-def affine_tangent(
+def compute_affine_tangent(
     push: Callable[[Tensor], Tensor], affine: Callable[[Tensor, Tensor | None], Tensor],
     tangents: tuple[Tensor | None, Tensor | None, Tensor | None], input: Tensor,
     weight: Tensor | None,
@@ -93,7 +93,7 @@ def flatten_positions(x: Array) -> Array:
     return x.reshape(*x.shape[:2], -1)
 
 
-def channel_scale(rstd: Array, weight: Array | None) -> Array:
+def compute_channel_scale(rstd: Array, weight: Array | None) -> Array:
     """Return 1 / deviation, times the weight if there is one."""
     return rstd if weight is None else rstd * weight
 
@@ -105,6 +105,6 @@ def scale_channels(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Ten
     return y if bias is None else y + bias.reshape(-1, *ends)
 
 
-def along_channels(v: Tensor, like: Tensor) -> Tensor:
+def reshape_along_channels(v: Tensor, like: Tensor) -> Tensor:
     """Reshape v (c,) to broadcast with `like` (n, c, ...)."""
     return v.reshape(1, -1, *(1,) * (like.dim() - 2))

@@ -12,10 +12,10 @@ from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL
 from ...tensor.tensor import Tensor
-from ..core.dispatch import python_operator, reflect
+from ..core.dispatch import make_python_operator, reflect
 from ..core.dtype_refusals import Refusal
-from ..core.errors import not_a_tensor
-from ..core.inplace import python_in_place
+from ..core.errors import explain_attribute_error
+from ..core.inplace import make_python_in_place
 from ..core.legacy_argument_order import in_order
 from ..core.operator import Array, Number, Promotion
 from ..core.registry import composite, pointwise
@@ -247,7 +247,7 @@ def _multiply_by_alpha(other: Any, alpha: Any, like: Any) -> Any:
     """Return other * alpha. Raises RuntimeError if alpha's type does not fit that of `like`."""
     if alpha.__class__ is int and alpha == 1:
         return other
-    kind = like.dtype if isinstance(like, Tensor) else types.of_scalar(like)
+    kind = like.dtype if isinstance(like, Tensor) else types.infer_scalar_dtype(like)
     if isinstance(alpha, (float, complex)) and not (kind.is_floating_point or kind.is_complex):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating "
                            "point number.")
@@ -287,7 +287,7 @@ def positive(input: Tensor) -> Tensor:
     try:
         is_bool = input.dtype is types.bool_
     except AttributeError as error:
-        raise not_a_tensor(error, "positive", positive, (input,)) from None
+        raise explain_attribute_error(error, "positive", positive, (input,)) from None
     if is_bool:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
@@ -297,13 +297,13 @@ for _name, _operator in (
     ("__add__", _add), ("__radd__", _add), ("__sub__", _sub), ("__mul__", mul), ("__rmul__", mul),
     ("__truediv__", _div),
 ):
-    setattr(Tensor, _name, python_operator(_operator.operator, _name))
+    setattr(Tensor, _name, make_python_operator(_operator.operator, _name))
 _methods: Any = Tensor
 _methods.__rsub__ = reflect(_sub.operator)
 _methods.__rtruediv__ = reflect(
     _div.operator, lambda self, array: self.reciprocal() * array)  # NumPy's product
 for _name, _operator in (("add", _add), ("sub", _sub), ("mul", mul), ("truediv", _div)):
-    setattr(Tensor, f"__i{_name}__", python_in_place(_operator.operator.twin))
+    setattr(Tensor, f"__i{_name}__", make_python_in_place(_operator.operator.twin))
 _methods.__neg__, _methods.__pos__ = neg, positive
 _methods.__div__, _methods.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
 _methods.__idiv__ = _methods.__itruediv__

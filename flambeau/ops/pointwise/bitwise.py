@@ -9,8 +9,8 @@ import numpy as np
 from ...tensor.dtypes import BOOL, INTEGER
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..core.dispatch import python_operator, reflect
-from ..core.inplace import python_in_place
+from ..core.dispatch import make_python_operator, reflect
+from ..core.inplace import make_python_in_place
 from ..core.operator import Array, Number
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample
@@ -115,12 +115,12 @@ for _name, _operator in (
     ("and", bitwise_and), ("or", bitwise_or), ("xor", bitwise_xor),
     ("lshift", bitwise_left_shift), ("rshift", bitwise_right_shift),
 ):
-    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator, f"__{_name}__"))
-    setattr(Tensor, f"__i{_name}__", python_in_place(_operator.operator.twin))
+    setattr(Tensor, f"__{_name}__", make_python_operator(_operator.operator, f"__{_name}__"))
+    setattr(Tensor, f"__i{_name}__", make_python_in_place(_operator.operator.twin))
 for _name, _operator in (
     ("__rand__", bitwise_and), ("__ror__", bitwise_or), ("__rxor__", bitwise_xor),
 ):
-    setattr(Tensor, _name, python_operator(_operator.operator, _name))
+    setattr(Tensor, _name, make_python_operator(_operator.operator, _name))
 for _name, _operator in (
     ("__rlshift__", bitwise_left_shift), ("__rrshift__", bitwise_right_shift),
 ):

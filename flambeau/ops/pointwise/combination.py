@@ -108,7 +108,7 @@ def _refuse_lerp(operator: Any, operands: tuple, common: Any) -> None:
                 f"expected dtype {input.dtype} for `{name}` but got dtype {x.dtype}"
             )
     if input.dtype.category in (BOOL, INTEGER):
-        raise dtype_refusals.not_implemented(operator, input.dtype)
+        raise dtype_refusals.build_dtype_error(operator, input.dtype)
 
 
 @pointwise(ref=lambda x, y, w: (1 - w) * x + w * y, samples=_ends, refuse=_refuse_lerp,
@@ -150,7 +150,7 @@ def _(g: Tensor, input: Tensor, end: Tensor) -> Tensor:
 
 def _refuse_hypot(operator: Any, operands: tuple, common: Any) -> None:
     if common.is_complex or not common.is_floating_point:
-        raise dtype_refusals.not_implemented(operator, common)
+        raise dtype_refusals.build_dtype_error(operator, common)
 
 
 @pointwise(ref=lambda x, y: np.sqrt(x * x + y * y), samples=pairs_nonzero, refuse=_refuse_hypot,

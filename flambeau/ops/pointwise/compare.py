@@ -9,11 +9,11 @@ import numpy as np
 from ...native.foundation.public_names import c_class_name
 from ...tensor.dtypes import COMPLEX, FROM_NUMPY
 from ...tensor.meta import refuse_unknown_values
-from ...tensor.narrow_dtypes import COMPLEX32, refuse_eight_bit, widened
+from ...tensor.narrow_dtypes import COMPLEX32, refuse_eight_bit, widen
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
-from ..core.dispatch import python_operator
+from ..core.dispatch import make_python_operator
 from ..core.operator import Array, Number, Promotion
 from ..core.out import write_result
 from ..core.output_layout import Layout
@@ -200,7 +200,7 @@ def _close(input: np.ndarray, other: np.ndarray, rtol: float, atol: float,
         names = (legacy_name(FROM_NUMPY[a.dtype]) for a in (input, other))
         raise RuntimeError("{} did not match {}".format(*names))
     if input.dtype == COMPLEX32:
-        input, other = widened(input), widened(other)
+        input, other = widen(input), widen(other)
     if input.dtype.kind == "V":
         input, other = input.astype(np.float32), other.astype(np.float32)
     y = np.equal(input, other)
@@ -289,4 +289,4 @@ def isin(
 
 for _name, _operator in (("eq", eq), ("ne", ne), ("lt", lt), ("le", le), ("gt", gt), ("ge", ge)):
     _name = f"__{_name}__"
-    setattr(Tensor, _name, python_operator(_operator.operator, _name, _name == "__eq__"))
+    setattr(Tensor, _name, make_python_operator(_operator.operator, _name, _name == "__eq__"))

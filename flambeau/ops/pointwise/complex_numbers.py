@@ -12,7 +12,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.narrow_dtypes import COMPLEX32, refuse_eight_bit
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
-from ...tensor.windows.lazy_window import LazyWindow, toggled
+from ...tensor.windows.lazy_window import LazyWindow, toggle_bits
 from ..core.autocast import Policy
 from ..core.operator import Array
 from ..core.out import write_result
@@ -188,7 +188,7 @@ def _(g: Tensor) -> Tensor:
       holomorphic=False, expose=())
 def conjugate_view(input: Array) -> Array:
     """Complex conjugate, sharing memory with the input."""
-    return toggled(input, True, False)
+    return toggle_bits(input, True, False)
 
 
 @conjugate_view.vjp
@@ -205,7 +205,7 @@ def negative_view(input: Array) -> Array:
     >>> torch._neg_view(torch.tensor([1.])).is_neg()
     True
     """
-    return toggled(input, False, True)
+    return toggle_bits(input, False, True)
 
 
 @negative_view.vjp

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...tensor.dtypes import BOOL, COMPLEX
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..core.dispatch import python_operator, reflect
-from ..core.inplace import python_in_place
+from ..core.dispatch import make_python_operator, reflect
+from ..core.inplace import make_python_in_place
 from ..core.operator import Array, Number
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import pairs_nonzero
@@ -21,7 +21,7 @@ from .arithmetic import _div
 
 def _check_divisor(dividend: Any, divisor: Any) -> None:
     if divisor.dtype.kind in "iu" and not np.all(divisor) and np.broadcast(dividend, divisor).size:
-        raise noted(RuntimeError("ZeroDivisionError"), "an integer is divided by zero")
+        raise add_notes(RuntimeError("ZeroDivisionError"), "an integer is divided by zero")
 
 
 _floor = dtype_refusals.Refusal(BOOL, COMPLEX, error=dtype_refusals.as_kernel("div_floor_cpu"))
@@ -188,6 +188,6 @@ def _(g: Tensor, input: Tensor, other: Tensor | Number) -> Tensor:
 
 
 for _name, _operator in (("floordiv", floor_divide), ("mod", remainder)):
-    setattr(Tensor, f"__{_name}__", python_operator(_operator.operator, f"__{_name}__"))
+    setattr(Tensor, f"__{_name}__", make_python_operator(_operator.operator, f"__{_name}__"))
     setattr(Tensor, f"__r{_name}__", reflect(_operator.operator))
-    setattr(Tensor, f"__i{_name}__", python_in_place(_operator.operator.twin))
+    setattr(Tensor, f"__i{_name}__", make_python_in_place(_operator.operator.twin))

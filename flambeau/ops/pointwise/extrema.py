@@ -13,7 +13,7 @@ from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from ..activation.rectifiers import clamp_backward
 from ..core import dtype_refusals
-from ..core.errors import no_overload, not_a_tensor
+from ..core.errors import build_overload_error, explain_attribute_error
 from ..core.inplace import assign
 from ..core.operator import Array, Number, publish
 from ..core.out import write_out
@@ -225,7 +225,7 @@ def _clamp_of(input: Tensor, min: Any, max: Any, name: str) -> Any:
         raise RuntimeError(f"torch.{name}: At least one of 'min' or 'max' must not be None")
     bounds = [v for v in (min, max) if v is not None]
     if any(isinstance(v, np.ndarray) for v in bounds):
-        raise no_overload(name, ("input", "min"), (input, *bounds))
+        raise build_overload_error(name, ("input", "min"), (input, *bounds))
     if any(isinstance(v, Tensor) for v in bounds):
         if not all(isinstance(v, Tensor) for v in bounds):
             # A 0-d tensor next to a number is treated as a number.
@@ -276,7 +276,7 @@ def clamp(
             call, *operands = _clamp_of(input, min, max, "clamp")
             y = call(*operands)
     except AttributeError as error:
-        raise not_a_tensor(error, "clamp", clamp, (input, min, max)) from None
+        raise explain_attribute_error(error, "clamp", clamp, (input, min, max)) from None
     return y if out is None else write_out(clamp_numbers.operator, y, out)
 
 
@@ -290,7 +290,7 @@ def clamp_(
             return clamp_numbers.operator.twin(self, min, max)
         return _clamp_in_place(self, *_clamp_of(self, min, max, "clamp"))
     except AttributeError as error:
-        raise not_a_tensor(error, "clamp_", clamp_, (self, min, max)) from None
+        raise explain_attribute_error(error, "clamp_", clamp_, (self, min, max)) from None
 
 
 @composite(node=("ClampMinBackward0", "ClampMinBackward1"),

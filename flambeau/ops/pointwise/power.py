@@ -13,8 +13,8 @@ from ...tensor.promotion import check_cast, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
-from ..core.errors import no_overload
-from ..core.inplace import overwrite, python_in_place
+from ..core.errors import build_overload_error
+from ..core.inplace import make_python_in_place, overwrite
 from ..core.operator import Array, Number, Promotion
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
@@ -191,7 +191,7 @@ def _(g: Tensor, input: Tensor, exponent: float) -> Tensor:
 def _dispatch_pow(input: Any, exponent: Any) -> Tensor:
     """Return input**exponent; either may be a number."""
     if isinstance(input, np.ndarray):
-        raise no_overload("pow", ("input", "exponent"), (input, exponent))
+        raise build_overload_error("pow", ("input", "exponent"), (input, exponent))
     if isinstance(exponent, Tensor):
         if not isinstance(input, (Tensor, bool)) and input == 1 and not exponent._tracked:
             return exponent.new_ones(exponent.shape, dtype=result_dtype((input, exponent)))
@@ -218,7 +218,7 @@ def _as_number(input: Tensor, exponent: Any) -> Any:
         return exponent
     if isinstance(exponent, np.generic):
         return exponent.item()
-    raise no_overload("pow", ("input", "exponent"), (input, exponent))
+    raise build_overload_error("pow", ("input", "exponent"), (input, exponent))
 
 
 def _check_integer_exponent(exponent: Any) -> None:
@@ -278,7 +278,7 @@ def _reflected_pow(self: Tensor, base: Any) -> Any:
 
 _methods: Any = Tensor
 _methods.__pow__, _methods.__rpow__ = _pow_operator, _reflected_pow
-_methods.__ipow__ = python_in_place(pow_)
+_methods.__ipow__ = make_python_in_place(pow_)
 
 
 @composite(aliases=())
@@ -308,7 +308,7 @@ def _choose_float_power_dtype(operands: tuple) -> types.dtype:
     if not any(isinstance(x, Tensor) for x in operands):
         raise TypeError("float_power() received an invalid combination of arguments: one of input "
                         "and exponent must be a Tensor")
-    kinds = [x.dtype if isinstance(x, Tensor) else types.of_scalar(x) for x in operands]
+    kinds = [x.dtype if isinstance(x, Tensor) else types.infer_scalar_dtype(x) for x in operands]
     return types.complex128 if any(k.is_complex for k in kinds) else types.float64
 
 

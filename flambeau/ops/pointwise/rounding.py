@@ -10,7 +10,7 @@ import numpy as np
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import BOOL, COMPLEX, FROM_NUMPY, HALF, INTEGER, dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import missing_kernel, result_dtype
+from ...tensor.promotion import build_missing_kernel_error, result_dtype
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.inplace import overwrite
@@ -98,7 +98,7 @@ def round(input: Array, *, decimals: int = 0) -> Array:
     if not decimals:
         return np.rint(input) if input.dtype.kind == "f" else input.copy()
     if input.dtype.kind != "f":
-        raise missing_kernel("round_cpu", input.dtype)
+        raise build_missing_kernel_error("round_cpu", input.dtype)
     if decimals > 0:
         return np.rint(input * 10.0**decimals) / 10.0**decimals
     return np.rint(input / 10.0**-decimals) * 10.0**-decimals
@@ -295,7 +295,7 @@ def nextafter(input: Array, other: Array) -> Array:
     """
     kind = result_dtype((input, other))
     if not kind.is_floating_point:
-        raise missing_kernel("nextafter_cpu", kind)
+        raise build_missing_kernel_error("nextafter_cpu", kind)
     return np.nextafter(input.astype(kind.numpy), other.astype(kind.numpy))
 
 

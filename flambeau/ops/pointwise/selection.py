@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.public_names import c_class_name
-from ...native.foundation.user_frames import noted, warn
+from ...native.foundation.user_frames import add_notes, warn
 from ...native.target.eager_costs import MIN_BIT_BLEND_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.cache_blocking import choose
-from ..core.errors import advise_on_array, not_a_tensor
+from ..core.errors import advise_on_array, explain_attribute_error
 from ..core.operator import Array, Number, Promotion
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample
@@ -57,7 +57,7 @@ def _cast(x: Any, kind: np.dtype) -> np.ndarray:
 def _as_condition(condition: np.ndarray) -> np.ndarray:
     if condition.dtype != np.uint8:
         kind = legacy_name(FROM_NUMPY[condition.dtype])
-        raise noted(
+        raise add_notes(
             RuntimeError("where expected condition to be a boolean tensor, but got a tensor with "
                          f"dtype {kind}"),
             "For what is not 0: condition.bool(); or a comparison, such as condition > 0.",
@@ -92,7 +92,7 @@ def where(
         try:
             return condition.nonzero(as_tuple=True)
         except AttributeError as error:
-            raise not_a_tensor(error, "where", where, (condition,)) from None
+            raise explain_attribute_error(error, "where", where, (condition,)) from None
     return select(
         condition, _convert_operand(input, other), _convert_operand(other, input), out=out
     )
@@ -118,6 +118,6 @@ def _convert_operand(x: Any, beside: Any) -> Any:
         return wrap(convert_scalar(x, beside._array.dtype))
     if isinstance(x, (Tensor, bool, int, float, complex, np.number)):
         return x
-    raise noted(
+    raise add_notes(
         TypeError(f"where(): argument 'input' must be Tensor or Number, not {c_class_name(x)}"),
         advise_on_array(x))

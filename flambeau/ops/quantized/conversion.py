@@ -12,10 +12,10 @@ from ...tensor.quantized import (
     QuantizedArray, QuantizedCreated, QuantizedTensor, quantized, quantized_on_bytes,
 )
 from ...tensor.quantizers import (
-    PerChannel, PerTensor, Quantizer, choose_parameters, quantization_range,
+    PerChannel, PerTensor, Quantizer, choose_parameters, get_quantization_range,
 )
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.windows.opaque_window import missing_implementation
+from ...tensor.windows.opaque_window import describe_missing_implementation
 from ..core.operator import publish
 from ..creation.creation import public
 
@@ -71,7 +71,7 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> 
     values = _check_float32(input)
     scale = float(scale.item() if isinstance(scale, Tensor) else scale)
     zero_point = int(zero_point.item() if isinstance(zero_point, Tensor) else zero_point)
-    quantizer = per_tensor(kind, scale, zero_point)
+    quantizer = make_tensor_quantizer(kind, scale, zero_point)
     return quantized(quantizer.quantize(values), quantizer)
 
 
@@ -91,7 +91,7 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -
         raise RuntimeError(f"dtype {getattr(dtype, 'scalar_name', dtype)}not supported")
     values = _check_float32(input)
     low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-    scale, zero = choose_parameters(low, high, *quantization_range(dtype, reduce_range))
+    scale, zero = choose_parameters(low, high, *get_quantization_range(dtype, reduce_range))
     return quantize_per_tensor(input, scale, zero, dtype)
 
 
@@ -100,7 +100,7 @@ def _read_parameters(numbers: Any, dtype: type) -> np.ndarray:
     return np.ascontiguousarray(array, dtype)
 
 
-def per_channel(
+def make_channel_quantizer(
     dtype: QuantizedDtype, scales: Any, zero_points: Any, axis: int, shape: tuple[int, ...]
 ) -> PerChannel:
     """Return a quantizer of a shape; RuntimeError for parameters that do not fit it."""
@@ -139,7 +139,7 @@ def quantize_per_channel(
     """
     kind = _check_dtype(dtype)
     values = _check_float32(input)
-    quantizer = per_channel(kind, scales, zero_points, axis, values.shape)
+    quantizer = make_channel_quantizer(kind, scales, zero_points, axis, values.shape)
     return quantized(quantizer.quantize(values), quantizer)
 
 
@@ -181,7 +181,7 @@ def _use_array(input: Tensor, name: str) -> QuantizedArray:
     tensors."""
     array: Any = input._array
     if not isinstance(array, QuantizedArray):
-        raise NotImplementedError(missing_implementation(name, "CPU"))
+        raise NotImplementedError(describe_missing_implementation(name, "CPU"))
     if QuantizedCreated.used is not None:
         QuantizedCreated.used()
     return array
@@ -297,11 +297,11 @@ def _make_per_channel_quantized_tensor(
 ) -> Tensor:
     """Wrap the integers of a uint8, int8 or int32 tensor, quantized by channel."""
     dtype = _find_codes_dtype(input)
-    quantizer = per_channel(dtype, scale, zero_point, axis, input._array.shape)
+    quantizer = make_channel_quantizer(dtype, scale, zero_point, axis, input._array.shape)
     return quantized(input._array.copy("K"), quantizer)
 
 
-def per_tensor(dtype: QuantizedDtype, scale: Any, zero_point: Any) -> PerTensor:
+def make_tensor_quantizer(dtype: QuantizedDtype, scale: Any, zero_point: Any) -> PerTensor:
     """Return a quantizer with one scale; RuntimeError for a zero point that does not fit."""
     _check_zero_point(int(zero_point), dtype, "quantize_tensor_per_tensor_affine")
     return PerTensor(dtype, float(scale), int(zero_point))
@@ -336,8 +336,9 @@ def _empty_per_channel_affine_quantized(
 ) -> Tensor:
     """Return an uninitialized tensor, quantized by channel."""
     shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    return _create_empty(shape, per_channel(_check_dtype(dtype), scales, zero_points, axis,
-                                            tuple(shape)))
+    return _create_empty(shape,
+                         make_channel_quantizer(_check_dtype(dtype), scales, zero_points, axis,
+                                                       tuple(shape)))
 
 
 @public()
@@ -351,4 +352,4 @@ def _choose_qparams_per_tensor(input: Tensor, reduce_range: bool = False) -> tup
     """Return the scale and uint8 zero point that span a tensor's values."""
     values = input._array
     return choose_parameters(float(values.min()), float(values.max()),
-                             *quantization_range(quint8, reduce_range))
+                             *get_quantization_range(quint8, reduce_range))

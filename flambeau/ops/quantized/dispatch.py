@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...tensor.quantized import QuantizedCreated, QuantizedTensor
-from ...tensor.windows.opaque_window import missing_implementation
+from ...tensor.windows.opaque_window import describe_missing_implementation
 from ..core.errors import Overriding
 from ..core.operator import Operator
 from ..interception import window_stubs
@@ -58,7 +58,7 @@ def _ask(operator: Operator, args: tuple) -> Any:
     name = operator.name.lstrip("_")
     function = QUANTIZED.get(name)
     if function is None:
-        raise NotImplementedError(missing_implementation(name, "QuantizedCPU"))
+        raise NotImplementedError(describe_missing_implementation(name, "QuantizedCPU"))
     return function(*args)
 
 

@@ -29,7 +29,7 @@ def codes_before_saturation(x: Any, scale: Any, zero_point: Any) -> Any:
     return np.where(np.isnan(result), -np.inf, result)
 
 
-def rounded(x: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Any:
+def round_to_codes(x: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Any:
     codes = np.clip(codes_before_saturation(x, scale, zero_point), quant_min, quant_max)
     return ((codes - zero_point).astype(np.float32) * scale).astype(x.dtype)  # rounds like PyTorch
 
@@ -55,7 +55,7 @@ def _declare(name: str, node: str) -> Declared:
         input: Array, scale: Any, zero_point: Any, quant_min: int, quant_max: int
     ) -> Array:
         """Round the input to the numbers represented by integers from quant_min to quant_max."""
-        return rounded(input, scale, zero_point, quant_min, quant_max)
+        return round_to_codes(input, scale, zero_point, quant_min, quant_max)
 
     function = opaque(name=name, expose=(), node=node)(body)
 

@@ -16,7 +16,7 @@ from ..core.operator import Array
 from ..core.registry import composite, opaque
 from .fake import (
     codes_before_saturation, fake_quantize_per_channel_affine, fake_quantize_per_tensor_affine,
-    representable, rounded,
+    representable, round_to_codes,
 )
 
 
@@ -82,7 +82,7 @@ def _declare(name: str, node: str) -> Any:
         steps, zeros = _prepare_parameters(
             scale, zero_point, axis, input.ndim, quant_min, quant_max
         )
-        return rounded(input, steps, zeros, quant_min, quant_max)
+        return round_to_codes(input, steps, zeros, quant_min, quant_max)
 
     function = opaque(name=name, expose=(), node=node)(body)
 

@@ -14,7 +14,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
 from .conversion import dequantize
 from .dispatch import implements
-from .views import codes_of, rewrapped
+from .views import get_codes, rewrap
 
 _functional = PUBLIC["nn.functional"]
 
@@ -36,11 +36,11 @@ def _declare_ordered(name: str, space: Any) -> None:
 
     def function(input: Any, *args: Any, **kwargs: Any) -> Any:
         quantizer = _require_per_tensor(input, name)
-        result = original(codes_of(input), *args, **kwargs)
+        result = original(get_codes(input), *args, **kwargs)
         if not isinstance(result, tuple):
-            return rewrapped(result, quantizer)
+            return rewrap(result, quantizer)
         values, indices = result
-        return type(result)((rewrapped(values, quantizer), indices))
+        return type(result)((rewrap(values, quantizer), indices))
 
     function.__name__ = name
     implements(name)(function)

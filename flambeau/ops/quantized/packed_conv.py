@@ -14,7 +14,7 @@ import numpy as np
 from ...tensor.dtypes import qint8, quint8
 from ...tensor.quantized import QuantizedTensor, quantized
 from ...tensor.quantizers import (
-    PerChannel, PerTensor, choose_parameters, quantization_range,
+    PerChannel, PerTensor, choose_parameters, get_quantization_range,
 )
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
@@ -129,7 +129,7 @@ class ConvPackedParams:
         """
         values = np.ascontiguousarray(x.detach()._array, np.float32)
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-        scale, zero = choose_parameters(low, high, *quantization_range(quint8, reduce_range))
+        scale, zero = choose_parameters(low, high, *get_quantization_range(quint8, reduce_range))
         quantizer = PerTensor(quint8, scale, zero)
         codes = quantized(quantizer.quantize(values), quantizer)
         return dequantize(self.convolve_static(codes, scale, zero, False))

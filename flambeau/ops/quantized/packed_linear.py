@@ -15,7 +15,7 @@ from ...native.target.cost_model import MIN_BYTE_KERNEL_MULTIPLICATIONS
 from ...tensor.dtypes import qint8, quint8
 from ...tensor.quantized import QuantizedTensor, quantized
 from ...tensor.quantizers import (
-    PerChannel, PerTensor, choose_parameters, quantization_range,
+    PerChannel, PerTensor, choose_parameters, get_quantization_range,
 )
 from ...tensor.tensor import Tensor, wrap
 from ..native.byte_products import try_byte_product, pack_panels, quantize_rows
@@ -82,7 +82,7 @@ class LinearPackedParams:
         """Return the float32 result of float32 rows, which are quantized by their range."""
         rows = self._flatten_rows(x)
         low, high = (float(rows.min()), float(rows.max())) if rows.size else (0.0, 0.0)
-        scale, zero = choose_parameters(low, high, *quantization_range(quint8, reduce_range))
+        scale, zero = choose_parameters(low, high, *get_quantization_range(quint8, reduce_range))
         shape = (*x.shape[:-1], self.codes.shape[0])
         y = self._try_kernel(rows, scale, zero, reduce_range)
         if y is not None:

@@ -15,12 +15,12 @@ from ...tensor.tree import map_leaves
 from .dispatch import implements
 
 
-def codes_of(x: Any) -> Tensor:
+def get_codes(x: Any) -> Tensor:
     """Return the integers of a quantized tensor as a tensor sharing its memory."""
     return wrap(x._array.codes)
 
 
-def rewrapped(result: Any, quantizer: Quantizer) -> Any:
+def rewrap(result: Any, quantizer: Quantizer) -> Any:
     """Wrap tensors of integers as quantized tensors."""
     return map_leaves(lambda codes: quantized(codes._array, quantizer), result)
 
@@ -33,7 +33,7 @@ def _declare_view(name: str, keeps_channels: bool) -> None:
         quantizer = self._array.quantizer
         if isinstance(quantizer, PerChannel) and not keeps_channels:
             raise RuntimeError("Setting strides is possible only on uniformly quantized tensor")
-        return rewrapped(original(codes_of(self), *args, **kwargs), quantizer)
+        return rewrap(original(get_codes(self), *args, **kwargs), quantizer)
 
     function.__name__ = name
     implements(name)(function)
@@ -55,7 +55,7 @@ def _declare_reshaped(name: str) -> None:
     original = vars(Tensor)[name]
 
     def function(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-        result = original(codes_of(self), *args, **kwargs)
+        result = original(get_codes(self), *args, **kwargs)
         quantizer = self._array.quantizer
         if isinstance(quantizer, PerChannel):
             axis, count = quantizer.axis, quantizer.scales.size
@@ -95,21 +95,21 @@ def _create_part_quantizer(quantizer: Quantizer, dim: int, index: Any) -> Quanti
 @implements("select")
 def select(self: Any, dim: int, index: int) -> Tensor:
     """Select one index along an axis."""
-    codes = codes_of(self).select(dim, index)
+    codes = get_codes(self).select(dim, index)
     axis = dim % self.ndim
     return quantized(codes._array, _create_part_quantizer(self._array.quantizer, axis, index))
 
 
 def cut(self: Any, dim: int, span: slice) -> Tensor:
     """Select some indices along an axis."""
-    codes = codes_of(self)[(slice(None),) * dim + (span,)]
+    codes = get_codes(self)[(slice(None),) * dim + (span,)]
     return quantized(codes._array, _create_part_quantizer(self._array.quantizer, dim, span))
 
 
 @implements("narrow")
 def narrow(self: Any, dim: int, start: Any, length: int) -> Tensor:
     """Select `length` indices along an axis, beginning at `start`."""
-    codes_of(self).narrow(dim, start, length)  # raises the error
+    get_codes(self).narrow(dim, start, length)  # raises the error
     axis, first = dim % self.ndim, int(start)
     first += self.shape[axis] if first < 0 else 0
     return cut(self, axis, slice(first, first + length))
@@ -127,7 +127,7 @@ def _declare_cut(name: str) -> None:
 
     def function(self: Any, sizes: Any, dim: int = 0) -> Any:
         parts, start = [], 0
-        for codes in original(codes_of(self), sizes, dim):
+        for codes in original(get_codes(self), sizes, dim):
             parts.append(narrow(self, dim, start, codes.shape[dim]))
             start += codes.shape[dim]
         return tuple(parts)
@@ -143,7 +143,7 @@ _declare_cut("chunk")
 @implements("unsqueeze")
 def unsqueeze(self: Any, dim: int) -> Tensor:
     """Insert an axis of length 1."""
-    codes = codes_of(self).unsqueeze(dim)
+    codes = get_codes(self).unsqueeze(dim)
     quantizer = self._array.quantizer
     if isinstance(quantizer, PerChannel):
         place = dim % codes.ndim
@@ -155,7 +155,7 @@ def unsqueeze(self: Any, dim: int) -> Tensor:
 def squeeze(self: Any, *dims: Any, dim: Any = None) -> Tensor:
     """Remove axes of length 1, all or the given ones; never the channel axis."""
     named = dims[0] if dims else dim
-    codes = codes_of(self).squeeze() if named is None else codes_of(self).squeeze(named)
+    codes = get_codes(self).squeeze() if named is None else get_codes(self).squeeze(named)
     quantizer = self._array.quantizer
     if isinstance(quantizer, PerChannel):
         removed = _list_squeezed(self.shape, named)
@@ -184,11 +184,11 @@ def __getitem__(self: Any, index: Any) -> Tensor:
     """Index the tensor; if quantized by channel, only with ints and slices."""
     array = self._array
     if not isinstance(array.quantizer, PerChannel):
-        return quantized(codes_of(self)[index]._array, array.quantizer)
+        return quantized(get_codes(self)[index]._array, array.quantizer)
     if not is_basic(index):
         raise RuntimeError("Setting strides is possible only on uniformly quantized tensor")
     items = index if isinstance(index, tuple) else (index,)
-    codes_of(self)[items]  # raises the error
+    get_codes(self)[items]  # raises the error
     indexed = sum(item is not None and item is not Ellipsis for item in items)
     result, dim = self, 0
     for item in items:
@@ -215,7 +215,7 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Tensor:
     layout = {name: kwargs[name] for name in ("memory_format", "copy") if kwargs.get(name)}
     if not layout:
         return self
-    return quantized(codes_of(self).to(**layout)._array, self._array.quantizer)
+    return quantized(get_codes(self).to(**layout)._array, self._array.quantizer)
 
 
 @implements("float", "half", "double", "bfloat16", "int", "long")

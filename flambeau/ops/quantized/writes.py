@@ -12,7 +12,7 @@ from ...tensor.quantized import QuantizedTensor
 from ...tensor.quantizers import PerTensor
 from ...tensor.tensor import Tensor, wrap
 from .dispatch import implements
-from .views import codes_of, is_basic
+from .views import get_codes, is_basic
 
 
 @implements("copy_")
@@ -71,7 +71,7 @@ def masked_fill_(self: Any, mask: Tensor, value: Any) -> Tensor:
     """Set the elements where the mask is true to the number."""
     number = np.array([value.item() if isinstance(value, Tensor) else value], np.float32)
     code = _require_per_tensor(self, "masked_fill__quantized_cpu").quantize(number)[0]
-    codes = codes_of(self)
+    codes = get_codes(self)
     codes.masked_fill_(mask, int(code))
     self._array.write(codes._array)
     return self
@@ -92,7 +92,7 @@ def index_put_(self: Any, indices: Any, values: Tensor, accumulate: bool = False
     if accumulate:
         raise RuntimeError("index_put for quantized tensors is currently only supported for "
                            "accumulate=False")
-    codes = codes_of(self)
+    codes = get_codes(self)
     codes.index_put_(indices, wrap(quantizer.quantize(values._array)))
     self._array.write(codes._array)
     return self
@@ -116,7 +116,7 @@ def __setitem__(self: Any, index: Any, value: Any) -> None:
     if not isinstance(value, Tensor):
         value = wrap(np.asarray(value, np.float32))
     quantizer = _require_per_tensor(self, "index_put")
-    codes_of(self)[index] = wrap(quantizer.quantize(value._array))
+    get_codes(self)[index] = wrap(quantizer.quantize(value._array))
 
 
 def _assign(target: Any, value: Any) -> None:

@@ -19,10 +19,10 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import multiply_matrices
 from .lstm import _cast
-from .native import prepare, present, sums_of_inputs
+from .native import compute_input_sums, drop_missing, prepare
 from .time_steps import (
-    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows,
-    run_in_operators, run_stack, total_bias,
+    Steps, add_biases, check_cell, choose_overload, combine_biases, compute_differentiable_adjoint,
+    multiply_rows, run_in_operators, run_stack,
 )
 
 
@@ -59,7 +59,7 @@ def rnn_layer(
     steps = Steps(sizes, reverse)
     whole_layer = prepare(_choose_cell(relu), steps, w_hh, ("x", "h"), ("y", "h"), False)
     if whole_layer is not None:
-        result = whole_layer({"x": sums_of_inputs(x, w_ih, total_bias(b_ih, b_hh)), "h": h})
+        result = whole_layer({"x": compute_input_sums(x, w_ih, combine_biases(b_ih, b_hh)), "h": h})
         return result["y"].astype(kind, copy=False), result["h"].astype(kind, copy=False)
     turned = np.ascontiguousarray(w_hh.T)
     y = np.dot(x, w_ih.T)
@@ -104,7 +104,7 @@ def _(
     needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
     if MODE.grad:
-        return differentiable_adjoint(
+        return compute_differentiable_adjoint(
             partial(_run_in_operators, sizes=sizes, reverse=reverse, relu=relu),
             (x, h, w_ih, w_hh, b_ih, b_hh), gs, needs)
     dx, dh, dw_ih, dw_hh, db = rnn_adjoint(
@@ -123,7 +123,7 @@ def rnn_adjoint(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps = Steps(sizes, reverse)
-    inputs = present({"y": y, "gy": g_y, "dh": g_h})
+    inputs = drop_missing({"y": y, "gy": g_y, "dh": g_h})
     whole_layer = prepare(_choose_cell(relu), steps, w_hh, tuple(inputs), ("d", "dh"), True)
     if whole_layer is not None:
         back = whole_layer(inputs)
@@ -147,8 +147,8 @@ def _compute_gradients(
     result = (
         multiply_matrices(d, w_ih) if needs[0] else None,
         dh if needs[1] else None,
-        product_of_rows(d, x) if needs[2] else None,
-        product_of_rows(d, steps.previous(y, h)) if needs[3] else None,
+        multiply_rows(d, x) if needs[2] else None,
+        multiply_rows(d, steps.previous(y, h)) if needs[3] else None,
         np.add.reduce(d, 0) if needs[4] or needs[5] else None,
     )
     return tuple(None if v is None else v.astype(kind, copy=False) for v in result)
@@ -200,7 +200,7 @@ def _declare(name: str, relu: bool, formula: str) -> None:
         return rnn_layer(x, *states, *(*weights, None, None)[:4], sizes, reverse, relu)
 
     def function(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
-        supplied, batch_sizes = overload(args, kwargs, _NAMES, name)
+        supplied, batch_sizes = choose_overload(args, kwargs, _NAMES, name)
         params, each = supplied["params"], 4 if supplied["has_biases"] else 2
         options = tuple(supplied[n] for n in _NAMES[4:])
         return run_stack(name, layer, supplied["input"], (supplied["hx"],), params, each,

@@ -24,10 +24,10 @@ from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import multiply_matrices
 from .lstm import _cast
-from .native import prepare, present, sums_of_inputs
+from .native import compute_input_sums, drop_missing, prepare
 from .time_steps import (
-    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows,
-    run_in_operators, run_stack, total_bias,
+    Steps, add_biases, check_cell, choose_overload, combine_biases, compute_differentiable_adjoint,
+    multiply_rows, run_in_operators, run_stack,
 )
 
 
@@ -127,13 +127,13 @@ def _run_in_one_kernel(
     b_hh: Array | None, keep: bool,
 ) -> list[Array] | None:
     """Return y, h and, with `keep`, gates and W_hn h + b_hn from a kernel, or None."""
-    inputs = present({"h": h, "bias": None if b_hh is None else b_hh[2 * h.shape[1] :]})
+    inputs = drop_missing({"h": h, "bias": None if b_hh is None else b_hh[2 * h.shape[1] :]})
     wanted = ("y", "h", "gates", "inner") if keep else ("y", "h")
     layer = prepare("gru", steps, w_hh, ("x", *inputs), wanted, False)
     if layer is None:
         return None
-    bias = total_bias(b_ih, _clear_new_gate(b_hh))
-    outputs = layer({"x": sums_of_inputs(x, w_ih, bias), **inputs})
+    bias = combine_biases(b_ih, _clear_new_gate(b_hh))
+    outputs = layer({"x": compute_input_sums(x, w_ih, bias), **inputs})
     return [outputs[name] for name in wanted]
 
 
@@ -155,8 +155,9 @@ def _(
     needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
     if MODE.grad:
-        return differentiable_adjoint(lambda *inputs: _run_in_operators(*inputs, sizes, reverse),
-                                      (x, h, w_ih, w_hh, b_ih, b_hh), gs[:2], needs)
+        return compute_differentiable_adjoint(lambda *inputs: _run_in_operators(*inputs, sizes,
+                                                                                reverse),
+                                              (x, h, w_ih, w_hh, b_ih, b_hh), gs[:2], needs)
     return gru_adjoint(gs[0], gs[1], x, h, w_ih, w_hh, ys[0], *ys[2:4], sizes, reverse, needs)
 
 
@@ -193,8 +194,8 @@ def gru_adjoint(
     kind, inside = x.dtype, gates.dtype
     g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps, width = Steps(sizes, reverse), h.shape[1]
-    inputs = present({"gates": gates, "inner": inner, "previous": y, "first": h, "gy": g_y,
-                      "dh": g_h})
+    inputs = drop_missing({"gates": gates, "inner": inner, "previous": y, "first": h, "gy": g_y,
+                           "dh": g_h})
     whole_layer = prepare("gru", steps, w_hh, tuple(inputs), ("d", "dx", "dh"), True)
     if whole_layer is not None:
         result = whole_layer(inputs)
@@ -202,8 +203,8 @@ def gru_adjoint(
         gradients = (
             multiply_matrices(from_x, w_ih) if needs[0] else None,
             result["dh"] if needs[1] else None,
-            product_of_rows(from_x, x) if needs[2] else None,
-            product_of_rows(from_h, steps.previous(y, h)) if needs[3] else None,
+            multiply_rows(from_x, x) if needs[2] else None,
+            multiply_rows(from_h, steps.previous(y, h)) if needs[3] else None,
             np.add.reduce(from_x, 0) if needs[4] else None,
             np.add.reduce(from_h, 0) if needs[5] else None,
         )
@@ -224,8 +225,8 @@ def gru_adjoint(
     gradients = (
         np.dot(from_x, w_ih) if needs[0] else None,
         dh if needs[1] else None,
-        product_of_rows(from_x, x) if needs[2] else None,
-        _move_new_last(product_of_rows(from_h, before)) if needs[3] else None,
+        multiply_rows(from_x, x) if needs[2] else None,
+        _move_new_last(multiply_rows(from_h, before)) if needs[3] else None,
         np.add.reduce(from_x, 0) if needs[4] else None,
         _move_new_last(np.add.reduce(from_h, 0)) if needs[5] else None,
     )
@@ -274,7 +275,7 @@ def gru(*args: Any, **kwargs: Any) -> Any:
     >>> output.shape, h.shape
     (torch.Size([5, 2, 8]), torch.Size([1, 2, 8]))
     """
-    bound, batch_sizes = overload(args, kwargs, _NAMES, "gru")
+    bound, batch_sizes = choose_overload(args, kwargs, _NAMES, "gru")
     params, each = bound["params"], 4 if bound["has_biases"] else 2
     width = params[0]._array.shape[0] // 3
     options = tuple(bound[n] for n in _NAMES[4:])

@@ -25,10 +25,10 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import multiply_matrices
-from .native import prepare, present, sums_of_inputs
+from .native import compute_input_sums, drop_missing, prepare
 from .time_steps import (
-    Steps, add_biases, check_cell, differentiable_adjoint, overload, product_of_rows,
-    run_in_operators, run_stack, total_bias,
+    Steps, add_biases, check_cell, choose_overload, combine_biases, compute_differentiable_adjoint,
+    multiply_rows, run_in_operators, run_stack,
 )
 
 
@@ -82,7 +82,7 @@ def lstm_layer(
     x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _cast(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     steps, width = Steps(sizes, reverse), c.shape[1]
     if w_hr is None:
-        results = _run_in_one_kernel(steps, x, h, c, w_ih, w_hh, total_bias(b_ih, b_hh), keep)
+        results = _run_in_one_kernel(steps, x, h, c, w_ih, w_hh, combine_biases(b_ih, b_hh), keep)
         if results is not None:
             return (*(v.astype(kind, copy=False) for v in results[:3]), *results[3:])
     factor, shift = _compute_tanh_factors(width, inside)
@@ -127,7 +127,7 @@ def _run_in_one_kernel(
     layer = prepare("lstm", steps, w_hh, ("x", "h", "c"), wanted, False)
     if layer is None:
         return None
-    outputs = layer({"x": sums_of_inputs(x, w_ih, bias), "h": h, "c": c})
+    outputs = layer({"x": compute_input_sums(x, w_ih, bias), "h": h, "c": c})
     return [outputs[name] for name in wanted]
 
 
@@ -157,7 +157,7 @@ def _(
 ) -> tuple[Tensor | None, ...]:
     inputs = (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
     if MODE.grad:
-        return differentiable_adjoint(
+        return compute_differentiable_adjoint(
             partial(_run_in_operators, sizes=sizes, reverse=reverse), inputs, gs[:3], needs
         )
     whole = ys[5] if len(ys) > 5 else None
@@ -204,8 +204,9 @@ def lstm_adjoint(
     )
     steps, width = Steps(sizes, reverse), c.shape[1]
     if w_hr is None:
-        inputs = present({"gates": gates, "cells": cells, "previous": cells, "first": c, "gy": g_y,
-                          "dh": g_h, "dc": g_c})
+        inputs = drop_missing({"gates": gates, "cells": cells, "previous": cells, "first": c,
+                               "gy": g_y,
+                               "dh": g_h, "dc": g_c})
         whole_layer = prepare("lstm", steps, w_hh, tuple(inputs), ("d", "dh", "dc"), True)
         if whole_layer is not None:
             result = whole_layer(inputs)
@@ -246,10 +247,10 @@ def _compute_gradients(
         multiply_matrices(d, w_ih) if needs[0] else None,
         dh if needs[1] else None,
         dc if needs[2] else None,
-        product_of_rows(d, x) if needs[3] else None,
-        product_of_rows(d, steps.previous(y, h)) if needs[4] else None,
+        multiply_rows(d, x) if needs[3] else None,
+        multiply_rows(d, steps.previous(y, h)) if needs[4] else None,
         np.add.reduce(d, 0) if needs[5] or needs[6] else None,
-        product_of_rows(projected, whole) if needs[7] else None,
+        multiply_rows(projected, whole) if needs[7] else None,
     )
     return tuple(None if v is None else v.astype(kind, copy=False) for v in gradients)
 
@@ -296,7 +297,7 @@ def lstm(*args: Any, **kwargs: Any) -> Any:
     >>> output.shape, h.shape, c.shape
     (torch.Size([5, 2, 8]), torch.Size([1, 2, 8]), torch.Size([1, 2, 8]))
     """
-    bound, batch_sizes = overload(args, kwargs, _NAMES, "lstm")
+    bound, batch_sizes = choose_overload(args, kwargs, _NAMES, "lstm")
     x, states, params = bound["input"], tuple(bound["hx"]), bound["params"]
     if len(states) != 2:
         raise RuntimeError(f"lstm expects two hidden states, got {len(states)}")

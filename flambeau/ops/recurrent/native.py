@@ -75,13 +75,13 @@ class _Call:
 
 
 @native_route
-def present(inputs: dict[str, Array | None]) -> dict[str, Array]:
+def drop_missing(inputs: dict[str, Array | None]) -> dict[str, Array]:
     """Return the items that are not None."""
     return {name: array for name, array in inputs.items() if array is not None}
 
 
 @native_route
-def sums_of_inputs(x: Array, w: Array, bias: Array | None) -> Array:
+def compute_input_sums(x: Array, w: Array, bias: Array | None) -> Array:
     """The inputs' contribution to the gates, for all steps."""
     turned = w.T
     result = try_product(x, turned, bias)
@@ -181,7 +181,7 @@ def _build_layer(form: _Form) -> _Runner | None:
     last, batch = (Load(Buffer(Type.I64, name), Affine()) for name in ("last", "batch"))
     extents = recurrent.RecurrentExtents(Size("steps"), width, form.rows, Size("blocks"),
                                          None if form.even else batch, last)
-    make = recurrent.backward if form.backward else recurrent.forward
+    make = recurrent.build_backward if form.backward else recurrent.build_forward
     written = make(cell, type, extents, inputs, wanted)
     packing = request_kernel(("panels", form), lambda: recurrent.pack_weights(
         cell, width, weight, form.backward))

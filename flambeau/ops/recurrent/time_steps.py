@@ -51,7 +51,7 @@ class Steps:
         return result
 
 
-def total_bias(b_ih: np.ndarray | None, b_hh: np.ndarray | None) -> np.ndarray | None:
+def combine_biases(b_ih: np.ndarray | None, b_hh: np.ndarray | None) -> np.ndarray | None:
     """Return the sum of the biases that are present."""
     return b_hh if b_ih is None else b_ih if b_hh is None else b_ih + b_hh
 
@@ -61,17 +61,17 @@ def add_biases(
     factor: np.ndarray | None = None,
 ) -> None:
     """Add the biases that are present, times `factor`, to every row."""
-    bias = total_bias(b_ih, b_hh)
+    bias = combine_biases(b_ih, b_hh)
     if bias is not None:
         gates += bias if factor is None else bias * factor
 
 
-def product_of_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def multiply_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a.T @ b: a weight's gradient from the cotangents and inputs of all steps."""
     return multiply_matrices(a.T, b)
 
 
-def differentiable_adjoint(
+def compute_differentiable_adjoint(
     forward: Callable[..., tuple], inputs: Sequence[Tensor | None], gs: Sequence[Tensor | None],
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
@@ -85,7 +85,7 @@ def differentiable_adjoint(
     return tuple(next(actual) if need else None for need in needs)
 
 
-def steps_of(x: Tensor, sizes: tuple[int, ...], reverse: bool) -> Iterator[tuple[int, Tensor]]:
+def iterate_steps(x: Tensor, sizes: tuple[int, ...], reverse: bool) -> Iterator[tuple[int, Tensor]]:
     """(the step's number of rows, its rows), in the order in which steps are walked."""
     parts = list(x.split(list(sizes)))
     order = range(len(sizes) - 1, -1, -1) if reverse else range(len(sizes))
@@ -103,7 +103,7 @@ def run_in_operators(
 
     gates, forward = CELLS[cell].gates, CELLS[cell].forward
     result: list[Any] = [None] * len(sizes)
-    for t, part in steps_of(linear(x, w_ih, b_ih), sizes, reverse):
+    for t, part in iterate_steps(linear(x, w_ih, b_ih), sizes, reverse):
         n, stored = sizes[t], states[0]._array.shape[0]
         state = dict(zip("hc", states if n == stored else [s[:n] for s in states], strict=False))
         values = forward({**state, "x": part.chunk(gates, 1),
@@ -209,7 +209,8 @@ def run_stack(
     return (y.transpose(0, 1) if batch_first else y, *last)
 
 
-def overload(args: tuple, kwargs: dict, names: tuple[str, ...], name: str) -> tuple[dict, Any]:
+def choose_overload(args: tuple, kwargs: dict, names: tuple[str, ...], name: str) -> tuple[dict,
+                                                                                           Any]:
     """Return the arguments by name, and batch_sizes if the packed form was called."""
     packed = "batch_sizes" in kwargs or "data" in kwargs or (
         len(args) > 2 and isinstance(args[1], Tensor) and not isinstance(args[2], bool)

@@ -7,7 +7,8 @@ from typing import Any
 from ...tensor.tensor import Tensor
 
 
-def along_axis(g: Tensor, where: Tensor, shape: tuple[int, ...], dim: int, keepdim: bool) -> Tensor:
+def scatter_along_axis(g: Tensor, where: Tensor, shape: tuple[int, ...], dim: int,
+                       keepdim: bool) -> Tensor:
     """Scatter a cotangent back to the indices that an operator chose along an axis."""
     if not shape:
         return g
@@ -16,7 +17,7 @@ def along_axis(g: Tensor, where: Tensor, shape: tuple[int, ...], dim: int, keepd
     return g.new_zeros(shape).scatter(dim, where, g)
 
 
-def chosen_along(t: Any, where: Any, dim: Any, keepdim: Any) -> Any:
+def gather_along_axis(t: Any, where: Any, dim: Any, keepdim: Any) -> Any:
     """Gather the tangent at the indices that an operator chose along an axis."""
     if not t.dim():
         return t
@@ -28,11 +29,11 @@ def put_back(
     keepdim: bool
 ) -> Tensor:
     """The vjp of an operator with `keepdim` that returns (values, indices)."""
-    return along_axis(gs[0], ys[1], input_shape, dim, keepdim)
+    return scatter_along_axis(gs[0], ys[1], input_shape, dim, keepdim)
 
 
 def choose(
     input_t: Tensor, ys: tuple[Tensor, ...], dim: int, keepdim: bool
 ) -> tuple[Tensor | None, ...]:
     """Its jvp."""
-    return chosen_along(input_t, ys[1], dim, keepdim), None
+    return gather_along_axis(input_t, ys[1], dim, keepdim), None

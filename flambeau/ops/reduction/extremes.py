@@ -12,7 +12,7 @@ from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import refuse_complex
 from ...tensor.tensor import Tensor
-from ..core.axes import canonical_dim, canonical_dims, means_all_axes
+from ..core.axes import canonicalize_dim, canonicalize_dims, means_all_axes
 from ..core.operator import Array
 from ..core.out import write_result
 from ..core.registry import Declared, composite, opaque
@@ -20,12 +20,12 @@ from ..core.return_types import return_type
 from ..core.sample_inputs import reductions
 from ..native.rows import find_extreme, reduce_axes
 from .chosen_elements import choose, put_back
-from .reduce import Dims, axes_of, round_to, spread
+from .reduce import Dims, parse_axes, round_to, spread
 
 
 def needs_elements(input: Array, dim: Dims, name: str) -> None:
     """Raise IndexError or RuntimeError if an extreme of no elements is requested."""
-    axes = canonical_dims(dim, input.ndim) if dim is not None and dim != () else ()
+    axes = canonicalize_dims(dim, input.ndim) if dim is not None and dim != () else ()
     for axis in axes:
         if input.ndim and input.shape[axis] == 0:
             raise IndexError(
@@ -59,7 +59,7 @@ def _declare_extreme(name: str, ufunc: np.ufunc, doc: str) -> Declared:
         refuse_complex(input, kernel)
         if not input.size:
             needs_elements(input, dim, name)
-        axes = axes_of(dim, input.ndim)
+        axes = parse_axes(dim, input.ndim)
         if input.size > MAX_COUNTED_ROW_ELEMENTS \
                 and (y := reduce_axes(ufunc, input, axes, keepdim)) is not None:
             return round_to(y, input.dtype)
@@ -194,11 +194,11 @@ def _declare_extreme_along(name: str, largest: bool) -> Declared:
 
     def body(input: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         if not input.ndim:
-            canonical_dims(dim, 0)
+            canonicalize_dims(dim, 0)
             return input.copy(), np.zeros((), np.int64)
         if not input.size:
             needs_elements(input, dim, name)
-        axis = canonical_dim(dim, input.ndim)
+        axis = canonicalize_dim(dim, input.ndim)
         where = _find_first(input, axis, largest)
         values = _take_along(input, where, axis)
         if keepdim:
@@ -235,7 +235,7 @@ def _declare_position(name: str, largest: bool) -> Declared:
             return y.reshape((1,) * input.ndim) if keepdim else y
         if not input.size:
             needs_elements(input, dim, name)
-        axis = canonical_dim(dim, input.ndim)
+        axis = canonicalize_dim(dim, input.ndim)
         if not input.ndim:
             return np.zeros((), np.int64)
         y = _find_first(input, axis, largest)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ..core.operator import Array
 from ..core.registry import opaque
 from .extremes import needs_elements
-from .reduce import axes_of
+from .reduce import parse_axes
 
 
 @opaque(differentiable=False,
@@ -29,12 +29,12 @@ def hash_tensor(
     if mode != 0:
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
     if input.dtype.kind == "c":
-        raise missing_kernel("xor_sum_cpu", input.dtype)
+        raise build_missing_kernel_error("xor_sum_cpu", input.dtype)
     if not input.size:
         needs_elements(input, dim, "hash_tensor")
     wide = np.float64 if input.dtype.kind in "fV" else np.int64
     bits = np.ascontiguousarray(input.astype(wide)).view(np.uint64)
-    axes: Any = axes_of(dim, input.ndim)
+    axes: Any = parse_axes(dim, input.ndim)
     xor: Any = np.bitwise_xor
     result = xor.reduce(bits, axis=axes, keepdims=keepdim)
     return np.asarray(result, np.uint64)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array, Number
 from ..core.out import write_result
@@ -43,7 +43,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *,
     refuse_eight_bit(values, "linspace_cpu")
     if values.dtype.kind not in "fV":
         kernel = "linspace_cpu" if values.dtype.kind == "b" else "histogram_cpu"
-        raise missing_kernel(kernel, values.dtype)
+        raise build_missing_kernel_error(kernel, values.dtype)
     number = values.dtype.type
     low, high = number(low), number(high)
     values = values[(values >= low) & (values <= high)]
@@ -60,7 +60,7 @@ def _choose_range(values: Array, low: float, high: float) -> tuple[float, float]
     if low == high and values.size:
         refuse_eight_bit(values, "aminmax_cpu")
         if values.dtype.kind == "c":
-            raise missing_kernel("aminmax_cpu", values.dtype)
+            raise build_missing_kernel_error("aminmax_cpu", values.dtype)
         low, high = float(values.min()), float(values.max())
     if low == high:
         low, high = low - 1, high + 1
@@ -136,7 +136,7 @@ def _name_type(array: Array) -> str:
 
 def _check_dtype(input: Array) -> None:
     if input.dtype.kind != "f" or input.dtype.itemsize < 4:
-        raise missing_kernel("histogramdd", input.dtype)
+        raise build_missing_kernel_error("histogramdd", input.dtype)
 
 
 def _count(points: Array, edges: list[Array], weight: Array | None, density: bool) -> Array:

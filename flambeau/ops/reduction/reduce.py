@@ -18,7 +18,7 @@ from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
-from ..core.axes import canonical_dim, canonical_dims, means_all_axes
+from ..core.axes import canonicalize_dim, canonicalize_dims, means_all_axes
 from ..core.number_cache import number
 from ..core.operator import Array
 from ..core.out import write_result
@@ -36,16 +36,16 @@ Dims = int | Sequence[int] | None  # None and () stand for all axes
 # ------------------------------------------------------------------------------ shared rules
 
 
-def axes_of(dim: Dims, ndim: int) -> tuple[int, ...] | None:
+def parse_axes(dim: Dims, ndim: int) -> tuple[int, ...] | None:
     """Return NumPy's `axis` for a `dim`; None for all axes."""
     if dim is None or means_all_axes(dim):
         return None
-    return canonical_dims(dim, ndim)
+    return canonicalize_dims(dim, ndim)
 
 
 def count_along(shape: Sequence[int], dim: Dims) -> int:
     """Return the number of elements reduced to one."""
-    axes = axes_of(dim, len(shape))
+    axes = parse_axes(dim, len(shape))
     return math.prod(shape if axes is None else [shape[axis] for axis in axes])
 
 
@@ -56,7 +56,7 @@ def sum_dtype(input: Array, dtype: Dtype | None) -> np.dtype:
     return types.int64.numpy if input.dtype.kind in "biu" else input.dtype
 
 
-def mean_dtype(input: Array, dtype: Dtype | None, name: str) -> np.dtype:
+def choose_mean_dtype(input: Array, dtype: Dtype | None, name: str) -> np.dtype:
     """Return the dtype of a mean or variance; raise RuntimeError for integers and bools."""
     kind = FROM_NUMPY[input.dtype] if dtype is None else dtype
     if not (kind.is_floating_point or kind.is_complex):
@@ -81,7 +81,7 @@ def spread(g: Tensor, shape: Sequence[int], dim: Dims, keepdim: bool) -> Tensor:
         # Nothing records this and no subclass sees it: skip the operator's overhead.
         return wrap(np.ndarray(shape, g._array.dtype, g._array, 0, (0,) * len(shape)))
     if not keepdim and dim is not None and shape and dim != () and dim != []:
-        axes = canonical_dims(dim, len(shape))
+        axes = canonicalize_dims(dim, len(shape))
         g = g.reshape([1 if i in axes else n for i, n in enumerate(shape)])
     return g.expand(shape)
 
@@ -107,14 +107,14 @@ def sum(
     tensor([4., 6.])
     """
     if input.size > MAX_NUMPY_SUM_ELEMENTS and dtype is None:
-        y = reduce_axes(np.add, input, axes_of(dim, input.ndim), keepdim)
+        y = reduce_axes(np.add, input, parse_axes(dim, input.ndim), keepdim)
         if y is not None:
             return round_to(y, sum_dtype(input, None))
     if dim is None and dtype is None and input.dtype.kind == "f" and input.itemsize > 2:
         return np.add.reduce(input, None, out=..., keepdims=keepdim)  # out=...: an array, always
     kind = sum_dtype(input, dtype)
     inside = types.float32.numpy if FROM_NUMPY[kind] in HALF else kind
-    y = reduce_sum(input, axes_of(dim, input.ndim), inside, None, keepdim)
+    y = reduce_sum(input, parse_axes(dim, input.ndim), inside, None, keepdim)
     return y if inside == kind else np.asarray(y).astype(kind)
 
 
@@ -164,12 +164,12 @@ def mean(
     """
     if dtype is None and 0 < input.size <= MAX_NUMPY_MEAN_ELEMENTS and input.dtype in FLOATS \
             and input.__class__ is Array:
-        axes = None if dim is None else axes_of(dim, input.ndim)
+        axes = None if dim is None else parse_axes(dim, input.ndim)
         y = np.add.reduce(input, axes, out=..., keepdims=keepdim)
         return np.divide(y, number(input.size // y.size, input.dtype), out=...)
-    kind = mean_dtype(input, dtype, "mean")
+    kind = choose_mean_dtype(input, dtype, "mean")
     inside = compute_dtype(kind)
-    axes, total = axes_of(dim, input.ndim), None
+    axes, total = parse_axes(dim, input.ndim), None
     if input.size > MAX_NUMPY_MEAN_ELEMENTS and dtype is None:
         total = reduce_axes(np.add, input, axes, keepdim)
     if total is None:
@@ -189,7 +189,7 @@ def _nansum(
     input: Array, dim: Dims = None, keepdim: bool = False, dtype: Dtype | None = None
 ) -> Array:
     """Sum, NaN counting as zero."""
-    kind, axes = sum_dtype(input, dtype), axes_of(dim, input.ndim)
+    kind, axes = sum_dtype(input, dtype), parse_axes(dim, input.ndim)
     if input.size > MAX_COUNTED_ROW_ELEMENTS and kind == input.dtype \
             and (y := reduce_axes(np.add, input, axes, keepdim, "known")) is not None:
         return round_to(y, kind)
@@ -256,7 +256,7 @@ def _declare_test(name: str, ufunc: np.ufunc) -> Declared:
             first = input.argmax() if ufunc is np.logical_or else input.argmin()
             return np.array(input.item(first))  # half the time of ufunc.reduce
         kind = np.uint8 if input.dtype == np.uint8 else np.bool_
-        axes = () if dim.__class__ in (tuple, list) and not dim else axes_of(dim, input.ndim)
+        axes = () if dim.__class__ in (tuple, list) and not dim else parse_axes(dim, input.ndim)
         y = ufunc.reduce(input.astype(np.bool_), axes, keepdims=keepdim)
         return np.asarray(y).astype(kind)
 
@@ -294,7 +294,7 @@ def count_nonzero(input: Array, dim: Dims = None, *more: int) -> Array:
     if input.size > MAX_COUNTED_ROW_ELEMENTS \
             and (y := try_kernel(_differ_from_0, input)) is not None:
         input = y
-    return np.asarray(np.count_nonzero(input, axes_of(dim, input.ndim)), np.int64)
+    return np.asarray(np.count_nonzero(input, parse_axes(dim, input.ndim)), np.int64)
 
 
 def _differ_from_0(x: Array) -> Array:
@@ -318,11 +318,11 @@ def prod(
     tensor([ 2, 12])
     """
     if input.size > MAX_COUNTED_ROW_ELEMENTS and dtype is None:
-        y = reduce_axes(np.multiply, input, axes_of(dim, input.ndim), keepdim)
+        y = reduce_axes(np.multiply, input, parse_axes(dim, input.ndim), keepdim)
         if y is not None:
             return round_to(y, sum_dtype(input, None))
     kind = sum_dtype(input, dtype)
-    axis = None if dim is None else canonical_dim(dim, input.ndim)
+    axis = None if dim is None else canonicalize_dim(dim, input.ndim)
     axis = axis if input.ndim else None
     return round_to(reduce_product(input, axis, compute_dtype(kind), None, keepdim), kind)
 

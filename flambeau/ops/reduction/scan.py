@@ -11,7 +11,7 @@ from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.promotion import refuse_complex
 from ...tensor.tensor import Tensor
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.operator import Array, Number
 from ..core.out import write_result
 from ..core.promotion import compute_dtype
@@ -33,7 +33,7 @@ def cumsum(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     tensor([1, 3, 6])
     """
     kind = sum_dtype(input, dtype)
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
     if input.size > MAX_NUMPY_ROW_ELEMENTS and (kind == input.dtype or kind == np.int64) and (
@@ -57,7 +57,7 @@ def cumprod(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     tensor([ 1,  2,  6, 24])
     """
     kind = sum_dtype(input, dtype)
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     if not input.ndim:
         return input.astype(kind)
     if input.size > MAX_NUMPY_ROW_ELEMENTS and kind == input.dtype \
@@ -99,7 +99,7 @@ def _declare_running(name: str, ufunc: np.ufunc) -> Any:
         refuse_complex(input, f"{name}_cpu")
         if not input.ndim:
             return _scan_number(name, input, dim)
-        axis = canonical_dim(dim, input.ndim)
+        axis = canonicalize_dim(dim, input.ndim)
         if input.size > MAX_NUMPY_ROW_ELEMENTS \
                 and (match := scan_axis(ufunc, input, axis, True)) is not None:
             return match
@@ -151,7 +151,7 @@ def logcumsumexp(input: Array, dim: int) -> Array:
     """
     if input.dtype.kind not in "fcV":
         raise RuntimeError(f'"logcumsumexp_out_cpu" not implemented for {input.dtype}')
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     if not input.ndim or not input.size:
         return input.copy()
     if input.dtype.kind == "c":
@@ -223,7 +223,7 @@ def diff(
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
-    axis = canonical_dim(dim, input._array.ndim)
+    axis = canonicalize_dim(dim, input._array.ndim)
     parts = [x for x in (prepend, input, append) if x is not None]
     for side in (prepend, append):
         if side is not None:
@@ -250,7 +250,7 @@ def _compute_spacing(x: Any, dx: Any, y: Tensor, at: int) -> Any:
 
 
 def _compute_trapezoids(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
-    axis = canonical_dim(dim, y._array.ndim)
+    axis = canonicalize_dim(dim, y._array.ndim)
     n = y._array.shape[axis]
     if n == 0:
         raise RuntimeError("trapezoid: cannot integrate over an empty axis")

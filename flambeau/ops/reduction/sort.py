@@ -12,10 +12,10 @@ from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import missing_kernel, refuse_complex
+from ...tensor.promotion import build_missing_kernel_error, refuse_complex
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.operator import Array
 from ..core.out import write_result
 from ..core.output_layout import Layout
@@ -25,7 +25,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..creation.creation import public
 from ..pointwise.selection import select
 from . import sort_kernels
-from .chosen_elements import along_axis, choose, chosen_along, put_back
+from .chosen_elements import choose, gather_along_axis, put_back, scatter_along_axis
 
 
 def _refuse_complex(input: Array, name: str) -> None:
@@ -35,7 +35,7 @@ def _refuse_complex(input: Array, name: str) -> None:
 
 def _refuse_bool(input: Array, kernel: str) -> None:
     if input.dtype.kind == "b":
-        raise missing_kernel(kernel, input.dtype)
+        raise build_missing_kernel_error(kernel, input.dtype)
 
 
 def _order_stably(input: Array, at: int, descending: bool) -> Array:
@@ -62,11 +62,12 @@ def _find(
         return np.take_along_axis(input, where, at), where
     last = at == input.ndim - 1
     x = np.ascontiguousarray(input) if last else _turn(input, at)
-    small_order = sort_kernels.small_order(x, descending) if sorting else None
+    small_order = sort_kernels.sort_small(x, descending) if sorting else None
     if small_order is not None:
         where = small_order
     else:
-        where = find(sort_kernels.keys(_flatten_rows(x), descending)).reshape(*x.shape[:-1], k)
+        where = find(sort_kernels.map_to_keys(_flatten_rows(x), descending)).reshape(*x.shape[:-1],
+                                                                                     k)
     result = sort_kernels.gather_elements(x, where)
     return (result, where) if last else (np.moveaxis(result, -1, at), np.moveaxis(where, -1, at))
 
@@ -91,7 +92,7 @@ def _sort(
 ) -> tuple[Array, Array]:
     """Return sorted values along an axis and their original indices."""
     _refuse_complex(input, "sort")
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     return _find(input, axis, input.shape[axis], descending,
@@ -102,12 +103,12 @@ def _sort(
 def _(
     gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int
 ) -> Tensor:
-    return along_axis(gs[0], ys[1], input_shape, dim, True)
+    return scatter_along_axis(gs[0], ys[1], input_shape, dim, True)
 
 
 @_sort.jvp
 def _(input_t: Tensor, ys: tuple[Tensor, ...], dim: int) -> tuple[Tensor | None, ...]:
-    return chosen_along(input_t, ys[1], dim, True), None
+    return gather_along_axis(input_t, ys[1], dim, True), None
 
 
 @composite(numpy_names=True)
@@ -171,36 +172,36 @@ def topk(
     _refuse_complex(input, "topk")
     if input.dtype.kind == "b":
         raise RuntimeError("topk does not support bool dtypes on CPU")
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     n = input.shape[axis] if input.ndim else 1
     if not 0 <= k <= n:
         raise RuntimeError("selected index k out of range")
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     if sorted and axis == input.ndim - 1 and k \
-            and (where := sort_kernels.distinct_order(input, largest)) is not None:
+            and (where := sort_kernels.sort_distinct(input, largest)) is not None:
         where = np.ascontiguousarray(where[..., :k])
         return sort_kernels.gather_elements(input, where), where
-    return _find(input, axis, k, largest, lambda keys: sort_kernels.least_numbers(keys, k))
+    return _find(input, axis, k, largest, lambda keys: sort_kernels.find_least(keys, k))
 
 
 @topk.vjp
 def _(
     gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int
 ) -> Tensor:
-    return along_axis(gs[0], ys[1], input_shape, dim, True)
+    return scatter_along_axis(gs[0], ys[1], input_shape, dim, True)
 
 
 @topk.jvp
 def _(input_t: Tensor, ys: tuple[Tensor, ...], dim: int) -> tuple[Tensor | None, ...]:
-    return chosen_along(input_t, ys[1], dim, True), None
+    return gather_along_axis(input_t, ys[1], dim, True), None
 
 
 def _select_of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array] | None:
     """Return the element of this rank and its index, for a few distinct elements on one axis."""
     if input.ndim != 1 or input.dtype.kind == "V":  # would miss bfloat16 NaN
         return None
-    ranks = sort_kernels.distinct_order(input, False)
+    ranks = sort_kernels.sort_distinct(input, False)
     if ranks is None:
         return None
     where = ranks[rank : rank + 1] if keepdim else np.asarray(ranks[rank])
@@ -222,7 +223,7 @@ def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tupl
     values=tensor(20),
     indices=tensor(2))
     """
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     n = input.shape[axis] if input.ndim else 1
     if input.ndim and n == 0:
         raise IndexError(
@@ -255,7 +256,8 @@ def _find_middle(input: Array, at: int, ignore_nan: bool) -> Array:
         x = _turn(input, at)
         if n <= MAX_INSERTION_SORT_LENGTH:
             return np.argsort(input, at, kind="stable").take([(n - 1) // 2], at)
-        result = sort_kernels.rank_numbers(sort_kernels.keys(_flatten_rows(x)), (n - 1) // 2, True)
+        result = sort_kernels.rank_numbers(sort_kernels.map_to_keys(_flatten_rows(x)), (n - 1) // 2,
+                                           True)
         return np.moveaxis(result.reshape(*x.shape[:-1], 1), -1, at)
     ranks = _order_stably(input, at, False)
     if whole:
@@ -308,7 +310,7 @@ def _declare_median(name: str, ignore_nan: bool) -> Any:
         """The lower median along an axis, and its index."""
         refuse_complex(input, "median_out")
         _refuse_bool(input, "median_out")
-        axis = canonical_dim(dim, input.ndim)
+        axis = canonicalize_dim(dim, input.ndim)
         if not input.ndim:
             return input.copy(), np.zeros((), np.int64)
         if input.shape[axis] == 0:
@@ -364,12 +366,12 @@ def mode(input: Array, dim: int = -1, keepdim: bool = False) -> tuple[Array, Arr
     indices=tensor(2))
     """
     refuse_complex(input, "mode_cpu")
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     if input.shape[axis] == 0:
         raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
-    values, where = _find(input, axis, 1, False, sort_kernels.commonest_numbers)
+    values, where = _find(input, axis, 1, False, sort_kernels.find_commonest)
     return (values, where) if keepdim else (values.squeeze(axis), where.squeeze(axis))
 
 
@@ -423,7 +425,7 @@ def _interpolate(input: Tensor, q: Tensor, dim: Any, keepdim: bool, how: str, ig
     if dim is None:
         x, at = input.reshape(-1), 0
     else:
-        at = canonical_dim(dim, rank)
+        at = canonicalize_dim(dim, rank)
         x = input if rank else input.reshape(1)
     if not x._array.shape[at]:
         raise RuntimeError("quantile() input tensor must be non-empty")

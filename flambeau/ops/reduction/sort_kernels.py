@@ -24,7 +24,7 @@ from ..native.gather_scatter import take
 _NARROW = 1 << 31
 
 
-def small_order(x: Array, descending: bool) -> Array | None:
+def sort_small(x: Array, descending: bool) -> Array | None:
     """Return the order of rows that can be sorted without keys, else None.
 
     Covers short rows, whose order is stable in PyTorch too, and a few distinct elements; not NaN if
@@ -44,7 +44,7 @@ def small_order(x: Array, descending: bool) -> Array | None:
     return where if short or not (result[..., 1:] == result[..., :-1]).any() else None
 
 
-def distinct_order(x: Array, descending: bool) -> Array | None:
+def sort_distinct(x: Array, descending: bool) -> Array | None:
     """The order of a few elements along the last axis; None if a row has ties or NaN, or for many
     elements."""
     if x.__class__ is not np.ndarray or not x.ndim or not 0 < x.size <= MAX_KEYS_SORTED_WHOLE:
@@ -59,7 +59,7 @@ def distinct_order(x: Array, descending: bool) -> Array | None:
     return np.ascontiguousarray(where[..., ::-1]) if descending else where
 
 
-def keys(x: Array, descending: bool = False) -> Array:
+def map_to_keys(x: Array, descending: bool = False) -> Array:
     """Map x to int32 or int64 keys in its order or the reverse: ties stay ties, NaN greatest."""
     kind = x.dtype
     if kind.kind == "b" or (kind.kind in "iu" and kind.itemsize <= 2) or kind == np.int32:
@@ -220,7 +220,7 @@ def sort_numbers(k: Array, stable: bool) -> Array:
     return where
 
 
-def least_numbers(k: Array, count: int) -> Array:
+def find_least(k: Array, count: int) -> Array:
     """Return the indices of the least elements of each row of keys, sorted."""
     n = k.shape[1]
     if count == 0:
@@ -243,7 +243,7 @@ def least_numbers(k: Array, count: int) -> Array:
 
 
 def _select_smallest(k: Array, count: int) -> tuple[Array, Array]:
-    """`least_numbers` for a few of many elements; also return the rows with ambiguous ties."""
+    """`find_least` for a few of many elements; also return the rows with ambiguous ties."""
     edge = np.partition(k, count - 1, -1)[:, count - 1 : count]
     chosen = k <= edge
     tied = np.count_nonzero(chosen, 1) != count
@@ -281,7 +281,7 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
     return where
 
 
-def commonest_numbers(k: Array) -> Array:
+def find_commonest(k: Array) -> Array:
     """Return the last index of each row's most frequent key, the least if tied."""
     rows, n = k.shape
     exact = n > MAX_INSERTION_SORT_LENGTH and k.size <= MAX_SELECTED_TIE_ELEMENTS

@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
-from ..core.axes import canonical_dims
+from ..core.axes import canonicalize_dims
 from ..core.registry import composite
 from ..linalg.matmul import matmul
 from ..view.join import cat
@@ -188,7 +188,7 @@ def gradient(
     """
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
-    axes = canonical_dims(dim, input._array.ndim)
+    axes = canonicalize_dims(dim, input._array.ndim)
     spacings = _read_spacings(spacing, axes)
     for axis in axes:
         if input.shape[axis] < edge_order + 1:

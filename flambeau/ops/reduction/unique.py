@@ -12,7 +12,7 @@ from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import refuse_complex
 from ...tensor.tensor import Tensor, wrap
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.operator import Array
 from ..core.registry import shape_depends_on_values
 from ..creation.creation import public
@@ -43,7 +43,7 @@ def _sort(x: Array, inverse: bool) -> tuple[Array, Array | None, Array]:
     """The same for any dtype, by sorting. Every NaN is a distinct value."""
     order = None
     if inverse:
-        order = sort_kernels.sort_numbers(sort_kernels.keys(x[None]), False)[0]
+        order = sort_kernels.sort_numbers(sort_kernels.map_to_keys(x[None]), False)[0]
         ordered = x.take(order)
     else:
         ordered = np.sort(x)
@@ -97,7 +97,7 @@ def unique(
         values, inverse, counts = _count(flat, return_inverse) or _sort(flat, return_inverse)
         shape = array.shape
     else:
-        axis = None if dim is None else canonical_dim(dim, array.ndim)
+        axis = None if dim is None else canonicalize_dim(dim, array.ndim)
         if axis is not None and array.ndim:
             _refuse_empty_slices(array, axis)
         values, inverse, counts = np.unique(
@@ -135,7 +135,7 @@ def unique_consecutive(
     _check_flags("unique_consecutive", return_inverse=return_inverse, return_counts=return_counts)
     refuse_unknown_values(input, "unique_consecutive.default")
     array = input._array if dim is not None else input._array.reshape(-1)
-    axis = 0 if dim is None else canonical_dim(dim, array.ndim)
+    axis = 0 if dim is None else canonicalize_dim(dim, array.ndim)
     slices = np.moveaxis(array, axis, 0)
     rows = slices.reshape(array.shape[axis], array.size // max(array.shape[axis], 1))
     differs = np.ones(len(rows), bool)  # from the row before it

@@ -23,7 +23,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..native.pointwise import try_kernel
 from ..native.rows import reduce_axes
 from .numpy_reductions import reduce_sum
-from .reduce import Dims, axes_of, count_along, mean, mean_dtype, round_to, spread
+from .reduce import Dims, choose_mean_dtype, count_along, mean, parse_axes, round_to, spread
 
 _QUIET = nullcontext()  # if nothing can be divided by zero; np.errstate takes 2 us
 
@@ -42,8 +42,8 @@ def _var(input: Array, dim: Dims, keepdim: bool, correction: float) -> Array:
         if dim is None or means_all_axes(dim):
             raise RuntimeError(f"std_var_all: Unsupported dtype {EIGHT_BIT[input.dtype]}")
         refuse_eight_bit(input, "std_cpu")
-    kind = mean_dtype(input, None, "var")
-    axes = axes_of(dim, input.ndim)
+    kind = choose_mean_dtype(input, None, "var")
+    axes = parse_axes(dim, input.ndim)
     inside = compute_dtype(kind)
     x = input if input.dtype == inside else input.astype(inside)
     n = count_along(input.shape, dim)

@@ -12,7 +12,7 @@ from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
 from ...tensor.dtypes import FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.promotion import legacy_name, promote_types
 from ...tensor.tensor import Tensor
-from ..core.axes import canonical_dim, canonical_dims, means_all_axes
+from ..core.axes import canonicalize_dim, canonicalize_dims, means_all_axes
 from ..core.operator import PUBLIC, Array, publish
 from ..core.out import check_out_dtype, write_result
 from ..core.promotion import compute_dtype
@@ -20,7 +20,7 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.rows import reduce_axes
 from .numpy_reductions import reduce_max, reduce_min, reduce_sum
-from .reduce import Dims, axes_of, spread
+from .reduce import Dims, parse_axes, spread
 
 _dot_rows: Any = np.vecdot  # NumPy's stubs lack `axis`
 
@@ -135,7 +135,7 @@ def _vector_norm(
     check_floating(input, "linalg.vector_norm")
     check_norm_dtype(input, dtype, "linalg.vector_norm")
     kind = input.dtype if dtype is None else dtype.numpy
-    axes = axes_of(dim, input.ndim)
+    axes = parse_axes(dim, input.ndim)
     _needs_elements(input, ord, axes)
     inside = compute_dtype(kind)
     if input.size > MAX_COUNTED_ROW_ELEMENTS and kind == input.dtype \
@@ -219,7 +219,7 @@ def _normalize_matrix_axes(A: Tensor, dim: Any) -> tuple[int, int]:
         raise RuntimeError(
             f"linalg.matrix_norm: dim must be a 2-tuple. Got {' '.join(map(str, dims))}"
         )
-    a, b = (canonical_dim(d, len(shape)) for d in dims)
+    a, b = (canonicalize_dim(d, len(shape)) for d in dims)
     if a == b:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({a}, {b})")
     return a, b
@@ -362,7 +362,7 @@ def frobenius_norm(
     >>> torch.frobenius_norm(torch.tensor([[3., 4.], [6., 8.]]), dim=1)
     tensor([ 5., 10.])
     """
-    return _vector_norm(input, 2.0, canonical_dims(dim, input._array.ndim), keepdim, out=out)
+    return _vector_norm(input, 2.0, canonicalize_dims(dim, input._array.ndim), keepdim, out=out)
 
 
 @composite(expose=("torch",), explains=True)
@@ -378,5 +378,5 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """
     if dim == -1:
         return norm(v, pow)
-    axes = [i for i in range(v._array.ndim) if i != canonical_dim(dim, v._array.ndim)]
+    axes = [i for i in range(v._array.ndim) if i != canonicalize_dim(dim, v._array.ndim)]
     return vector_norm(v, pow, axes, True) if axes else v.abs()

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves_of
+from ...tensor.tree import collect_leaves
 from ..interception import torch_dispatch
 
 __all__ = ["register", "registered"]
@@ -36,7 +36,7 @@ class _KernelMode:
         for key in _ABOVE_AUTOGRAD:
             if key in kernels and not MODE.below_autograd:
                 return _run_recorded(kernels[key], args, kwargs)
-        tensors = leaves_of(Tensor, (args, kwargs))
+        tensors = collect_leaves(Tensor, (args, kwargs))
         place = tensors[0].device.type if tensors else "cpu"
         for key in _KEYS.get(place, ()):
             if key in kernels:

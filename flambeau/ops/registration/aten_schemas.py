@@ -17,7 +17,7 @@ from ...tensor.symbolic_length import SymBool
 from ...tensor.tensor import Tensor
 from .schema import Argument, Schema
 
-__all__ = ["all_schemas", "find_overload", "matches", "schemas"]
+__all__ = ["find_overload", "get_all_schemas", "get_schemas", "matches"]
 
 
 @cache
@@ -30,11 +30,11 @@ def _read_lines() -> dict[str, list[str]]:
 
 
 @cache
-def schemas(name: str) -> dict[str, Schema]:
+def get_schemas(name: str) -> dict[str, Schema]:
     """Return an operator's schemas by overload; none for an unknown name.
 
     >>> from flambeau.ops.registration.aten_schemas import schemas
-    >>> [str(schema) for schema in schemas("neg").values()]
+    >>> [str(schema) for schema in get_schemas("neg").values()]
     ['aten::neg(Tensor self) -> Tensor']
     """
     # Argument types keep no wildcard alias sets: Tensor(a -> *) becomes Tensor(a).
@@ -43,15 +43,15 @@ def schemas(name: str) -> dict[str, Schema]:
     return {schema.overload_name or "default": schema for schema in parsed}
 
 
-def all_schemas() -> list[Schema]:
+def get_all_schemas() -> list[Schema]:
     """Return the schemas of all operators."""
-    return [schema for name in _read_lines() for schema in schemas(name).values()]
+    return [schema for name in _read_lines() for schema in get_schemas(name).values()]
 
 
 def find_overload(name: str, args: Any, kwargs: dict[str, Any], first: str = "") -> Schema | None:
     """Return the first schema that a call's values fit, trying overload `first` before others.
     """
-    known = schemas(name)
+    known = get_schemas(name)
     ordered = ([known[first]] if first in known else []) + list(known.values())
     return next((s for s in ordered if matches(s, args, kwargs)), None)
 

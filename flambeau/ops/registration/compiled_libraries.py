@@ -54,7 +54,7 @@ def _create_load_error(file: Path) -> OSError:
 def register(family: Any) -> None:
     """Define a family's operators in the namespace it names."""
     for function in family.OPERATORS:
-        operator = custom.define(family.NAMESPACE, schema_of(function.operator))
+        operator = custom.define(family.NAMESPACE, derive_schema(function.operator))
         operator.kernels["CPU"] = function
     for schema, kernel in family.SCHEMAS.items():
         operator = custom.define(family.NAMESPACE, schema)
@@ -62,12 +62,12 @@ def register(family: Any) -> None:
             operator.kernels["CompositeImplicitAutograd"] = kernel
 
 
-def schema_of(operator: Operator) -> str:
+def derive_schema(operator: Operator) -> str:
     """Return the schema given by the annotations of an operator's body.
 
     >>> from flambeau.ops.registration.compiled_libraries import schema_of
     >>> from flambeau.ops.detection import nms
-    >>> schema_of(nms.operator)
+    >>> derive_schema(nms.operator)
     'nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor'
     """
     parts = [f"{_name_type(p.annotation)} {p.name}" for p in operator.parameters]

@@ -14,11 +14,11 @@ from ...autograd.function import Function
 from ...autograd.inplace import bump
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves_of
-from ...tensor.windows.batch import innermost_batch
+from ...tensor.tree import collect_leaves
+from ...tensor.windows.batch import find_innermost_batch
 from ..core.autocast import AUTOCAST, STATE
 from ..interception import torch_dispatch
-from ..interception.batched_functions import by_own_rule
+from ..interception.batched_functions import apply_own_rule
 from .autograd_fallback import note_backward
 from .schema import Schema
 
@@ -58,16 +58,16 @@ class CustomOperator:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = self._schema.bind(args, kwargs)
-        tensors = leaves_of(Tensor, (args, kwargs))
+        tensors = collect_leaves(Tensor, (args, kwargs))
         if any(t.device.type == "meta" for t in tensors):
             return self._infer_shapes(args, kwargs)
-        if self.vmap is not None and (batch := innermost_batch((*args, *kwargs.values()))):
+        if self.vmap is not None and (batch := find_innermost_batch((*args, *kwargs.values()))):
             if MODE.grad and any(t.requires_grad for t in tensors):
                 raise RuntimeError(
                     "In order to use an autograd.Function with functorch transforms (vmap, grad, "
                     "jvp, jacrev, ...), it must override the setup_context staticmethod. For more "
                     "details, please see https://pytorch.org/docs/main/notes/extending.func.html")
-            return by_own_rule(self.vmap, batch, args, kwargs)
+            return apply_own_rule(self.vmap, batch, args, kwargs)
         if AUTOCAST.count and STATE.enabled and "AutocastCPU" in self.kernels:
             return self.kernels["AutocastCPU"](*args, **kwargs)
         for key in AUTOGRAD_KEYS:
@@ -97,9 +97,9 @@ class CustomOperator:
 
     def _check_results(self, args: tuple, kwargs: dict[str, Any], result: Any) -> None:
         """Count the writes that the schema names. RuntimeError for a result that is an argument."""
-        memory = {id(_owner(t)) for t in leaves_of(Tensor, (args, kwargs))}
-        for tensor in leaves_of(Tensor, result):
-            if id(owner := _owner(tensor)) in memory:
+        memory = {id(_get_owner(t)) for t in collect_leaves(Tensor, (args, kwargs))}
+        for tensor in collect_leaves(Tensor, result):
+            if id(owner := _get_owner(tensor)) in memory:
                 kernel = inspect.getmodule(inspect.unwrap(self.kernel()))
                 raise RuntimeError(
                     f"{self.name()} (with implementation in {kernel}): The output of this custom "
@@ -113,7 +113,7 @@ class CustomOperator:
         if self._schema.is_mutable:
             for argument, value in self._schema.pairs(args, kwargs):
                 if argument.is_written:
-                    for tensor in leaves_of(Tensor, value):
+                    for tensor in collect_leaves(Tensor, value):
                         bump(tensor)
 
     def kernel(self) -> Callable:
@@ -172,7 +172,7 @@ def _create_node(operator: CustomOperator) -> type:
     return type(f"GeneratedBackwardFor_{name}", (Function,), body)
 
 
-def _owner(tensor: Tensor) -> Tensor:
+def _get_owner(tensor: Tensor) -> Tensor:
     return tensor if tensor._base is None else tensor._base
 
 
@@ -250,7 +250,7 @@ class Namespace:
 NAMESPACES: dict[str, Namespace] = {}
 
 
-def namespace(name: str) -> Namespace:
+def get_namespace(name: str) -> Namespace:
     """The namespace of this name, made when first asked for."""
     if name not in NAMESPACES:
         NAMESPACES[name] = Namespace(name)
@@ -260,7 +260,7 @@ def namespace(name: str) -> Namespace:
 def define(space: str, text: str) -> CustomOperator:
     """A new operator; RuntimeError where there is one of its name and overload."""
     operator = CustomOperator(space, Schema(space, text))
-    packets = namespace(space)._packets
+    packets = get_namespace(space)._packets
     packet = packets.setdefault(operator._opname, CustomPacket(space, operator._opname))
     if operator._overloadname in packet._operators:
         raise RuntimeError(
@@ -273,7 +273,7 @@ def define(space: str, text: str) -> CustomOperator:
 
 def undefine(operator: CustomOperator) -> None:
     """Remove an operator, unless another definition took its place."""
-    packets = namespace(operator.namespace)._packets
+    packets = get_namespace(operator.namespace)._packets
     packet = packets.get(operator._opname)
     if packet is None or packet._operators.get(operator._overloadname) is not operator:
         return
@@ -286,7 +286,7 @@ def find(qualified: str) -> CustomOperator:
     """The operator `namespace::name`; RuntimeError if there is none."""
     space, _, name = qualified.partition("::")
     name, _, overload = name.partition(".")
-    packet = namespace(space)._packets.get(name)
+    packet = get_namespace(space)._packets.get(name)
     if packet is None or (overload or "default") not in packet._operators:
         raise RuntimeError(f"operator {qualified} does not exist")
     return packet._operators[overload or "default"]

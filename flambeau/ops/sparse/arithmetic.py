@@ -8,14 +8,14 @@ import numpy as np
 
 from ...autograd.inplace import bump
 from ...autograd.mode import MODE
-from ...autograd.tangents import sum_terms, unless_missing
+from ...autograd.tangents import skip_missing, sum_terms
 from ...tensor.layout import strided
 from ...tensor.promotion import result_type
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, layout_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array, Number
 from . import formats
-from .dispatch import implements, in_place, is_sparse_array, sparse_operator
+from .dispatch import implements, is_sparse_array, register_in_place, sparse_operator
 from .masked_arrays import apply_mask
 
 
@@ -105,7 +105,7 @@ def _sum_compressed(a: CompressedArray, b: CompressedArray) -> CompressedArray:
         return a.like(a.values + b.values)
     if a.batch_dim:
         raise RuntimeError("Expected result Tensor to be of format CSR")
-    total = _merge(formats.compressed_to_coo(a), formats.compressed_to_coo(b))
+    total = _merge(formats.convert_compressed_to_coo(a), formats.convert_compressed_to_coo(b))
     return formats.compress(total, a.layout, a.block, a.plain.dtype)
 
 
@@ -257,7 +257,8 @@ def _multiply_by_dense(a: Any, b: np.ndarray) -> Any:
     if a.shape != b.shape:
         shape = np.broadcast_shapes(a.shape, b.shape)
         if shape != a.shape:
-            a = formats.dense_to_coo(np.broadcast_to(formats.to_dense(a), shape), len(shape))
+            a = formats.convert_dense_to_coo(np.broadcast_to(formats.to_dense(a), shape),
+                                             len(shape))
         b = np.broadcast_to(b, shape)
     at = apply_mask(np.asarray(b), a)
     return a.like(a.values * at.values)
@@ -275,7 +276,8 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
         return _multiply_by_dense(a, b)
     if a.shape != b.shape:
         shape = np.broadcast_shapes(a.shape, b.shape)
-        a, b = (formats.dense_to_coo(np.broadcast_to(formats.to_dense(x), shape), len(shape))
+        a, b = (formats.convert_dense_to_coo(np.broadcast_to(formats.to_dense(x), shape),
+                                             len(shape))
                 for x in (a, b))
     if isinstance(a, CooArray) and isinstance(b, CooArray):
         return _intersect(a, b)  # type: ignore[return-value]
@@ -287,7 +289,7 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
     compressed = a if isinstance(a, CompressedArray) else b
     if compressed.batch_dim:
         dense = formats.to_dense(a) * formats.to_dense(b)
-        return formats.dense_to_compressed(dense, form, block, compressed.dense_dim)  # type: ignore[return-value]
+        return formats.convert_dense_to_compressed(dense, form, block, compressed.dense_dim)  # type: ignore[return-value]
     result = _intersect(formats.to_coo(a), formats.to_coo(b))
     return formats.to_layout(result, form, block)
 
@@ -343,8 +345,8 @@ def _(g: Any, input: Any, other: Any) -> Any:
 def _(input_t: Any, other_t: Any, input: Any, other: Any, rounding_mode: Any) -> Any:
     if rounding_mode is not None:
         return None
-    return sum_terms(unless_missing(lambda t: t / other, input_t),
-                     unless_missing(lambda t: (input / other) * (-t / other), other_t))
+    return sum_terms(skip_missing(lambda t: t / other, input_t),
+                     skip_missing(lambda t: (input / other) * (-t / other), other_t))
 
 
 @implements("div", "divide", "true_divide", "__truediv__")
@@ -371,7 +373,7 @@ def floor_divide(input: Any, other: Any, *, out: Any = None) -> Tensor:
 
 
 for _name in ("add", "sub", "mul", "div", "floor_divide", "subtract", "multiply", "divide"):
-    in_place(_name)
+    register_in_place(_name)
 
 
 def _add_in_place(self: Tensor, other: Tensor, alpha: Any) -> Tensor:

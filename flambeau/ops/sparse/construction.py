@@ -18,7 +18,7 @@ from ..core.operator import PUBLIC, Array
 from .conversion_checks import refuse_meta
 from .dispatch import sparse_operator
 from .invariants import CHECKS, check_compressed, check_coo
-from .masked_arrays import values_at, values_at_pattern
+from .masked_arrays import read_values, read_values_at_pattern
 
 
 def as_values(values: Any, dtype: Any) -> Tensor:
@@ -49,7 +49,7 @@ def _(g: Any, indices: Any) -> Any:
 @sparse_operator(node="IndexBackward0", linear_in="input")
 def _values_at(input: Array, indices: Any) -> Array:
     """Gather the slices of a dense or sparse array at given indices; zero if not stored."""
-    return values_at(input, indices)
+    return read_values(input, indices)
 
 
 @_values_at.vjp("input")
@@ -93,11 +93,11 @@ def _create_empty_coo(args: Sequence[Any], size: Any, dtype: Any, requires_grad:
     if isinstance(shape, Tensor) or not isinstance(shape, (tuple, list)):
         raise RuntimeError("indices must be sparse_dim x nnz, but got: []")
     kind = PUBLIC["torch"]["zeros"](0, dtype=dtype)._array.dtype
-    result = wrap_sparse(empty_coo(tuple(map(int, shape)), kind))
+    result = wrap_sparse(allocate_coo(tuple(map(int, shape)), kind))
     return result.requires_grad_() if requires_grad else result
 
 
-def empty_coo(shape: tuple[int, ...], kind: np.dtype, sparse_dim: int | None = None) -> CooArray:
+def allocate_coo(shape: tuple[int, ...], kind: np.dtype, sparse_dim: int | None = None) -> CooArray:
     """Return a coordinate array without values."""
     sparse = len(shape) if sparse_dim is None else sparse_dim
     values = np.empty((0, *shape[sparse:]), kind)
@@ -130,10 +130,10 @@ def _infer_coo_shape(indices: np.ndarray, values: np.ndarray, size: Any) -> tupl
     return shape
 
 
-def empty_of_layout(shape: tuple[int, ...], kind: np.dtype, form: layout) -> Tensor:
+def allocate_in_layout(shape: tuple[int, ...], kind: np.dtype, form: layout) -> Tensor:
     """Return a sparse tensor without values in any layout; blocks are single values."""
     if form is layouts.sparse_coo:
-        return wrap_sparse(empty_coo(shape, kind))
+        return wrap_sparse(allocate_coo(shape, kind))
     if form not in COMPRESSED:
         raise RuntimeError(f"unknown layout {form}")
     if len(shape) < 2:
@@ -147,7 +147,7 @@ def empty_of_layout(shape: tuple[int, ...], kind: np.dtype, form: layout) -> Ten
         np.empty((*shape[:-2], 0), np.int64), values, shape))
 
 
-def rows_at(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tensor:
+def scatter_rows(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tensor:
     """Return a table's gradient: `g` (n, width) added at n indices, except at `padding_idx`.
 
     The table is (rows, width).
@@ -225,7 +225,7 @@ def _(
 @sparse_operator(linear_in="input")
 def masked_values(input: Array, pattern: Any) -> Array:
     """Return the values of `input` at the positions of a compressed pattern."""
-    return values_at_pattern(input, pattern)
+    return read_values_at_pattern(input, pattern)
 
 
 @masked_values.vjp("input")
@@ -276,7 +276,7 @@ def _infer_compressed_shape(
     return (*batch, rows * height, columns * width, *values.shape[at + (2 if blocked else 0) :])
 
 
-def of_layout(name: str, form: layout, first: str, second: str) -> Any:
+def construct_in_layout(name: str, form: layout, first: str, second: str) -> Any:
     """`sparse_csr_tensor` and its like: the general function for one layout."""
 
     def function(*args: Any, **named: Any) -> Tensor:
@@ -291,13 +291,13 @@ def of_layout(name: str, form: layout, first: str, second: str) -> Any:
     return function
 
 
-sparse_csr_tensor = of_layout(
+sparse_csr_tensor = construct_in_layout(
     "sparse_csr_tensor", layouts.sparse_csr, "crow_indices", "col_indices")
-sparse_csc_tensor = of_layout(
+sparse_csc_tensor = construct_in_layout(
     "sparse_csc_tensor", layouts.sparse_csc, "ccol_indices", "row_indices")
-sparse_bsr_tensor = of_layout(
+sparse_bsr_tensor = construct_in_layout(
     "sparse_bsr_tensor", layouts.sparse_bsr, "crow_indices", "col_indices")
-sparse_bsc_tensor = of_layout(
+sparse_bsc_tensor = construct_in_layout(
     "sparse_bsc_tensor", layouts.sparse_bsc, "ccol_indices", "row_indices")
 
 
@@ -330,7 +330,7 @@ def spdiags(
         parts.append(np.stack([columns - offset, columns]))
         values.append(row[columns])
     if not parts:
-        return empty_of_layout(tuple(shape), rows.dtype, layout or layouts.sparse_coo)
+        return allocate_in_layout(tuple(shape), rows.dtype, layout or layouts.sparse_coo)
     result = wrap_sparse(CooArray(np.concatenate(parts, 1), np.concatenate(values), tuple(shape)))
     if layout is None or layout is layouts.sparse_coo:
         return result

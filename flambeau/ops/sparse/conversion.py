@@ -20,7 +20,7 @@ from .dispatch import implements, sparse_operator
 from .masking import _masked
 
 
-def coo(x: Tensor, subject: str) -> CooArray:
+def require_coo(x: Tensor, subject: str) -> CooArray:
     """Return the coordinates of a tensor; RuntimeError, naming the method, for other layouts."""
     array: Any = x._array
     if not isinstance(array, CooArray):
@@ -46,37 +46,37 @@ def _(g: Any) -> Any:
 @implements("coalesce")
 def coalesce(self: Tensor) -> Tensor:
     """Sort the indices and merge duplicates; a coalesced tensor is returned unchanged."""
-    return self if coo(self, "coalesce").coalesced else _coalesce(self)
+    return self if require_coo(self, "coalesce").coalesced else _coalesce(self)
 
 
 @implements("is_coalesced")
 def is_coalesced(self: Tensor) -> bool:
     """Test whether the indices are sorted and unique."""
-    return coo(self, "is_coalesced").coalesced
+    return require_coo(self, "is_coalesced").coalesced
 
 
 @implements("_coalesced_")
 def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
-    coo(self, "_coalesced_").coalesced = coalesced
+    require_coo(self, "_coalesced_").coalesced = coalesced
     return self
 
 
 @implements("_indices")
 def _indices(self: Tensor) -> Tensor:
     """Return the indices (sparse axes, nnz), coalesced or not."""
-    return wrap(coo(self, "_indices").indices)
+    return wrap(require_coo(self, "_indices").indices)
 
 
 @implements("_values")
 def _values(self: Tensor) -> Tensor:
     """Return the values, coalesced or not, detached from the graph."""
-    return wrap(coo(self, "_values").values)
+    return wrap(require_coo(self, "_values").values)
 
 
 @implements("indices")
 def indices(self: Tensor) -> Tensor:
     """Return the indices of a coalesced tensor."""
-    if not coo(self, "indices").coalesced:
+    if not require_coo(self, "indices").coalesced:
         raise RuntimeError(
             "Cannot get indices on an uncoalesced tensor, please call .coalesce() first")
     return _indices(self)
@@ -192,7 +192,7 @@ def _create_converter(form: layout) -> Any:
     @sparse_operator(node=_NODES[form.name], linear_in="input")
     def to_layout(input: Array, sparse_dim: Any, block: Any, dense_dim: Any) -> Array:
         if sparse_dim is not None and isinstance(input, np.ndarray):
-            return formats.dense_to_coo(input, sparse_dim)  # type: ignore[return-value]
+            return formats.convert_dense_to_coo(input, sparse_dim)  # type: ignore[return-value]
         return formats.to_layout(input, form, block, dense_dim)
 
     @to_layout.vjp("input")

@@ -104,7 +104,7 @@ def _create_function(operator: Operator) -> Any:
 
     def function(*args: Any, out: Tensor | None = None, **kwargs: Any) -> Any:
         if LEVELS.active and LEVELS.enabled and out is None \
-                and forward_mode.level_of((*args, *kwargs.values())) is not None:
+                and forward_mode.find_call_level((*args, *kwargs.values())) is not None:
             _check_tangent_rule(operator)
             return forward_mode.push(operator, False, function, args, kwargs)
         if Created.used is not None:
@@ -161,7 +161,7 @@ def _replace(self: Tensor, y: Tensor) -> Tensor:
     return self
 
 
-def in_place(name: str, coalesced: bool = False) -> None:
+def register_in_place(name: str, coalesced: bool = False) -> None:
     """Register `name_`: the implementation of `name`, put into its first argument.
 
     `coalesced`: whether to raise RuntimeError for an uncoalesced tensor.
@@ -262,7 +262,7 @@ def _needs_stub(function: Any, name: str) -> bool:
 _DO_NOT_FAIL = frozenset(("is_same_size",))
 
 
-def array_of(x: Any) -> Any:
+def get_array(x: Any) -> Any:
     """Return a tensor's array; return a number unchanged."""
     return x._array if isinstance(x, Tensor) else x
 

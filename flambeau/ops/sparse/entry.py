@@ -199,11 +199,11 @@ for _alias, _name in (("dsmm", "mm"), ("spmm", "mm"), ("saddmm", "sspaddmm")):
 
 # ------------------------------------------------------------- functions for other packages
 
-_publish_entry("construction", "empty_of_layout",
+_publish_entry("construction", "allocate_in_layout",
                "Return a sparse tensor with a shape, dtype and layout but no values.", ("sparse",))
-_publish_entry("construction", "rows_at",
+_publish_entry("construction", "scatter_rows",
                "Return the sparse gradient of a table: one row for each lookup.", ("sparse",))
-_publish_entry("masked_reductions", "masked_reduction",
+_publish_entry("masked_reductions", "reduce_masked",
                "Apply a reduction of torch.masked to a sparse tensor.", ("sparse",))
 for _name in ("convert_indices_from_coo_to_csr", "convert_indices_from_csr_to_coo"):
     _publish_entry("formats", f"_{_name}",

@@ -43,7 +43,7 @@ def coalesce(a: CooArray) -> CooArray:
     return CooArray(indices, values, a.shape, True)
 
 
-def coo_to_dense(a: CooArray) -> np.ndarray:
+def convert_coo_to_dense(a: CooArray) -> np.ndarray:
     """Return the dense array; values at the same index add up."""
     a = coalesce(a)
     sparse, dense = a.shape[: a.sparse_dim], a.shape[a.sparse_dim :]
@@ -55,7 +55,7 @@ def coo_to_dense(a: CooArray) -> np.ndarray:
     return result.reshape(a.shape)
 
 
-def dense_to_coo(array: np.ndarray, sparse_dim: int) -> CooArray:
+def convert_dense_to_coo(array: np.ndarray, sparse_dim: int) -> CooArray:
     """Return the positions, along the first axes, at which an array is not all zero."""
     if array.ndim == 0:
         there = int(bool(array != 0))
@@ -67,7 +67,7 @@ def dense_to_coo(array: np.ndarray, sparse_dim: int) -> CooArray:
     return CooArray(np.stack(places), np.ascontiguousarray(array[places]), array.shape, True)
 
 
-def compressed_to_coo(a: CompressedArray) -> CooArray:
+def convert_compressed_to_coo(a: CompressedArray) -> CooArray:
     """Return the coordinates of every value; batches become sparse axes."""
     batch, (height, width) = a.shape[: a.batch_dim], a.block
     count = math.prod(batch)
@@ -103,12 +103,12 @@ def _drop_blocks(
 
 def to_coo(a: SparseArray, sparse_dim: int | None = None) -> CooArray:
     """Convert the array to coordinates."""
-    return compressed_to_coo(a) if isinstance(a, CompressedArray) else a  # type: ignore[return-value]
+    return convert_compressed_to_coo(a) if isinstance(a, CompressedArray) else a  # type: ignore[return-value]
 
 
 def to_dense(a: SparseArray) -> np.ndarray:
     """Convert the array to dense."""
-    return coo_to_dense(to_coo(a))
+    return convert_coo_to_dense(to_coo(a))
 
 
 def compress(
@@ -149,7 +149,7 @@ def _gather_blocks(
     return places // max(across, 1), places % max(across, 1), blocks
 
 
-def dense_to_compressed(
+def convert_dense_to_compressed(
     array: np.ndarray, form: layout, block: tuple[int, int] | None, dense_dim: int,
     index: Any = np.int64,
 ) -> CompressedArray:
@@ -161,7 +161,7 @@ def dense_to_compressed(
             f"{array.ndim} dimensions and dense_dim={dense_dim}"
         )
     if batch_dim == 0:
-        return compress(dense_to_coo(array, 2), form, block, index)
+        return compress(convert_dense_to_coo(array, 2), form, block, index)
     batch = array.shape[:batch_dim]
     if 0 in batch:
         raise RuntimeError(
@@ -169,7 +169,7 @@ def dense_to_compressed(
             "to be non-zero."
         )
     parts = [
-        compress(dense_to_coo(matrix, 2), form, block, index)
+        compress(convert_dense_to_coo(matrix, 2), form, block, index)
         for matrix in array.reshape(math.prod(batch), *array.shape[batch_dim:])
     ]
     if len({part.nnz for part in parts}) > 1:
@@ -210,12 +210,13 @@ def _convert_each_matrix(a: CompressedArray, form: layout, block: Any) -> Compre
     batch, rest = a.shape[: a.batch_dim], a.shape[a.batch_dim :]
     values: Any = a.values.reshape(-1, *a.values.shape[a.batch_dim :]) if 0 not in batch else []
     parts = [
-        compress(compressed_to_coo(CompressedArray(a.layout, starts, plain, v, rest)), form, block,
+        compress(convert_compressed_to_coo(CompressedArray(a.layout, starts, plain, v, rest)), form,
+                 block,
                  a.plain.dtype)
         for starts, plain, v in zip(*a.matrices(), values, strict=True)
     ]
     if not parts:
-        return dense_to_compressed(to_dense(a), form, block, a.dense_dim, a.plain.dtype)
+        return convert_dense_to_compressed(to_dense(a), form, block, a.dense_dim, a.plain.dtype)
     pointers, plain, stored = (
         np.stack([getattr(part, name) for part in parts])
         for name in ("compressed", "plain", "values")
@@ -230,8 +231,8 @@ def to_layout(a: Any, form: layout, block: Any = None, dense_dim: int | None = N
     """Convert a dense or sparse array to another layout."""
     if isinstance(a, np.ndarray):
         if form is sparse_coo:
-            return dense_to_coo(a, a.ndim - (dense_dim or 0))
-        return dense_to_compressed(a, form, block, dense_dim or 0)
+            return convert_dense_to_coo(a, a.ndim - (dense_dim or 0))
+        return convert_dense_to_compressed(a, form, block, dense_dim or 0)
     if a.layout is form and (block is None or a.block == tuple(block)):
         return a
     if form is sparse_coo:

@@ -13,7 +13,7 @@ from .conversion import values, with_values
 from .masked_arrays import apply_mask as masked_array
 
 
-def of_values(func: Callable, inputs: tuple, masked: bool) -> tuple[Callable, tuple]:
+def reduce_to_values(func: Callable, inputs: tuple, masked: bool) -> tuple[Callable, tuple]:
     """Return a function of dense leaves, and the leaves: the values of each sparse leaf.
 
     `masked`: only at stored positions; else at all positions, with zeros stored too.
@@ -53,12 +53,12 @@ def _create_pattern(x: SparseTensor, masked: bool) -> SparseTensor:
         return wrap_sparse(a)
     ones = np.ones(a.shape, a.dtype)
     if isinstance(a, CompressedArray):
-        full: Any = formats.dense_to_compressed(
+        full: Any = formats.convert_dense_to_compressed(
             ones, a.layout, a.block if a.blocked else None, a.dense_dim)
     else:
-        full = formats.dense_to_coo(ones, a.sparse_dim)
+        full = formats.convert_dense_to_coo(ones, a.sparse_dim)
     return wrap_sparse(masked_array(formats.to_dense(a), full))
 
 
 _methods: Any = SparseTensor
-_methods._leaves_of = staticmethod(of_values)
+_methods._leaves_of = staticmethod(reduce_to_values)

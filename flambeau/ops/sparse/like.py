@@ -13,7 +13,7 @@ from ...tensor.sparse import (
     COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse,
 )
 from ...tensor.tensor import Tensor, wrap
-from .construction import empty_coo, empty_of_layout
+from .construction import allocate_coo, allocate_in_layout
 from .conversion_checks import refuse_meta
 from .dispatch import implements, refuse
 
@@ -33,7 +33,7 @@ def zeros_like(
     kind, form = _choose_dtype(input, dtype), layout or input.layout
     if form is sparse_coo:
         sparse = a.sparse_dim if isinstance(a, CooArray) else a.ndim - a.dense_dim
-        result: Tensor = wrap_sparse(empty_coo(a.shape, kind, sparse))
+        result: Tensor = wrap_sparse(allocate_coo(a.shape, kind, sparse))
     elif form is strided:
         _check_same_layout(input, form)
         result = wrap(np.zeros(a.shape, kind))
@@ -53,7 +53,7 @@ def _drop_values(a: Any, form: layout, kind: np.dtype) -> Tensor:
         raise RuntimeError("sparse_compressed_tensor_with_dims: blocksize cannot be specified for "
                            f"non-block layout {layout_name(form)}")
     if not isinstance(a, CompressedArray):
-        return empty_of_layout(a.shape, kind, form)
+        return allocate_in_layout(a.shape, kind, form)
     row_axis, block, index_dtype = a.batch_dim, a.block, a.plain.dtype
     batch = a.shape[:row_axis]
     by_row = COMPRESSED[form][0]
@@ -135,7 +135,7 @@ _declare_fill_in_place("uniform_", "uniform_", compressed=False)
 @implements("new_zeros", "new_empty", "new")
 def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **named: Any) -> Tensor:
     """Return a sparse tensor of the same layout and dtype without values."""
-    from ..creation.creation import numpy_dtype, shape_of
+    from ..creation.creation import get_numpy_dtype, parse_shape
 
-    kind = self._array.dtype if dtype is None else numpy_dtype(dtype)
-    return empty_of_layout(shape_of(size, named.get("size")), kind, self.layout)
+    kind = self._array.dtype if dtype is None else get_numpy_dtype(dtype)
+    return allocate_in_layout(parse_shape(size, named.get("size")), kind, self.layout)

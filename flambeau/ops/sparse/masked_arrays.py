@@ -10,14 +10,14 @@ from ...tensor.sparse import CompressedArray, CooArray
 from . import formats
 
 
-def values_at(a: Any, indices: np.ndarray) -> np.ndarray:
+def read_values(a: Any, indices: np.ndarray) -> np.ndarray:
     """Return the elements or slices of a dense or sparse array at `indices` (axes, count) of its
     first axes; zeros where nothing is stored."""
     if isinstance(a, np.ndarray):
         return a[tuple(indices)] if indices.shape[0] else a[None].repeat(indices.shape[1], 0)
     a = formats.coalesce(formats.to_coo(a))
     if indices.shape[0] != a.sparse_dim:
-        return values_at(formats.coo_to_dense(a), indices)
+        return read_values(formats.convert_coo_to_dense(a), indices)
     wanted = CooArray(indices, a.values, a.shape).linear_indices()
     stored = a.linear_indices()
     result = np.zeros((wanted.size, *a.values.shape[1:]), a.dtype)
@@ -33,16 +33,16 @@ def apply_mask(a: Any, pattern: Any) -> Any:
     """Return the values of a dense or sparse array at the positions of `pattern`, in its layout."""
     if isinstance(pattern, CooArray):
         indices = np.ascontiguousarray(pattern.indices)
-        result = CooArray(indices, values_at(a, indices), pattern.shape)
+        result = CooArray(indices, read_values(a, indices), pattern.shape)
         result.coalesced = pattern.coalesced
         return result
     return CompressedArray(
-        pattern.layout, pattern.compressed, pattern.plain, values_at_pattern(a, pattern),
+        pattern.layout, pattern.compressed, pattern.plain, read_values_at_pattern(a, pattern),
         pattern.shape,
     )
 
 
-def values_at_pattern(a: Any, pattern: CompressedArray) -> np.ndarray:
+def read_values_at_pattern(a: Any, pattern: CompressedArray) -> np.ndarray:
     """Return the values of a dense or sparse array at the stored positions of a compressed one."""
     if isinstance(a, CompressedArray) and a.layout is pattern.layout \
             and a.values.shape == pattern.values.shape \

@@ -15,7 +15,7 @@ from .reductions import _sum_compressed, _sum_over
 _UFUNCS = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
 
 
-def masked_reduction(
+def reduce_masked(
     name: str, input: Tensor, axes: tuple[int, ...], keepdim: bool, dtype: Any, mask: Any
 ) -> Tensor:
     """Reduce the stored values under `mask` over axes: sum, product, maximum or minimum.

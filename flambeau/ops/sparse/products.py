@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.tangents import sum_terms, unless_missing
+from ...autograd.tangents import skip_missing, sum_terms
 from ...tensor.layout import sparse_coo, sparse_csr, strided
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array, Number
 from ..linalg.matrix_checks import check_product
 from . import formats
-from .dispatch import implements, in_place, is_sparse_array, refuse, sparse_operator
+from .dispatch import implements, is_sparse_array, refuse, register_in_place, sparse_operator
 from .masked_arrays import apply_mask
 from .masking import _masked
 
@@ -34,7 +34,7 @@ def to_scipy(a: Any) -> Any:
     return scipy.sparse.coo_array((values, tuple(a.indices)), shape=a.shape).tocsr()
 
 
-def from_scipy(matrix: Any, like: Any, kind: np.dtype) -> Any:
+def convert_from_scipy(matrix: Any, like: Any, kind: np.dtype) -> Any:
     """Convert a SciPy matrix to the layout of an operand."""
     matrix = matrix.tocsr()
     matrix.sort_indices()
@@ -44,7 +44,7 @@ def from_scipy(matrix: Any, like: Any, kind: np.dtype) -> Any:
         matrix.data.astype(kind, copy=False), matrix.shape,
     )
     if form is sparse_coo:
-        return formats.compressed_to_coo(result)
+        return formats.convert_compressed_to_coo(result)
     block = like.block if like.blocked else None
     result = formats.to_layout(result, form, block)
     result.compressed = result.compressed.astype(like.compressed.dtype, copy=False)
@@ -56,17 +56,17 @@ def _widen(a: np.ndarray) -> np.ndarray:
     return a.astype(np.float32) if a.dtype.kind == "V" or a.dtype == np.float16 else a
 
 
-def product(a: Any, b: Any) -> Any:
+def multiply(a: Any, b: Any) -> Any:
     """Multiply two matrices, at least one of them sparse; the result is sparse if both are."""
     if is_sparse_array(a) and is_sparse_array(b):
-        y = from_scipy(to_scipy(a) @ to_scipy(b), a, a.dtype)
+        y = convert_from_scipy(to_scipy(a) @ to_scipy(b), a, a.dtype)
         by_rows = isinstance(a, CooArray) or isinstance(b, CooArray) or y.blocked or y.by_row
         return y if by_rows else formats.to_layout(y, sparse_csr, None)
     if _is_batch(a) or _is_batch(b):
         return _multiply_batches(a, b)
     if is_sparse_array(a):
         if isinstance(a, CooArray) and a.sparse_dim == 1:
-            return (_widen(formats.coo_to_dense(a)) @ _widen(b)).astype(a.dtype)
+            return (_widen(formats.convert_coo_to_dense(a)) @ _widen(b)).astype(a.dtype)
         return np.ascontiguousarray(to_scipy(a) @ _widen(b)).astype(a.dtype, copy=False)
     result = (to_scipy(b).T @ _widen(a).swapaxes(-1, -2)).swapaxes(-1, -2) if a.ndim > 1 \
         else to_scipy(b).T @ _widen(a)
@@ -111,7 +111,7 @@ def _name_scalar_type(x: Tensor) -> str:
 
 @sparse_operator(node="MmBackward0", linear_in="input * mat2")
 def _mm(input: Array, mat2: Array) -> Array:
-    return product(input, mat2)
+    return multiply(input, mat2)
 
 
 @_mm.vjp("input")
@@ -126,7 +126,7 @@ def _(g: Any, input: Any) -> Any:
 
 @sparse_operator(node="SparseSparseMatmulBackward0", linear_in="input * mat2")
 def _sparse_sparse(input: Array, mat2: Array) -> Array:
-    return product(input, mat2)
+    return multiply(input, mat2)
 
 
 @_sparse_sparse.vjp("input")
@@ -157,7 +157,7 @@ def mm(input: Tensor, mat2: Tensor, *, out_dtype: Any = None, out: Any = None) -
 
 @sparse_operator(node="MvBackward0", linear_in="input * vec")
 def _mv(input: Array, vec: Array) -> Array:
-    return product(input, vec)
+    return multiply(input, vec)
 
 
 @_mv.vjp("input")
@@ -241,7 +241,7 @@ def rmatmul(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
-    result = product(mat1, mat2)
+    result = multiply(mat1, mat2)
     if is_sparse_array(result):
         raise RuntimeError("addmm: the product of two sparse matrices is no dense matrix")
     result = (
@@ -294,10 +294,10 @@ for _operator in (_addmm_dense, _sparse_addmm):
     def _(
         input_t: Any, mat1_t: Any, mat2_t: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any
     ) -> Any:
-        product = sum_terms(unless_missing(lambda t: mm(t, mat2), mat1_t),
-                            unless_missing(lambda t: mm(mat1, t), mat2_t))
-        total: Any = sum_terms(unless_missing(lambda t: _scale(t, beta), input_t),
-                               unless_missing(lambda t: _scale(t, alpha), product))
+        product = sum_terms(skip_missing(lambda t: mm(t, mat2), mat1_t),
+                            skip_missing(lambda t: mm(mat1, t), mat2_t))
+        total: Any = sum_terms(skip_missing(lambda t: _scale(t, beta), input_t),
+                               skip_missing(lambda t: _scale(t, alpha), product))
         return total.expand(mat1.shape[0], mat2.shape[1])
 
 
@@ -319,7 +319,7 @@ def addmm(
     return _addmm_dense(input, mat1, mat2, beta, alpha, out=out)
 
 
-in_place("addmm")
+register_in_place("addmm")
 
 
 def sparse_addmm(
@@ -359,7 +359,7 @@ def sspaddmm(
     """Return sparse beta * input + alpha * (mat1 @ mat2), for sparse `input` and `mat1`."""
     _check_product("sspaddmm", mat1, mat2)
     a: Any = mat1._array
-    full = product(a, mat2._array)
+    full = multiply(a, mat2._array)
     result = wrap_sparse(_as_coo(full, np.unique(a.indices[0])))
     result = input * beta + result * alpha
     return result if out is None else out.copy_(result)
@@ -368,9 +368,9 @@ def sspaddmm(
 @implements("smm")
 def smm(input: Tensor, mat: Tensor) -> Tensor:
     """Return the product of a sparse and a dense matrix as a sparse matrix."""
-    from .construction import empty_coo
+    from .construction import allocate_coo
 
-    zero = wrap_sparse(empty_coo((input.shape[0], mat.shape[1]), input._array.dtype))
+    zero = wrap_sparse(allocate_coo((input.shape[0], mat.shape[1]), input._array.dtype))
     return sspaddmm(zero, input, mat)
 
 
@@ -380,7 +380,7 @@ def hspmm(mat1: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     _check_product("hspmm", mat1, mat2)
     a: Any = mat1._array
     rows = np.unique(a.indices[0])
-    full = product(a, mat2._array)
+    full = multiply(a, mat2._array)
     result = wrap_sparse(CooArray(rows[None], full[rows], full.shape))
     return result if out is None else out.copy_(result)
 

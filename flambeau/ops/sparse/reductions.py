@@ -11,18 +11,18 @@ import numpy as np
 from ...tensor.dtypes import as_dtype
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.operator import Array
 from . import formats
 from .conversion import coalesce, values
 from .dispatch import implements, refuse, sparse_operator
-from .masked_arrays import values_at
+from .masked_arrays import read_values
 from .masking import _masked
 
 
 def _normalize_axes(dim: Any, rank: int) -> tuple[int, ...]:
     """Return the axes as sorted nonnegative ints. Raise RuntimeError for duplicates."""
-    axes = [canonical_dim(d, rank) for d in ((dim,) if isinstance(dim, int) else dim)]
+    axes = [canonicalize_dim(d, rank) for d in ((dim,) if isinstance(dim, int) else dim)]
     for axis in axes:
         if axes.count(axis) > 1:
             raise RuntimeError(f"dim {axis} appears multiple times in the list of dims")
@@ -107,7 +107,7 @@ def _spread(g: Array, input: Array, axes: Any, keepdim: bool) -> Array:
     if keepdim:
         where = a.indices.copy()
         where[[k for k in range(a.sparse_dim) if k in axes]] = 0
-    result = values_at(g, where)
+    result = read_values(g, where)
     result = np.broadcast_to(result, a.values.shape).astype(a.dtype)
     return CooArray(np.ascontiguousarray(a.indices), np.ascontiguousarray(result), a.shape,
                     a.coalesced)  # type: ignore[return-value]
@@ -143,7 +143,7 @@ def _sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
         refuse("sum.dim_IntList", (x,))
     result: Any = _sum_axes(formats.to_coo(a), axes, True)
     if isinstance(result, np.ndarray):  # over both axes
-        result = formats.dense_to_coo(result, 2)
+        result = formats.convert_dense_to_coo(result, 2)
     return wrap_sparse(formats.compress(result, a.layout, None, a.plain.dtype))
 
 
@@ -290,7 +290,7 @@ def _check(name: str, operator: Any, input: Tensor, dim: int, dtype: Any) -> Ten
     if x._array.dtype.kind not in "fV":
         raise NotImplementedError(
             f'"{name}" not implemented for \'{_TYPES.get(x.dtype.name, x.dtype.name)}\'')
-    return operator(x, canonical_dim(dim, x.dim()))
+    return operator(x, canonicalize_dim(dim, x.dim()))
 
 
 _TYPES = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",

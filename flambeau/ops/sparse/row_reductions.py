@@ -38,7 +38,7 @@ def _reduce_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
         scaled = _compressed_of_values(
             values, a.layout, a.compressed, a.plain, a.shape)
         return sparse_mm(scaled, mat2)
-    rows = formats.compressed_to_coo(a).indices[0]
+    rows = formats.convert_compressed_to_coo(a).indices[0]
     return _reduce_to_extreme(mat1, mat2, rows, reduce)
 
 

@@ -10,11 +10,11 @@ import numpy as np
 from ...tensor.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
 from ...tensor.sparse import CompressedArray, CooArray, SparseTensor
 from ...tensor.tensor import Tensor
-from ..core.axes import canonical_dim, canonical_order
+from ..core.axes import canonicalize_dim, canonicalize_order
 from ..core.operator import Array
-from ..view.slices import canonical_start, check_selected
+from ..view.slices import canonicalize_start, check_selected
 from . import formats
-from .dispatch import implements, in_place, refuse, sparse_operator
+from .dispatch import implements, refuse, register_in_place, sparse_operator
 
 
 # ------------------------------------------------------------------------------ transposes
@@ -104,7 +104,7 @@ def _(g: Any, order: Any) -> Any:
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swap two axes, both sparse or both dense."""
     rank = input.dim()
-    return _transpose(input, canonical_dim(dim0, rank), canonical_dim(dim1, rank))
+    return _transpose(input, canonicalize_dim(dim0, rank), canonicalize_dim(dim1, rank))
 
 
 @implements("t")
@@ -122,7 +122,7 @@ def permute(input: Tensor, *axes_: Any, dims: Any = None) -> Tensor:
     """Reorder the axes, sparse ones only among themselves."""
     dims = axes_ if dims is None else (dims,)
     order = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
-    return _permute(input, tuple(canonical_order(order, input.dim())))
+    return _permute(input, tuple(canonicalize_order(order, input.dim())))
 
 
 _methods: Any = SparseTensor
@@ -130,7 +130,7 @@ _methods.T = property(lambda self: t(self) if self.dim() <= 2 else
                       permute(self, *range(self.dim())[::-1]))
 _methods.mT = property(lambda self: transpose(self, -2, -1))
 for _name in ("transpose", "t", "swapaxes", "swapdims"):
-    in_place(_name)
+    register_in_place(_name)
 
 
 # ------------------------------------------------------------------------------ slices
@@ -138,7 +138,7 @@ for _name in ("transpose", "t", "swapaxes", "swapdims"):
 
 def _narrow_axis(a: Any, dim: int, start: int, length: int) -> Any:
     if isinstance(a, CompressedArray):
-        result = formats.dense_to_compressed(
+        result = formats.convert_dense_to_compressed(
             np.take(formats.to_dense(a), range(start, start + length), dim), a.layout,
             a.block if a.blocked else None, a.dense_dim)
         return result
@@ -172,7 +172,7 @@ def _shifted(input: Array, dim: Any, start: Any, shape: Any) -> Array:
         result[(slice(None),) * dim + (slice(start, start + a.shape[dim]),)] = a
         return result
     if dim >= a.sparse_dim:
-        return formats.dense_to_coo(  # type: ignore[return-value]
+        return formats.convert_dense_to_coo(  # type: ignore[return-value]
             _shifted.operator.body(formats.to_dense(a), dim, start, shape), a.sparse_dim)
     indices = a.indices.copy()
     indices[dim] += start
@@ -182,8 +182,8 @@ def _shifted(input: Array, dim: Any, start: Any, shape: Any) -> Array:
 @implements("narrow_copy", "narrow")
 def narrow_copy(input: Tensor, dim: int, start: Any, length: int, *, out: Any = None) -> Tensor:
     """Copy `length` indices of an axis, beginning at `start`."""
-    axis = canonical_dim(dim, input.dim())
-    return _narrow(input, axis, canonical_start(int(start), length, input.shape[axis]), length)
+    axis = canonicalize_dim(dim, input.dim())
+    return _narrow(input, axis, canonicalize_start(int(start), length, input.shape[axis]), length)
 
 
 def _select_entry(a: Any, dim: int, index: int) -> Any:
@@ -233,7 +233,7 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
     rank = input.dim()
     if rank == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
-    axis, index = canonical_dim(dim, rank), int(index)
+    axis, index = canonicalize_dim(dim, rank), int(index)
     check_selected(index, input.shape, axis)
     return _select(input, axis, index % input.shape[axis])
 
@@ -241,7 +241,7 @@ def select(input: Tensor, dim: int, index: Any) -> Tensor:
 @implements("unbind")
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return the slices along an axis."""
-    axis = canonical_dim(dim, input.dim())
+    axis = canonicalize_dim(dim, input.dim())
     return tuple(select(input, axis, i) for i in range(input.shape[axis]))
 
 
@@ -322,7 +322,9 @@ def _index_added(input: Array, dim: Any, index: np.ndarray, shape: Any) -> Array
     dense = a if isinstance(a, np.ndarray) else formats.to_dense(a)
     result = np.zeros(shape, a.dtype)
     np.add.at(result, (slice(None),) * dim + (index,), dense)
-    return result if isinstance(a, np.ndarray) else formats.dense_to_coo(result, a.sparse_dim)  # type: ignore[return-value]
+    if isinstance(a, np.ndarray):
+        return result
+    return formats.convert_dense_to_coo(result, a.sparse_dim)  # type: ignore[return-value]
 
 
 @implements("index_select")
@@ -330,7 +332,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> 
     """Select slices at the given indices, in that order."""
     if not input.dim():
         raise IndexError("index_select() cannot be applied to a 0-dim tensor.")
-    axis = canonical_dim(dim, input.dim())
+    axis = canonicalize_dim(dim, input.dim())
     array: Any = index._array
     if array.ndim != 1 or array.dtype != np.int64:
         raise IndexError("index_select() argument index must be 1-D long-tensor.")
@@ -367,7 +369,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Insert an axis of length 1 at `dim`."""
     if isinstance(input._array, CompressedArray):
         refuse("unsqueeze", (input,))
-    return _unsqueeze(input, canonical_dim(dim, input.dim() + 1))
+    return _unsqueeze(input, canonicalize_dim(dim, input.dim() + 1))
 
 
 def _refuse(name: str, text: str) -> None:
@@ -433,7 +435,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Any = None) -> Tensor:
                 refuse("cat", (x,))
             raise RuntimeError(
                 f"Concatenating sparse tensors, but a dense tensor was found at position {i}.")
-    axis = canonical_dim(dim, tensors[0].dim())
+    axis = canonicalize_dim(dim, tensors[0].dim())
     first = tensors[0]
     for i, x in enumerate(tensors[1:], 1):
         if x.sparse_dim() != first.sparse_dim() or x.dense_dim() != first.dense_dim():
@@ -547,10 +549,10 @@ def resize_as_(self: Tensor, other: Tensor, **named: Any) -> Tensor:
 
 def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
     """Resize in place and drop all values."""
-    from .construction import empty_coo
+    from .construction import allocate_coo
 
     shape = tuple(int(n) for n in size)
-    self._array = empty_coo(shape, self._array.dtype, sparse_dim)  # type: ignore[assignment]
+    self._array = allocate_coo(shape, self._array.dtype, sparse_dim)  # type: ignore[assignment]
     return self
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.tangents import sum_terms, unless_missing
+from ...autograd.tangents import skip_missing, sum_terms
 from ...tensor.layout import sparse_csr, strided
 from ...tensor.sparse import SparseTensor
 from ...tensor.tensor import Tensor, wrap
@@ -51,7 +51,7 @@ def _(g: Any, y: Any, input: Any) -> Any:
 
 @_solve.jvp
 def _(input_t: Any, other_t: Any, y: Any, input: Any) -> Any:
-    return _solve(input, sum_terms(other_t, unless_missing(lambda t: -(t @ y), input_t)))
+    return _solve(input, sum_terms(other_t, skip_missing(lambda t: -(t @ y), input_t)))
 
 
 def _conjugate_transpose(x: Tensor) -> Tensor:

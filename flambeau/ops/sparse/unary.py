@@ -11,7 +11,7 @@ from ..core.operator import OPERATORS, Array, Number
 from . import formats
 from .arithmetic import mul
 from .conversion import itself
-from .dispatch import implements, in_place, sparse_operator, write_over
+from .dispatch import implements, register_in_place, sparse_operator, write_over
 from .masking import _masked
 
 # Operators that PyTorch has for all sparse layouts. COO inputs are coalesced first.
@@ -28,7 +28,7 @@ def _declare(name: str, *aliases: str, dense: str | None = None, coalesces: bool
     dense_operator = OPERATORS[dense or name]
 
     def body(input: Array) -> Array:
-        return on_values(input, dense_operator.function, coalesces)
+        return apply_to_values(input, dense_operator.function, coalesces)
 
     body.__name__ = name
     function = sparse_operator(name, *aliases, node=dense_operator.node_type.__name__)(body)
@@ -62,7 +62,7 @@ def _differentiate(g: Tensor, input: Tensor, function: Any) -> Tensor:
     return wrap_sparse(g._array.like(result._array))  # type: ignore[attr-defined, union-attr]
 
 
-def on_values(a: Any, function: Any, coalesces: bool = True) -> Any:
+def apply_to_values(a: Any, function: Any, coalesces: bool = True) -> Any:
     """Apply a function of tensors to the array's values."""
     if coalesces and isinstance(a, CooArray):
         a = formats.coalesce(a)
@@ -78,23 +78,23 @@ _declare("neg", "negative", "__neg__", coalesces=False)
 @sparse_operator("relu", node="ReluBackward0")
 def relu(input: Array) -> Array:
     """Replace negative values by zero."""
-    return on_values(input, lambda values: values.relu())
+    return apply_to_values(input, lambda values: values.relu())
 
 
 @relu.vjp("input")
 def _(g: Any, input: Any) -> Any:
-    return mul(g, on_values_of(input, "relu").sign())
+    return mul(g, call_on_values(input, "relu").sign())
 
 
 @relu.jvp
 def _(input_t: Any, input: Any) -> Any:
-    return mul(input_t, on_values_of(input, "relu").sign())
+    return mul(input_t, call_on_values(input, "relu").sign())
 
 
 @sparse_operator("round", node="RoundBackward0")
 def round_(input: Array, *, decimals: int = 0) -> Array:
     """Round the values to integers, or to `decimals` places."""
-    return on_values(input, lambda values: values.round(decimals=decimals))
+    return apply_to_values(input, lambda values: values.round(decimals=decimals))
 
 
 @round_.vjp("input")
@@ -113,12 +113,12 @@ def nan_to_num(
 ) -> Array:
     """Replace NaN and infinities among the values."""
     replace = wrap(input.values).nan_to_num  # type: ignore[attr-defined]
-    return on_values(input, lambda _: replace(nan, posinf, neginf), False)
+    return apply_to_values(input, lambda _: replace(nan, posinf, neginf), False)
 
 
 @sparse_operator(node="PowBackward0")
 def _pow(input: Array, exponent: Array | Number) -> Array:
-    return on_values(input, lambda values: values.pow(exponent))
+    return apply_to_values(input, lambda values: values.pow(exponent))
 
 
 @_pow.vjp("input")
@@ -167,7 +167,7 @@ def _declare_linear(name: str, *aliases: str) -> Any:
     """Declare an operator that is linear over the reals, so the input need not be coalesced."""
 
     def body(input: Array) -> Array:
-        return on_values(
+        return apply_to_values(
             input, lambda x: getattr(wrap(x._array), name)() if name == "conj" else
             (x.real if name == "real" else x.imag).clone(), False)
 
@@ -217,18 +217,18 @@ _methods.H = property(lambda self: conj(self.t()))
 @implements("angle")
 def angle(input: Tensor, *, out: Any = None) -> Tensor:
     """Argument of the stored values."""
-    return on_values_of(input, "angle")
+    return call_on_values(input, "angle")
 
 
-def on_values_of(x: Tensor, name: str) -> Tensor:
+def call_on_values(x: Tensor, name: str) -> Tensor:
     """A method of dense tensors on the stored values, without history."""
-    return wrap_sparse(on_values(x._array, lambda values: getattr(values, name)()))
+    return wrap_sparse(apply_to_values(x._array, lambda values: getattr(values, name)()))
 
 
 for _name in ZERO_PRESERVING:
-    in_place(_name, coalesced=True)
-in_place("round", coalesced=True)
+    register_in_place(_name, coalesced=True)
+register_in_place("round", coalesced=True)
 for _name in ("neg", "negative", "relu", "nan_to_num", "pow", "square"):
-    in_place(_name)
+    register_in_place(_name)
 for _name, _alias in _ALIASES.items():
     setattr(_methods, _alias + "_", getattr(_methods, _name + "_"))

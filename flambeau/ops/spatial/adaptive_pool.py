@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ...tensor.dtypes import BOOL, INTEGER
-from ...tensor.layout import is_channels_last, strides_of
+from ...tensor.layout import get_strides, is_channels_last
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
-from ..core.errors import not_a_tensor
+from ..core.errors import explain_attribute_error
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout, lay_out_again
 from ..core.promotion import compute_dtype
@@ -23,7 +23,7 @@ from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
 from . import pool_native
-from .pool_index_tables import Reach, evenly, turn_tables
+from .pool_index_tables import Reach, list_adaptive_windows, turn_tables
 
 ARRAYS_COME_FROM_SHAPES = True  # for arrays passed to operators here: tensor/capture_marks.py
 
@@ -36,7 +36,7 @@ def _split_axis(n: int, m: int) -> list[tuple[int, int]]:
 @lru_cache(maxsize=256)
 def _list_elements(n: int, m: int) -> tuple[Array, Array]:
     """Return the elements of all m windows, one window after the other, and where each begins."""
-    (windows,) = evenly((n,), (m,))
+    (windows,) = list_adaptive_windows((n,), (m,))
     indices = windows.indices
     return indices[indices >= 0], np.cumsum(windows.counts) - windows.counts
 
@@ -65,11 +65,11 @@ def _spread_along_axis(g: Array, axis: int, n: int) -> Array:
 
 
 def _count_elements(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
-    return [item.counts for item in evenly(spatial, output)]
+    return [item.counts for item in list_adaptive_windows(spatial, output)]
 
 
 def _turn_windows(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
-    return tuple([turn_tables(item) for item in evenly(spatial, output)])
+    return tuple([turn_tables(item) for item in list_adaptive_windows(spatial, output)])
 
 
 def _count_as_one(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
@@ -90,7 +90,8 @@ def _spread(g: Array, spatial: tuple[int, ...], output: tuple[int, ...]) -> Arra
     shares = np.divide(g, _measure_windows(spatial, output).astype(compute_dtype(g.dtype)))
     n, count = len(spatial), prod(g.shape[: -len(spatial)]) * prod(spatial)
     if g.size:
-        native = pool_native.sums(shares, n, count, _count_as_one, _turn_windows, spatial, output)
+        native = pool_native.sum_windows(shares, n, count, _count_as_one, _turn_windows, spatial,
+                                         output)
         if native is not None:
             return native
     for axis, length in enumerate(spatial, g.ndim - n):
@@ -102,7 +103,8 @@ def _average_windows(x: Array, output: tuple[int, ...]) -> Array:
     n = len(output)
     spatial = x.shape[-n:]
     if all(output):
-        native = pool_native.sums(x, n, 0, _count_elements, evenly, spatial, output)
+        native = pool_native.sum_windows(x, n, 0, _count_elements, list_adaptive_windows, spatial,
+                                         output)
         if native is not None:
             return native
     inside = compute_dtype(x.dtype)
@@ -225,7 +227,8 @@ def _find_maxima(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
     n = len(output)
     spatial = input.shape[-n:]
     if all(output):
-        native = pool_native.places(input, n, evenly, spatial, output)
+        native = pool_native.max_windows_with_indices(input, n, list_adaptive_windows, spatial,
+                                                      output)
         if native is not None:
             return native
     flat = np.arange(int(np.prod(spatial))).reshape(spatial)
@@ -272,7 +275,7 @@ def _choose_output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ..
     try:
         shape = input._array.shape
     except AttributeError as error:
-        raise not_a_tensor(error, name, _adaptive_pool, (input, size)) from None
+        raise explain_attribute_error(error, name, _adaptive_pool, (input, size)) from None
     if n > 1 and isinstance(size, (tuple, list)) and len(shape) <= len(size):
         raise ValueError(f"Input dimension should be at least {len(size) + 1}")
     if len(shape) not in (n + 1, n + 2):
@@ -314,7 +317,7 @@ def _choose_output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ..
 def _check_dtype(name: str, n: int, input: Tensor) -> None:
     if input.dtype.category in (BOOL, INTEGER):
         kernel = f"{name[:-2]}{max(n, 2)}d{'_cpu' if n > 2 else ''}"
-        raise missing_kernel(kernel, input.dtype)
+        raise build_missing_kernel_error(kernel, input.dtype)
 
 
 def _check_cotangent(kind: str, g: Any) -> None:
@@ -336,7 +339,7 @@ def _average_images(input: Tensor, n: int) -> Tensor:
     result = input.mean(list(range(-n, 0)), True)
     array = result._array
     if n == 2 and array.__class__ is np.ndarray and array.ndim == 4 \
-            and is_channels_last(input._array.shape, strides_of(input._array)):
+            and is_channels_last(input._array.shape, get_strides(input._array)):
         channels = array.shape[1]
         result._array = lay_out_again(array, (channels, 1, channels, channels))
     return result

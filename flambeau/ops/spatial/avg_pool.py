@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.operator import PUBLIC, Array, publish
@@ -23,8 +23,8 @@ from ..native.row_copies import fill
 from ..native.rows import reduce_axes
 from . import pool_native
 from .conv_reference import Window
-from .pool_index_tables import Reach, turn_tables, windows
-from .pool_window import expand_to_axes, key_of, pooling_window
+from .pool_index_tables import Reach, list_windows, turn_tables
+from .pool_window import expand_to_axes, make_hashable, make_pooling_window
 
 
 class Average(NamedTuple):
@@ -69,13 +69,13 @@ def _compute_divisors(average: Average, spatial: tuple[int, ...]) -> Array:
 
 def _reach(average: Average, spatial: Sequence[int]) -> tuple[Reach, ...]:
     """Return the windows along each axis."""
-    return windows(average.window, spatial)
+    return list_windows(average.window, spatial)
 
 
 def _reach_back(average: Average, spatial: Sequence[int], divisor: int) -> tuple[Reach, ...]:
     """Return, for each element along each axis, the windows that contain it. The divisor is
     unused: pool_native passes both callbacks the same settings."""
-    return tuple([turn_tables(window) for window in windows(average.window, spatial)])
+    return tuple([turn_tables(window) for window in list_windows(average.window, spatial)])
 
 
 def _spread_divisor(average: Average, spatial: Sequence[int], divisor: int) -> list[Array]:
@@ -102,8 +102,9 @@ def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divis
         result = np.empty(shape, g.dtype)
         fill(result, np.broadcast_to(np.divide(g, g.dtype.type(divisor)), shape))
         return result
-    return pool_native.sums(g, len(spatial), prod(shape), _spread_divisor, _reach_back, average,
-                            spatial, divisor)
+    return pool_native.sum_windows(g, len(spatial), prod(shape), _spread_divisor, _reach_back,
+                                   average,
+                                   spatial, divisor)
 
 
 def _sum_windows(x: Array, window: Window, output: Sequence[int]) -> Array:
@@ -154,7 +155,7 @@ def _average_windows(input: Array, average: Average) -> Array:
         total = reduce_axes(np.add, input, axes, True)
         total = np.add.reduce(input, axes, keepdims=True) if total is None else total
         return np.divide(total, average.divisors(spatial).astype(inside), out=total)
-    native = pool_native.sums(input, n, 0, _count_elements, _reach, average, tuple(spatial))
+    native = pool_native.sum_windows(input, n, 0, _count_elements, _reach, average, tuple(spatial))
     if native is not None:
         return native
     divisors, output = average.divisors(spatial), average.window.output(spatial)
@@ -201,7 +202,7 @@ def _declare(n: int) -> Any:
     def pool(input: Array, average: Average) -> Array:
         """Average of windows."""
         if input.dtype.kind in "bc":
-            raise missing_kernel(f"avg_pool{n}d_out_frame", input.dtype)
+            raise build_missing_kernel_error(f"avg_pool{n}d_out_frame", input.dtype)
         return _average_windows(input, average)
 
     @pool.vjp("input")
@@ -234,8 +235,9 @@ def _run_pool(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_m
     name = f"avg_pool{n}d"
     if divisor is not None and divisor == 0:
         raise RuntimeError("divisor must be not zero")
-    window = pooling_window(name, n, input._array.shape, key_of(kernel), key_of(stride),
-                            key_of(padding), 1, bool(ceil_mode))
+    window = make_pooling_window(name, n, input._array.shape, make_hashable(kernel),
+                                 make_hashable(stride),
+                                 make_hashable(padding), 1, bool(ceil_mode))
     pads = expand_to_axes(padding, n, name, "padding")
     return _operators[n](input, Average(window, pads, bool(count_include_pad), divisor))
 

@@ -25,7 +25,7 @@ from ...native.target.eager_costs import (
     MIN_STATIC_CONV_MULTIPLICATIONS, MULTIPLICATIONS_PER_ELEMENT,
 )
 from ..core.operator import Array
-from ..native.static_shape_kernels import kernel_for, run_kernel
+from ..native.static_shape_kernels import get_kernel, run_kernel
 
 if TYPE_CHECKING:
     from ...native.kernels.conv import KernelCall
@@ -98,7 +98,7 @@ def run_kernel_for(conv: Convolution, arrays: Sequence[Array]) -> bool:
     if conv.depthwise and not any(conv.last) and (call := _plan_depthwise(conv)) is not None:
         return _run_depthwise(conv, call, arrays)
     if (conv.square or conv.unusual) and conv.multiplications >= MIN_STATIC_CONV_MULTIPLICATIONS:
-        function = kernel_for(("convolution", conv), lambda: _build_static_kernel(conv),
+        function = get_kernel(("convolution", conv), lambda: _build_static_kernel(conv),
                               CONV_CALLS_BEFORE_COMPILING, CONV_CALLS_BEFORE_USE)
         if function is not None:
             run_kernel(function, arrays)
@@ -111,8 +111,8 @@ def _plan_depthwise(conv: Convolution) -> DepthwiseCall | None:
     """Return the call of the depthwise kernel; None if windows are too large for it."""
     from ...native.kernels import depthwise_plan
 
-    call = {"forward": depthwise_plan.forward, "data": depthwise_plan.backward_data,
-            "weight": depthwise_plan.backward_weight}[conv.direction]
+    call = {"forward": depthwise_plan.plan_forward, "data": depthwise_plan.plan_backward_data,
+            "weight": depthwise_plan.plan_backward_weight}[conv.direction]
     return call(conv.geometry())
 
 
@@ -146,12 +146,12 @@ def _build_static_kernel(conv: Convolution) -> Kernel:
 
     g = conv.geometry()
     if conv.direction == "forward":
-        kernel = conv_static.forward(g, True)
+        kernel = conv_static.build_forward(g, True)
     else:
         kernel = (
-            conv_static.backward_data(g)
+            conv_static.build_backward_data(g)
             if conv.direction == "data"
-            else conv_static.backward_weight(g)
+            else conv_static.build_backward_weight(g)
         )
     if not conv.unusual:
         check_winograd(kernel)
@@ -166,7 +166,7 @@ def _plan_calls(conv: Convolution, grouped: bool) -> tuple[KernelCall, ...]:
     """Return the calls of the dynamic kernel that compute a convolution."""
     from ...native.kernels import conv as any_conv
 
-    calls = {"forward": any_conv.forward_calls, "data": any_conv.data_calls,
+    calls = {"forward": any_conv.plan_forward_calls, "data": any_conv.plan_data_calls,
              "weight": any_conv.weight_calls}[conv.direction]
     return tuple(calls(conv.geometry(), grouped))
 
@@ -175,7 +175,7 @@ def _build_dynamic_kernel(conv: Convolution, grouped: bool) -> Kernel:
     from ...native.kernels import conv as any_conv
     from ...native.loop_ir.ir import Type
 
-    builder = any_conv.weight if conv.direction == "weight" else any_conv.windows
+    builder = any_conv.weight if conv.direction == "weight" else any_conv.build_window_sums
     return builder(Type.F32 if conv.kind == "f" else Type.F64, grouped)
 
 

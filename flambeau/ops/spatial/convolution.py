@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor
@@ -352,7 +352,7 @@ def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool
             f"but got weight of size [{list(w)}] instead"
         )
     if x[1] != channels:
-        raise noted(
+        raise add_notes(
             RuntimeError(
                 f"{prefix}, expected input{list(x)} to have {channels} channels, but got "
                 f"{x[1]} channels instead"

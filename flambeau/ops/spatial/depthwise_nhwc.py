@@ -15,8 +15,8 @@ from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.fast_call import call_kernel
 from ...native.target.cost_model import MAX_POOL_WINDOW_EXTENT
 from ..core.operator import Array
-from .pool_index_tables import Pixels, Reach, pixels_of, windows
-from .pool_native import pixel_sizes
+from .pool_index_tables import Pixels, Reach, build_pixel_tables, list_windows
+from .pool_native import list_pixel_sizes
 
 if TYPE_CHECKING:
     from .conv_reference import Window
@@ -42,8 +42,8 @@ def _invert_reads(length: int, reach: Reach, stride: int) -> Array:
 def _build_tables(window: Window, spatial: tuple[int, int], channels: int, back: bool
                   ) -> Pixels | None:
     """Which rows and columns are read, as steps in memory."""
-    axes = windows(window, spatial)
-    result = pixels_of(axes)
+    axes = list_windows(window, spatial)
+    result = build_pixel_tables(axes)
     if result is None or result.output[1] > MAX_POOL_WINDOW_EXTENT:
         return None
     rows, columns, width, output = result.rows, result.columns, 1, result.output
@@ -65,7 +65,8 @@ def _sum_windows(x: Array, w: Array, bias: Array | None, t: Pixels | None) -> Ar
     y = np.empty((n, *t.output, c), x.dtype)
     entries = np.ascontiguousarray(w.transpose(2, 3, 1, 0))
     shift = np.zeros(c, x.dtype) if bias is None else np.ascontiguousarray(bias)
-    call_kernel(function, y.size, x, t.rows, t.columns, entries, shift, y, *pixel_sizes(x.shape, t))
+    call_kernel(function, y.size, x, t.rows, t.columns, entries, shift, y,
+                *list_pixel_sizes(x.shape, t))
     return y.transpose(0, 3, 1, 2)
 
 
@@ -89,5 +90,5 @@ def backward_weight(x: Array, g: Array, window: Window) -> Array | None:
         return None
     g = np.ascontiguousarray(g.transpose(0, 2, 3, 1))
     result = np.empty((*window.kernel, 1, c), x.dtype)
-    call_kernel(function, g.size, x, t.rows, t.columns, g, result, *pixel_sizes(x.shape, t))
+    call_kernel(function, g.size, x, t.rows, t.columns, g, result, *list_pixel_sizes(x.shape, t))
     return np.ascontiguousarray(result.transpose(3, 2, 0, 1))

@@ -91,7 +91,7 @@ def sample(input: Array, grid: Array, mode: str, padding: str, align: bool) -> A
 
 
 @native_route
-def points_adjoint(
+def compute_points_adjoint(
     g: Array, input: Array, grid: Array, mode: str, padding: str, align: bool
 ) -> Array | None:
     """Return the cotangent of the grid."""
@@ -103,7 +103,7 @@ def points_adjoint(
 
 
 @native_route
-def image_adjoint(
+def compute_image_adjoint(
     g: Array, input: Array, grid: Array, mode: str, padding: str, align: bool
 ) -> Array | None:
     """Return the cotangent of the input."""

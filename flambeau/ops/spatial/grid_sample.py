@@ -26,10 +26,12 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..creation.interchange import tensor
-from ..recurrent.time_steps import differentiable_adjoint
+from ..recurrent.time_steps import compute_differentiable_adjoint
 from ..view.join import stack
-from .grid_native import image_adjoint, points_adjoint, sample
-from .grid_sample_composite import BICUBIC, BILINEAR, BORDER, NEAREST, by_parts, place_points
+from .grid_native import compute_image_adjoint, compute_points_adjoint, sample
+from .grid_sample_composite import (
+    BICUBIC, BILINEAR, BORDER, NEAREST, place_points, sample_by_operators,
+)
 from .resampling_taps import cubic_slopes, cubic_weights
 
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
@@ -112,7 +114,7 @@ def _samples(rng: Rng) -> Iterator[Sample]:
 def _reference(
     input: np.ndarray, grid: np.ndarray, mode: int, padding: int, align: bool
 ) -> np.ndarray:
-    return by_parts(wrap(input), wrap(grid), mode, padding, align)._array
+    return sample_by_operators(wrap(input), wrap(grid), mode, padding, align)._array
 
 
 @opaque(examples=("input", "grid"),
@@ -143,7 +145,7 @@ def _(
     input_t: Tensor | None, grid_t: Tensor | None, input: Tensor, grid: Tensor, mode: int,
     padding: Any, align: bool
 ) -> Tensor | None:
-    return push_through(lambda x, points: (by_parts(x, points, mode, padding, align),),
+    return push_through(lambda x, points: (sample_by_operators(x, points, mode, padding, align),),
                         (input, grid), (input_t, grid_t), 1)[0]
 
 
@@ -153,9 +155,9 @@ def _(
     needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
     if MODE.grad:
-        return differentiable_adjoint(
-            lambda x, points: (by_parts(x, points, mode, padding, align),), (input, grid), (g,),
-            needs[:2],
+        return compute_differentiable_adjoint(
+            lambda x, points: (sample_by_operators(x, points, mode, padding, align),),
+            (input, grid), (g,), needs[:2],
         )
     args = g, input, grid, mode, padding, align
     return (_image_adjoint(*args) if needs[0] else None,
@@ -173,7 +175,7 @@ def _image_adjoint(
         return meta_array(input.shape, input.dtype)
     if not g.size:
         return np.zeros(input.shape, input.dtype)
-    y = image_adjoint(g, input, grid, _WORDS[mode], _PADS[padding], align)
+    y = compute_image_adjoint(g, input, grid, _WORDS[mode], _PADS[padding], align)
     if y is not None:
         return y
     taps, (n, c, *sizes) = _compute_taps(input, grid, mode, padding, align), input.shape
@@ -198,7 +200,7 @@ def _points_adjoint(
         return meta_array(grid.shape, grid.dtype)
     if mode == NEAREST or not g.size:
         return np.zeros(grid.shape, grid.dtype)
-    y = points_adjoint(g, input, grid, _WORDS[mode], _PADS[padding], align)
+    y = compute_points_adjoint(g, input, grid, _WORDS[mode], _PADS[padding], align)
     if y is not None:
         return y
     n, c = input.shape[:2]

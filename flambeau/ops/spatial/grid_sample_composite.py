@@ -17,7 +17,7 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
-from .resample_native import pixels_taken
+from .resample_native import take_pixels
 from .resampling_taps import cubic_weights
 
 BILINEAR, NEAREST, BICUBIC = range(3)
@@ -36,7 +36,7 @@ def _samples(rng: Rng) -> Iterator[Sample]:
         ref=lambda x, places: np.stack([x[i][:, p] for i, p in enumerate(places)]))
 def pixels(input: Array, places: Array) -> Array:
     """Gather input (n, c, pixels) at positions (n, points): (n, c, points)."""
-    y = pixels_taken(input, places)
+    y = take_pixels(input, places)
     return np.take_along_axis(input, places[:, None, :], 2) if y is None else y
 
 
@@ -173,7 +173,7 @@ def _interpolate_cubically(image: _Image, xs: list[Tensor], padding: int, align:
     return y
 
 
-def by_parts(
+def sample_by_operators(
     input: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool
 ) -> Tensor:
     """Sample with recorded operators."""

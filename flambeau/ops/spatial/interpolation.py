@@ -13,7 +13,7 @@ import numpy as np
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
 from ..core.operator import Array
 from ..core.output_layout import Layout
@@ -21,7 +21,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.scalar_conversion import convert_scalar
-from .resample_native import along_axis
+from .resample_native import resample_axis
 from .resampling_taps import SMOOTH_TAPS, TAPS, Taps, compute_taps
 
 ARRAYS_COME_FROM_SHAPES = True  # those handed to operators here: tensor/capture_marks.py
@@ -44,7 +44,7 @@ def _resample_axis(x: Array, taps: Taps) -> Array:
     axis, places, weights = taps
     if weights is None:
         return x.take(places[0], axis)
-    y: Any = along_axis(x, axis, places, weights, True)
+    y: Any = resample_axis(x, axis, places, weights, True)
     if y is not None:
         return y
     for where, weight in zip(places, weights, strict=True):
@@ -76,7 +76,7 @@ def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
     axis, places, weights = taps
     if g.__class__ is np.ndarray:
         back, shares = _turn(n, places, weights)
-        y = along_axis(g, axis, back, shares, False)
+        y = resample_axis(g, axis, back, shares, False)
         if y is not None:
             return y
     shape = list(g.shape)
@@ -312,7 +312,7 @@ def _check_input(input: Tensor, sizes: Sequence[int], mode: str) -> None:
     takes_bytes = mode not in ("linear", "trilinear", "area")
     if not kind.is_floating_point and not (takes_bytes and input._array.dtype == np.uint8):
         kernel_name = "nearest" if mode.startswith("nearest") else "linear"
-        raise missing_kernel(f"compute_indices_weights_{kernel_name}", kind)
+        raise build_missing_kernel_error(f"compute_indices_weights_{kernel_name}", kind)
 
 
 def _warn_old(name: str) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 from ...autograd.mode import MODE
 from ...tensor.dtypes import bool_
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
-from ..core.errors import not_a_tensor
+from ..core.errors import explain_attribute_error
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.registry import Declared, composite, opaque
@@ -23,7 +23,7 @@ from .max_pool_reference import (
     find_maxima, find_maxima_and_indices, find_maxima_with_tangents, gather_at_maxima,
     gather_tangent, scatter_to_maxima,
 )
-from .pool_window import key_of, pooling_window
+from .pool_window import make_hashable, make_pooling_window
 
 
 def _sample_windows(n: int) -> Callable[[Rng], Iterator[Sample]]:
@@ -48,7 +48,7 @@ def _reference(x: np.ndarray, window: Window) -> np.ndarray:
 
 def _refuse_dtype(input: Array, n: int) -> None:
     if input.dtype.kind in "bc":
-        raise missing_kernel(f"max_pool{n}d", input.dtype)
+        raise build_missing_kernel_error(f"max_pool{n}d", input.dtype)
 
 
 # ----------------------------------------------------------------------------------- operators
@@ -186,9 +186,9 @@ def _publish_functions(n: int) -> None:
         try:
             shape = input._array.shape
         except AttributeError as error:
-            raise not_a_tensor(error, name, pool, (input, settings[0])) from None
+            raise explain_attribute_error(error, name, pool, (input, settings[0])) from None
         *sizes, ceil_mode = settings
-        return pooling_window(name, n, shape, *map(key_of, sizes), bool(ceil_mode))
+        return make_pooling_window(name, n, shape, *map(make_hashable, sizes), bool(ceil_mode))
 
     def with_indices(
         input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,

@@ -16,7 +16,7 @@ from ...native.target.eager_costs import POOL_BLOCK_ELEMENTS
 from ..core.operator import Array
 from . import pool_native
 from .conv_reference import Window
-from .pool_index_tables import windows
+from .pool_index_tables import list_windows
 
 # ------------------------------------------------------------------------------------ windows
 
@@ -69,7 +69,7 @@ def find_maxima(input: Array, window: Window) -> Array:
     """Return the largest element of each window."""
     n = len(window.kernel)
     spatial = input.shape[-n:]
-    native = pool_native.maxima(input, n, windows, window, spatial)
+    native = pool_native.max_windows(input, n, list_windows, window, spatial)
     if native is not None:
         return native
     output = window.output(spatial)
@@ -107,7 +107,7 @@ def find_maxima_and_indices(input: Array, window: Window) -> tuple[Array, Array]
     """Return the largest element of each window and its index in the flattened image."""
     n = len(window.kernel)
     spatial = input.shape[-n:]
-    native = pool_native.places(input, n, windows, window, spatial)
+    native = pool_native.max_windows_with_indices(input, n, list_windows, window, spatial)
     if native is not None:
         return native
     output = window.output(spatial)
@@ -149,7 +149,7 @@ def scatter_to_maxima(g: Array, input: Array, maxima: Array, window: Window) -> 
     """Add each window's cotangent at the position of its maximum."""
     n = len(window.kernel)
     spatial, output = input.shape[-n:], maxima.shape[-n:]
-    native = pool_native.maxima_backward(g, input, maxima, n, windows, window, spatial)
+    native = pool_native.max_windows_backward(g, input, maxima, n, list_windows, window, spatial)
     if native is not None:
         return native
     x = input.reshape(-1, *spatial)
@@ -202,7 +202,7 @@ def gather_tangent(t: Array, input: Array, window: Window) -> Array:
     """Gather the elements of t at the positions of the windows' maxima, computing the maxima."""
     n = len(window.kernel)
     spatial = input.shape[-n:]
-    native = pool_native.maxima_with_tangents(input, t, n, windows, window, spatial)
+    native = pool_native.max_windows_with_tangents(input, t, n, list_windows, window, spatial)
     if native is not None:
         return native[1]
     indices = find_maxima_and_indices(input, window)[1]
@@ -221,8 +221,8 @@ def find_maxima_with_tangents(
     n = len(window.kernel)
     if not input.flags.c_contiguous:
         return None
-    return pool_native.maxima_with_tangents(
-        input, input_t, n, windows, window, input.shape[-n:])
+    return pool_native.max_windows_with_tangents(
+        input, input_t, n, list_windows, window, input.shape[-n:])
 
 
 def gather_at_maxima(u: Array, input: Array, maxima: Array, window: Window) -> Array:

@@ -81,7 +81,7 @@ class Pixels(NamedTuple):
         return (1, self.output[-1], self.output[-1])
 
 
-def windows(window: Window, spatial: Sequence[int]) -> tuple[Reach, ...]:
+def list_windows(window: Window, spatial: Sequence[int]) -> tuple[Reach, ...]:
     """Return the windows of a pooling, one Reach per axis."""
     return tuple([
         Reach(n, np.arange(m) * s - lo, np.full(m, k), d)
@@ -100,7 +100,7 @@ def turn_tables(reach: Reach) -> Reach:
     return Reach(len(starts), first, np.searchsorted(starts, at, "right") - first, 1)
 
 
-def evenly(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
+def list_adaptive_windows(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
     """Return adaptive windows."""
     result = []
     for n, m in zip(spatial, output, strict=True):
@@ -122,7 +122,7 @@ def _combine(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
     return np.ascontiguousarray(result, np.int64)
 
 
-def rows_of(axes: Sequence[Reach], maxima: bool) -> Rows | None:
+def build_row_tables(axes: Sequence[Reach], maxima: bool) -> Rows | None:
     """Return tables for rows innermost; None if there are too many windows to hold.
 
     For `maxima`, padding repeats one of the window's elements.
@@ -170,7 +170,7 @@ def _choose_blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None
             return None
 
 
-def pixels_of(axes: Sequence[Reach]) -> Pixels | None:
+def build_pixel_tables(axes: Sequence[Reach]) -> Pixels | None:
     """Return tables for channels innermost; None if windows are too large."""
     *outer, last = axes
     rows = _combine(outer, [item.length for item in outer])
@@ -188,12 +188,13 @@ def load_tables(
 ) -> Rows | Pixels | None:
     """Return the tables of `axes(settings)`, cached; `last`: for channels innermost."""
     result = axes(*settings)
-    return pixels_of(result) if last else rows_of(result, maxima)
+    return build_pixel_tables(result) if last else build_row_tables(result, maxima)
 
 
 @lru_cache(maxsize=512)
-def divisors(kind: np.dtype, tables: tuple[int, int, int], counts: Callable, *settings: object
-             ) -> tuple[Array, Array]:
+def compute_divisors(kind: np.dtype, tables: tuple[int, int, int], counts: Callable,
+                     *settings: object
+                     ) -> tuple[Array, Array]:
     """The divisors of sums, for each row of the result and each column of its blocks.
 
     `counts(settings)`: the numbers for each axis, whose products are meant. `tables`: how many

@@ -84,7 +84,7 @@ def _list_row_sizes(x_image: int, width: int, images: int, t: Rows) -> tuple[int
 
 
 @native_route
-def pixel_sizes(shape: tuple[int, ...], t: Pixels) -> tuple[int, ...]:
+def list_pixel_sizes(shape: tuple[int, ...], t: Pixels) -> tuple[int, ...]:
     """Return the sizes of a channels-last kernel for x's shape."""
     images, channels, *spatial = shape
     rows, columns, pixels = prod(t.output[:-1]), t.output[-1], prod(spatial)
@@ -113,7 +113,7 @@ class _Plan:
             self.step = None
             self.steps = tuple([
                 np.where(a < 0, -1, a * channels) for a in (tables.rows, tables.columns)])
-            self.sizes = pixel_sizes(shape, tables)
+            self.sizes = list_pixel_sizes(shape, tables)
         else:
             spatial = shape[-n:]
             self.step, self.steps = tables.step, tables.tables
@@ -163,7 +163,7 @@ def _plan(x: Array, n: int, maxima: bool, axes: Callable, settings: tuple,
     return _plan_pooling(x.shape, x.dtype, n, maxima, last, threads(), axes, *settings)
 
 
-def maxima(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
+def max_windows(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
     """Return the maxima of windows, in x's layout."""
     if not _can_pool(x, "maxima") or (plan := _plan(x, n, True, axes, settings)) is None:
         return None
@@ -175,7 +175,8 @@ def maxima(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
     return plan.narrow(y)
 
 
-def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, Array] | None:
+def max_windows_with_indices(x: Array, n: int, axes: Callable,
+                             *settings: object) -> tuple[Array, Array] | None:
     """Return the maxima of windows and their flat image indices; None if one is NaN."""
     if not _can_pool(x, "places"):
         return None
@@ -192,7 +193,7 @@ def places(x: Array, n: int, axes: Callable, *settings: object) -> tuple[Array, 
     return plan.narrow(y), indices
 
 
-def maxima_with_tangents(
+def max_windows_with_tangents(
     x: Array, t: Array, n: int, axes: Callable, *settings: object
 ) -> tuple[Array, Array] | None:
     """Return the maxima of windows and the elements of t at their positions, rows innermost."""
@@ -209,8 +210,8 @@ def maxima_with_tangents(
     return plan.narrow(y), plan.narrow(yt)
 
 
-def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *settings: object
-                    ) -> Array | None:
+def max_windows_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *settings: object
+                         ) -> Array | None:
     """Return the windows' cotangents at the positions of their maxima."""
     if not _can_pool(x, "backward") or g.dtype != x.dtype:
         return None
@@ -226,8 +227,8 @@ def maxima_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *setti
     return plan.narrow(gx)
 
 
-def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settings: object
-         ) -> Array | None:
+def sum_windows(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settings: object
+                ) -> Array | None:
     """Return sums of windows divided by the product of `counts(settings)`, one number per axis.
 
     `count`: the number of elements of the result.
@@ -237,7 +238,7 @@ def sums(x: Array, n: int, count: int, counts: Callable, axes: Callable, *settin
     function = plan.find_kernel(kernels.POOL_SUMS, kernels.POOL_SUMS_NHWC)
     if function is None:
         return None
-    by = pool_index_tables.divisors(plan.kind, plan.form, counts, *settings)
+    by = pool_index_tables.compute_divisors(plan.kind, plan.form, counts, *settings)
     y = plan.allocate(plan.output)
     plan.run(function, plan.lay_out(x), *plan.steps, *by, y)
     return plan.narrow(y)

@@ -25,7 +25,7 @@ def expand_to_axes(value: Any, n: int, name: str, argument: str) -> tuple[int, .
     return values
 
 
-def key_of(value: Any) -> Any:
+def make_hashable(value: Any) -> Any:
     """Return a setting as a hashable key: lists become tuples."""
     return value if value.__class__ is int or value is None else (
         tuple(value) if hasattr(value, "__iter__") else value)
@@ -70,7 +70,7 @@ def _compute_length(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> 
 
 
 @lru_cache(maxsize=1024)
-def pooling_window(
+def make_pooling_window(
     name: str, n: int, shape: tuple, kernel: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool,
 ) -> Window:

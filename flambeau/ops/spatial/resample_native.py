@@ -25,7 +25,7 @@ def _fits(x: Array, size: int) -> bool:
 
 
 @native_route
-def along_axis(
+def resample_axis(
     x: Array, axis: int, places: Array, weights: Array | None, whole: bool
 ) -> Array | None:
     """Resample x: positions and weights (taps, out); negative positions are none unless `whole`."""
@@ -56,7 +56,7 @@ def along_axis(
 
 
 @native_route
-def pixels_taken(x: Array, places: Array) -> Array | None:
+def take_pixels(x: Array, places: Array) -> Array | None:
     """Gather x (n, c, pixels) at positions (n, points), all in range: (n, c, points)."""
     n, channels, size = x.shape
     count = places.shape[1]

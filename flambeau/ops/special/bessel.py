@@ -13,7 +13,7 @@ from ..core.registry import pointwise
 from ..core.sample_inputs import positive, real_line
 from ..pointwise.selection import select
 from .kernel_formulas import i0_of_single, i0e_of_single, i1_of_single, i1e_of_single, of_single
-from .scipy_special import special
+from .scipy_special import get_special_function
 
 
 def _create_integral(integrand: Callable, low: float, high: float) -> Callable:
@@ -128,7 +128,7 @@ def bessel_j0(input: Array) -> Array:
     >>> torch.special.bessel_j0(torch.tensor([1., 2.]))
     tensor([0.7652, 0.2239])
     """
-    return special("j0")(input)
+    return get_special_function("j0")(input)
 
 
 @pointwise(ref=_create_integral(lambda x, t: np.cos(t - x * np.sin(t)), 0, np.pi),
@@ -140,7 +140,7 @@ def bessel_j1(input: Array) -> Array:
     >>> torch.special.bessel_j1(torch.tensor([1., 2.]))
     tensor([0.4401, 0.5767])
     """
-    return special("j1")(input)
+    return get_special_function("j1")(input)
 
 
 @pointwise(ref=_bessel_y(0), samples=positive, promotion=Promotion.FLOATING,
@@ -152,7 +152,7 @@ def bessel_y0(input: Array) -> Array:
     >>> torch.special.bessel_y0(torch.tensor([1., 2.]))
     tensor([0.0883, 0.5104])
     """
-    return special("y0")(input)
+    return get_special_function("y0")(input)
 
 
 @pointwise(ref=_bessel_y(1), samples=positive, promotion=Promotion.FLOATING,
@@ -164,7 +164,7 @@ def bessel_y1(input: Array) -> Array:
     >>> torch.special.bessel_y1(torch.tensor([1., 2.]))
     tensor([-0.7812, -0.1070])
     """
-    return special("y1")(input)
+    return get_special_function("y1")(input)
 
 
 @pointwise(ref=_create_integral(lambda x, t: np.exp(x * np.cos(t)), 0, np.pi), samples=real_line,
@@ -200,7 +200,7 @@ def modified_bessel_k0(input: Array) -> Array:
     >>> torch.special.modified_bessel_k0(torch.tensor([1., 2.]))
     tensor([0.4210, 0.1139])
     """
-    return special("k0")(input)
+    return get_special_function("k0")(input)
 
 
 @pointwise(
@@ -213,7 +213,7 @@ def modified_bessel_k1(input: Array) -> Array:
     >>> torch.special.modified_bessel_k1(torch.tensor([1., 2.]))
     tensor([0.6019, 0.1399])
     """
-    return special("k1")(input)
+    return get_special_function("k1")(input)
 
 
 @pointwise(ref=_create_integral(lambda x, t: np.pi * np.exp(x - x * np.cosh(t)), 0, 12),
@@ -225,7 +225,7 @@ def scaled_modified_bessel_k0(input: Array) -> Array:
     >>> torch.special.scaled_modified_bessel_k0(torch.tensor([1., 2.]))
     tensor([1.1445, 0.8416])
     """
-    return special("k0e")(input)
+    return get_special_function("k0e")(input)
 
 
 @pointwise(
@@ -239,7 +239,7 @@ def scaled_modified_bessel_k1(input: Array) -> Array:
     >>> torch.special.scaled_modified_bessel_k1(torch.tensor([1., 2.]))
     tensor([1.6362, 1.0335])
     """
-    return special("k1e")(input)
+    return get_special_function("k1e")(input)
 
 
 def _spherical_ref(x: np.ndarray) -> np.ndarray:
@@ -279,4 +279,4 @@ def airy_ai(input: Array) -> Array:
     >>> torch.special.airy_ai(torch.tensor([0., 1.]))
     tensor([0.3550, 0.1353])
     """
-    return special("airy")(input.astype(np.float64))[0].astype(input.dtype)
+    return get_special_function("airy")(input.astype(np.float64))[0].astype(input.dtype)

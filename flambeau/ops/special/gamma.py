@@ -15,7 +15,7 @@ from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, positive, positive_pairs
 from ..pointwise.arithmetic import add
 from .kernel_formulas import digamma_of_single, lgamma_of_single, of_single
-from .scipy_special import special
+from .scipy_special import get_special_function
 
 
 @pointwise(ref=np.vectorize(math.lgamma), samples=positive,
@@ -81,9 +81,10 @@ def derivative(input: Array, n: int) -> Array:
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
     if n == 0:
-        return special("digamma")(input)
+        return get_special_function("digamma")(input)
     scale = (-1) ** (n + 1) * math.factorial(n)
-    return (special("zeta")(n + 1.0, input.astype(np.float64)) * scale).astype(input.dtype)
+    return (get_special_function("zeta")(n + 1.0, input.astype(np.float64))
+            * scale).astype(input.dtype)
 
 
 @derivative.vjp
@@ -134,7 +135,7 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, not {p}")
     if input.dtype.is_complex or input._array.dtype.kind == "b":
-        raise dtype_refusals.not_implemented(lgamma.operator, input.dtype)
+        raise dtype_refusals.build_dtype_error(lgamma.operator, input.dtype)
     y = lgamma(input)
     for j in range(1, p):
         y = y + lgamma(input - j / 2)
@@ -161,7 +162,7 @@ def _igamma_ref(a: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _refuse(operator: Any, operands: Any, common: Any) -> None:
     if not common.is_floating_point:
-        raise dtype_refusals.not_implemented(operator, common)
+        raise dtype_refusals.build_dtype_error(operator, common)
 
 
 @pointwise(ref=_igamma_ref, samples=positive_pairs, refuse=_refuse, torch_kernel="igamma: input",
@@ -172,7 +173,7 @@ def igamma(input: Array, other: Array) -> Array:
     >>> torch.igamma(torch.tensor([1.]), torch.tensor([2.]))
     tensor([0.8647])
     """
-    return special("gammainc")(input, other)
+    return get_special_function("gammainc")(input, other)
 
 
 @pointwise(ref=lambda a, x: 1 - _igamma_ref(a, x), samples=positive_pairs, refuse=_refuse,
@@ -184,7 +185,7 @@ def igammac(input: Array, other: Array) -> Array:
     >>> torch.igammac(torch.tensor([1.]), torch.tensor([2.]))
     tensor([0.1353])
     """
-    return special("gammaincc")(input, other)
+    return get_special_function("gammaincc")(input, other)
 
 
 def _density(input: Any, other: Any) -> Any:
@@ -225,7 +226,7 @@ def zeta(input: Array | Number, other: Array | Number) -> Array:
     tensor([1.6449])
     """
     x, q = np.asanyarray(input), np.asanyarray(other)
-    wide = special("zeta")(x.astype(np.float64), q.astype(np.float64))
+    wide = get_special_function("zeta")(x.astype(np.float64), q.astype(np.float64))
     return np.asanyarray(wide).astype(x.dtype)
 
 

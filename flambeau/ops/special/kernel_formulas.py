@@ -14,7 +14,7 @@ import numpy as np
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import FLOAT32, FLOAT64
 from ..native.pointwise import try_kernel
-from .scipy_special import special
+from .scipy_special import get_special_function
 
 _HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2
 _ROOT_HALF = math.sqrt(0.5)
@@ -86,7 +86,7 @@ def of_single(formula: Callable, name: str, x: np.ndarray) -> np.ndarray:
     if x.__class__ is np.ndarray and x.dtype is FLOAT32 and x.size > MAX_NUMPY_COSTLY_ELEMENTS \
             and (y := try_kernel(formula, x)) is not None:
         return y
-    return special(name)(x)
+    return get_special_function(name)(x)
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
@@ -157,7 +157,7 @@ def ndtr_of_single(input: Any) -> Any:
     exact = input.astype(FLOAT64) * -_ROOT_HALF
     x = exact.astype(FLOAT32)
     lost = np.where(abs(x) < 20, exact - x.astype(FLOAT64), 0.0).astype(FLOAT32)
-    area = x.erfc() if hasattr(x, "erfc") else special("erfc")(x)
+    area = x.erfc() if hasattr(x, "erfc") else get_special_function("erfc")(x)
     return 0.5 * (area - np.exp(-(x * x)) * lost * _TWO_OVER_ROOT_PI)
 
 

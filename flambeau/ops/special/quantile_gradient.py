@@ -18,7 +18,7 @@ from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
-from .scipy_special import special
+from .scipy_special import get_special_function
 
 # Steps of the trapezoidal rule: x = exp(v - exp(-v)) runs from 4e-26 to 7000 times the scale.
 _STEP = 0.1
@@ -40,7 +40,8 @@ def _compute_gamma_slope(shape: np.ndarray, x: np.ndarray) -> np.ndarray:
     """dx/da of a gamma number x of shape a; float64."""
     below = x < shape
     sign = np.where(below, -1.0, 1.0)  # towards the nearer end: t = x exp(sign w)
-    score = np.log(x) - special("digamma")(shape)  # derivative of the log density, at w = 0
+    digamma = get_special_function("digamma")
+    score = np.log(x) - digamma(shape)  # derivative of the log density, at w = 0
     end = np.where(below, shape, 1 / np.log1p(1 / x))
     scale = 1 / (np.abs(shape - x) + np.minimum(np.sqrt(x), end))
 
@@ -57,7 +58,7 @@ def _compute_beta_slope(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarr
     below = x * total < a
     sign = np.where(below, -1.0, 1.0)
     distance, power = np.where(below, x, 1 - x), np.where(below, a, b)
-    centre = special("digamma")(a) - special("digamma")(total)
+    centre = get_special_function("digamma")(a) - get_special_function("digamma")(total)
     scale = 1 / (np.abs(a - total * x) + np.minimum(np.sqrt(total * x * (1 - x)), power))
 
     def integrand(w: np.ndarray) -> np.ndarray:

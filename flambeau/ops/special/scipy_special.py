@@ -7,7 +7,7 @@ from functools import cache
 
 
 @cache
-def special(name: str) -> Callable:
+def get_special_function(name: str) -> Callable:
     """Return the scipy.special function of this name."""
     import scipy.special
 

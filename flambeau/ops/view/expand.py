@@ -10,9 +10,9 @@ import numpy as np
 from ...tensor.meta import MetaArray
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
-from ...tensor.windows.strided_views import extent_in_bytes, set_strides
-from ..core.axes import canonical_dim, canonical_dims
-from ..core.errors import not_a_tensor
+from ...tensor.windows.strided_views import compute_extent_bytes, set_strides
+from ..core.axes import canonicalize_dim, canonicalize_dims
+from ..core.errors import explain_attribute_error
 from ..core.operator import Array
 from ..core.registry import composite, view
 from ..core.sample_inputs import matrices
@@ -30,7 +30,7 @@ def _squeeze(input: Array, dims: int | Sequence[int]) -> Array:
 def _(batch: Batch, input: Tensor, dims: int | Sequence[int]) -> Tensor:
     n = input.dim()
     chosen = (dims,) if isinstance(dims, int) else dims
-    return _squeeze(batch.lower(input), tuple([canonical_dim(d, n) + 1 for d in chosen]))
+    return _squeeze(batch.lower(input), tuple([canonicalize_dim(d, n) + 1 for d in chosen]))
 
 
 @_squeeze.vjp
@@ -59,7 +59,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -
     if more:
         dim = (cast("int", dim), *more)
     shape = input._array.shape
-    wanted = canonical_dims(dim, len(shape)) if dim != () else ()
+    wanted = canonicalize_dims(dim, len(shape)) if dim != () else ()
     return _squeeze(input, tuple(d for d in wanted if shape and shape[d] == 1))
 
 
@@ -74,17 +74,18 @@ def unsqueeze(input: Array, dim: int) -> Array:
     tensor([[1],
             [2]])
     """
-    axis = canonical_dim(dim, input.ndim + 1)
+    axis = canonicalize_dim(dim, input.ndim + 1)
     y = input.reshape((*input.shape[:axis], 1, *input.shape[axis:]))
-    if y.__class__ is not Array or not y.size or y.strides[axis] == extent_in_bytes(input, axis):
+    if y.__class__ is not Array or not y.size or y.strides[axis] == compute_extent_bytes(input,
+                                                                                         axis):
         return y
-    strides = (*input.strides[:axis], extent_in_bytes(input, axis), *input.strides[axis:])
+    strides = (*input.strides[:axis], compute_extent_bytes(input, axis), *input.strides[axis:])
     return set_strides(y, y.shape, strides)
 
 
 @unsqueeze.batch
 def _(batch: Batch, input: Tensor, dim: int) -> Tensor:
-    return unsqueeze(batch.lower(input), canonical_dim(dim, input.dim() + 1) + 1)
+    return unsqueeze(batch.lower(input), canonicalize_dim(dim, input.dim() + 1) + 1)
 
 
 @unsqueeze.vjp
@@ -172,7 +173,7 @@ def expand_as(self: Tensor, other: Tensor) -> Tensor:
     try:
         shape = other._array.shape
     except AttributeError as error:
-        raise not_a_tensor(error, "expand_as", expand_as, (self, other)) from None
+        raise explain_attribute_error(error, "expand_as", expand_as, (self, other)) from None
     return expand(self, *shape)
 
 

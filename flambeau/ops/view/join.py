@@ -13,12 +13,12 @@ from ...tensor.dtypes import get_default_dtype
 from ...tensor.layout import contiguous_format
 from ...tensor.meta import refuse_unknown_repeats
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import missing_kernel, result_dtype
+from ...tensor.promotion import build_missing_kernel_error, result_dtype
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch
 from ..core.autocast import Policy
-from ..core.axes import canonical_dim, canonical_dims
+from ..core.axes import canonicalize_dim, canonicalize_dims
 from ..core.errors import RefusedValue
 from ..core.operator import Array
 from ..core.out import write_result
@@ -73,7 +73,7 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
             raise RuntimeError(
                 f"zero-dimensional tensor (at position {i}) cannot be concatenated"
             )
-    at = canonical_dim(dim, first.ndim)
+    at = canonicalize_dim(dim, first.ndim)
     for i, a in enumerate(nonempty):
         if a.ndim != first.ndim:
             raise RuntimeError(
@@ -124,7 +124,7 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
     if not tensors:
         raise RuntimeError("stack expects a non-empty TensorList")
     first = tensors[0]
-    axis = canonical_dim(dim, first.ndim + 1)
+    axis = canonicalize_dim(dim, first.ndim + 1)
     for i, a in enumerate(tensors):
         if a.shape != first.shape:
             raise RuntimeError(
@@ -144,7 +144,8 @@ Functions.stack = stack
 
 @stack.batch
 def _(batch: Batch, tensors: Sequence[Tensor], dim: int) -> Tensor:
-    return stack([batch.expand(x) for x in tensors], canonical_dim(dim, tensors[0].dim() + 1) + 1)
+    return stack([batch.expand(x) for x in tensors],
+                 canonicalize_dim(dim, tensors[0].dim() + 1) + 1)
 
 
 @stack.vjp("tensors")
@@ -319,7 +320,7 @@ def flip(input: Array, *dims: Any) -> Array:
     >>> torch.tensor([1, 2, 3]).flip(0)
     tensor([3, 2, 1])
     """
-    result = canonical_dims(dims, input.ndim) if dims else ()
+    result = canonicalize_dims(dims, input.ndim) if dims else ()
     if input.ndim - 1 in result:  # along other axes PyTorch copies bytes
         refuse_eight_bit(input, "flip_cpu")
     turned = np.flip(input, result) if input.ndim else input
@@ -387,7 +388,7 @@ def roll(
         )
     if not input.ndim:
         raise IndexError(f"Dimension specified as {axes[0]} but tensor has no dimensions")
-    at = [canonical_dim(d, input.ndim) for d in axes]
+    at = [canonicalize_dim(d, input.ndim) for d in axes]
     if len(at) == 1 and input.shape[at[0]]:
         cut = -moves[0] % input.shape[at[0]]
         head, tail = (input[(*[slice(None)] * at[0], part)] for part in
@@ -421,7 +422,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         )
     if n < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {n}")
-    a, b = (canonical_dim(d, n) for d in dims)
+    a, b = (canonicalize_dim(d, n) for d in dims)
     if a == b:
         raise RuntimeError(
             f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
@@ -509,14 +510,14 @@ def repeat_interleave(
         if counted._array.ndim > 1 or (repeats is None and not counted._array.ndim):
             raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
         if counted._array.dtype.kind not in "iu":
-            raise missing_kernel("repeat_interleave_cpu", counted.dtype)
+            raise build_missing_kernel_error("repeat_interleave_cpu", counted.dtype)
         if (counted._array < 0).any():
             raise RuntimeError("repeats can not be negative")
         refuse_unknown_repeats(counted, output_size)
     if repeats is None:  # counts alone: the indices that they repeat
         return wrap(np.repeat(np.arange(input._array.size), input._array).astype(np.int64))
     input, dim = (input.reshape(-1), 0) if dim is None else (input, dim)
-    axis = canonical_dim(dim, input._array.ndim)
+    axis = canonicalize_dim(dim, input._array.ndim)
     counts = np.asarray(getattr(repeats, "_array", repeats))
     if (counts < 0).any():
         raise RuntimeError("repeats can not be negative")
@@ -568,7 +569,7 @@ def _choose_chunk_axis(tensors: Any, dim: int, num_chunks: int) -> int:
         raise RuntimeError(
             "_chunk_cat expects non-negative dim when input tensors have different ndims"
         )
-    at = dim if dim >= 0 else canonical_dim(dim, min(ranks))
+    at = dim if dim >= 0 else canonicalize_dim(dim, min(ranks))
     if at >= min(ranks):
         raise RuntimeError("_chunk_cat expects dim < ndim for all input tensors")
     if len({x._array.shape[:at] for x in tensors}) > 1:

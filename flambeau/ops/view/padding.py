@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...native.target.eager_costs import MAX_TWICE_WRITTEN_ELEMENTS
 from ...tensor.dtypes import FLOATS
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
 from ..core.autocast import AUTOCAST, Policy, cast_inputs
 from ..core.number_cache import ORDINARY
@@ -39,7 +39,7 @@ def _compute_padded_shape(shape: tuple[int, ...], pairs: list[tuple[int, int]]) 
     result = tuple(n + a + b for n, (a, b) in zip(shape, pairs, strict=True))
     for axis, (n, (before, after)) in enumerate(zip(shape, pairs, strict=True)):
         if n + min(before, 0) + min(after, 0) < 0:
-            raise noted(
+            raise add_notes(
                 RuntimeError("narrow(): length must be non-negative."),
                 f"Axis {axis} of {list(shape)} has {n} elements, and padding of {before} and "
                 f"{after} takes away more.",
@@ -250,7 +250,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
         )
     _check_borders(input, pad, mode)
     if input._array.dtype == np.bool_ and mode != "circular":
-        raise missing_kernel(f"{_KERNELS[mode]}_pad{axes}d", input.dtype)
+        raise build_missing_kernel_error(f"{_KERNELS[mode]}_pad{axes}d", input.dtype)
     if AUTOCAST.count and (mode == "replicate" or (mode == "reflect" and axes < 3)):
         (input,) = cast_inputs(Policy.FULL, (input,))
     return _padded(input, pad, mode)
@@ -303,4 +303,4 @@ def _check_borders(input: Tensor, pad: list[int], mode: str) -> None:
                 f"{shape[axis] + before + after}"
             )
     if mode == "replicate" and input._array.dtype == np.bool_:
-        raise missing_kernel(f"replication_pad{axes}d", input.dtype)
+        raise build_missing_kernel_error(f"replication_pad{axes}d", input.dtype)

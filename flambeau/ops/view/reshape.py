@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from ...autograd.tape import record
-from ...native.foundation.user_frames import noted
+from ...native.foundation.user_frames import add_notes
 from ...tensor.dtypes import FROM_NUMPY, as_dtype
 from ...tensor.dtypes import dtype as Dtype
-from ...tensor.layout import strides_of
+from ...tensor.layout import get_strides
 from ...tensor.meta import MetaArray
 from ...tensor.promotion import legacy_name
-from ...tensor.storage import offset_of
+from ...tensor.storage import get_offset
 from ...tensor.tensor import Tensor, view_of
 from ...tensor.windows.batch import Batch
 from ...tensor.windows.batched_window import BatchedWindow
 from ...tensor.windows.lazy_window import LazyWindow
-from ..core.axes import canonical_dim
-from ..core.errors import not_a_tensor
+from ..core.axes import canonicalize_dim
+from ..core.errors import explain_attribute_error
 from ..core.operator import Array
 from ..core.registry import composite, repeats_operators, view, views_as
 from ..core.sample_inputs import matrices
@@ -99,7 +99,7 @@ def _view(input: Array, size: Sequence[int]) -> Array:
     """The same elements in another shape; RuntimeError when that needs a copy."""
     result = view_as_shape(input, infer_shape(size, input.size))
     if result is None:
-        raise noted(RuntimeError(
+        raise add_notes(RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
             "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
         ), f"The view was to show {tuple(input.shape)} as {tuple(size)}.")
@@ -167,7 +167,7 @@ def _view_dtype(input: Array, dtype: Dtype) -> Array:
             f"self.dim() cannot be 0 to view {legacy_name(FROM_NUMPY[input.dtype])} as "
             f"{legacy_name(dtype)} (different element sizes)"
         )
-    steps = strides_of(input)
+    steps = get_strides(input)
     source, target = legacy_name(FROM_NUMPY[input.dtype]), legacy_name(dtype)
     names = f"to view {source} as {target} (different element sizes), but got"
     if steps[-1] != 1:
@@ -180,7 +180,7 @@ def _view_dtype(input: Array, dtype: Dtype) -> Array:
 
 def _check_divisible(input: Array, steps: Sequence[int], ratio: int, names: str) -> None:
     """Raise RuntimeError unless `ratio` divides the last size, the offset and the strides."""
-    places = [("size(-1)", input.shape[-1]), ("storage_offset()", offset_of(input))]
+    places = [("size(-1)", input.shape[-1]), ("storage_offset()", get_offset(input))]
     places += [(f"stride({i})", step) for i, step in enumerate(steps[:-1])]
     for place, result in places:
         if result % ratio:
@@ -204,7 +204,7 @@ def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> 
     try:
         array = input._array
     except AttributeError as error:
-        raise not_a_tensor(error, "reshape", reshape, (input, *wanted)) from None
+        raise explain_attribute_error(error, "reshape", reshape, (input, *wanted)) from None
     if array.flags.c_contiguous and wanted and wanted[0].__class__ is int:
         return view_method(input, *wanted)
     lengths = infer_shape(wanted, array.size)
@@ -224,7 +224,7 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
     try:
         shape = other._array.shape
     except AttributeError as error:
-        raise not_a_tensor(error, "view_as", view_as, (self, other)) from None
+        raise explain_attribute_error(error, "view_as", view_as, (self, other)) from None
     return _view(self, shape)
 
 
@@ -239,7 +239,7 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     try:
         shape = other._array.shape
     except AttributeError as error:
-        raise not_a_tensor(error, "reshape_as", reshape_as, (self, other)) from None
+        raise explain_attribute_error(error, "reshape_as", reshape_as, (self, other)) from None
     return reshape(self, shape)
 
 
@@ -255,8 +255,8 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     try:
         shape = input._array.shape
     except AttributeError as error:
-        raise not_a_tensor(error, "flatten", flatten, (input,)) from None
-    first, last = canonical_dim(start_dim, len(shape)), canonical_dim(end_dim, len(shape))
+        raise explain_attribute_error(error, "flatten", flatten, (input,)) from None
+    first, last = canonicalize_dim(start_dim, len(shape)), canonicalize_dim(end_dim, len(shape))
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if not shape:
@@ -293,7 +293,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
             [3, 4, 5]])
     """
     shape = input._array.shape
-    axis = canonical_dim(dim, len(shape))
+    axis = canonicalize_dim(dim, len(shape))
     if not len(sizes):
         raise RuntimeError("unflatten: sizes must be non-empty")
     try:

@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.operator import Array, publish
 from ..core.registry import composite, view
 from ..core.sample_inputs import matrices
@@ -28,7 +28,7 @@ def unbind(input: Array, dim: int = 0) -> tuple[Array, ...]:
     """
     if not input.ndim:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     head: tuple[Any, ...] = (slice(None),) * axis
     indices: list[Any] = [(*head, i, Ellipsis) for i in range(input.shape[axis])]
     return tuple([input[index] for index in indices])
@@ -38,7 +38,7 @@ def unbind(input: Array, dim: int = 0) -> tuple[Array, ...]:
 def _(batch: Batch, input: Tensor, dim: int) -> Any:
     if not input.dim():
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
-    return unbind(batch.lower(input), canonical_dim(dim, input.dim()) + 1)
+    return unbind(batch.lower(input), canonicalize_dim(dim, input.dim()) + 1)
 
 
 @unbind.vjp
@@ -103,7 +103,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     shape = tensor._array.shape
     if not shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
-    axis = canonical_dim(dim, len(shape))
+    axis = canonicalize_dim(dim, len(shape))
     size, n = split_size_or_sections, shape[axis]
     if isinstance(size, (tuple, list)):
         if sum(size) != n or any(s < 0 for s in size):
@@ -156,7 +156,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
-    axis = canonical_dim(dim, input._array.ndim)
+    axis = canonicalize_dim(dim, input._array.ndim)
     n = input._array.shape[axis]
     size = -(-n // chunks)
     if size == 0:
@@ -193,7 +193,7 @@ def tensor_split(
         raise RuntimeError(
             "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
         )
-    axis = canonical_dim(dim, input._array.ndim)
+    axis = canonicalize_dim(dim, input._array.ndim)
     n = input._array.shape[axis]
     places = _choose_bounds("tensor_split", indices_or_sections, indices, sections)
     if isinstance(places, Tensor):

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
-from ...tensor.windows.strided_views import extent_in_bytes, set_strides
-from ..core.axes import canonical_dim
+from ...tensor.windows.strided_views import compute_extent_bytes, set_strides
+from ..core.axes import canonicalize_dim
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, view
@@ -26,7 +26,7 @@ def select(input: Array, dim: int, index: int) -> Array:
     >>> torch.select(torch.tensor([[1, 2], [3, 4]]), 1, 0)
     tensor([1, 3])
     """
-    axis = canonical_dim(dim, input.ndim)
+    axis = canonicalize_dim(dim, input.ndim)
     if not input.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     check_selected(index, input.shape, axis)
@@ -86,7 +86,7 @@ def view_window(array: Array, index: Any) -> Array:
     strides, axis, place = list(window.strides), 0, 0
     for item in items:
         if item is None:
-            strides[place] = extent_in_bytes(array, axis)
+            strides[place] = compute_extent_bytes(array, axis)
             place += 1
         elif item is Ellipsis:
             skipped = array.ndim - sum(i is not None and i is not Ellipsis for i in items)
@@ -141,17 +141,17 @@ def narrow(input: Tensor, dim: int, start: Tensor | int, length: int) -> Tensor:
     shape = input._array.shape
     if not shape:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
-    axis = canonical_dim(dim, len(shape))
+    axis = canonicalize_dim(dim, len(shape))
     if isinstance(start, Tensor) and (start._array.ndim or start._array.dtype.kind not in "iu"):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
     start = int(start)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
-    start = canonical_start(start, length, shape[axis])
+    start = canonicalize_start(start, length, shape[axis])
     return basic_index(input, (slice(None),) * axis + (slice(start, start + length), Ellipsis))
 
 
-def canonical_start(start: int, length: int, n: int) -> int:
+def canonicalize_start(start: int, length: int, n: int) -> int:
     """Return where a range of an axis of n elements starts, from the front; raise if it does not
     fit."""
     if not -n <= start <= n:
@@ -173,7 +173,7 @@ def diagonal(input: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Arr
     >>> torch.diagonal(torch.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])
     """
-    a, b = canonical_dim(dim1, input.ndim), canonical_dim(dim2, input.ndim)
+    a, b = canonicalize_dim(dim1, input.ndim), canonicalize_dim(dim2, input.ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     result = input.diagonal(offset, a, b)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tensor.storage import offset_of, storage_of, window
+from ...tensor.storage import get_offset, get_storage, window
 from ...tensor.tensor import Tensor
 from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.windows.strided_views import set_strides
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, view
@@ -31,7 +31,7 @@ def unfold(input: Array, dimension: int, size: int, step: int) -> Array:
     tensor([[0, 1, 2],
             [2, 3, 4]])
     """
-    at = canonical_dim(dimension, input.ndim)
+    at = canonicalize_dim(dimension, input.ndim)
     length = input.shape[at] if input.ndim else 1
     if size < 0 or step <= 0:
         raise RuntimeError(f"size is {size} but must be >= 0, step is {step} but must be > 0")
@@ -76,7 +76,7 @@ def _as_strided(
     input: Array, size: Sequence[int], stride: Sequence[int], offset: int, geometry: Any
 ) -> Array:
     """Return a view of the tensor's storage; `geometry` is the input's own (strides, offset)."""
-    result = window(storage_of(input), input.dtype, offset, size, stride)
+    result = window(get_storage(input), input.dtype, offset, size, stride)
     return input.like(result) if isinstance(input, LazyWindow) else result
 
 
@@ -110,7 +110,7 @@ def as_strided(
         )
     if storage_offset is not None and storage_offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
-    start = offset_of(input._array)
+    start = get_offset(input._array)
     offset = start if storage_offset is None else storage_offset
     return _as_strided(input, tuple(size), tuple(stride), offset, (input.stride(), start))
 

@@ -11,7 +11,7 @@ from ...autograd.node import name_node
 from ...native.foundation.user_frames import warn_once
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
-from ..core.axes import canonical_dim, canonical_order
+from ..core.axes import canonicalize_dim, canonicalize_order
 from ..core.operator import Array
 from ..core.registry import composite, view
 from ..core.sample_inputs import matrices
@@ -32,14 +32,14 @@ def transpose(input: Array, dim0: int, dim1: int) -> Array:
     n = input.ndim
     if n == 2 and dim0 + dim1 == 1 and dim0 >= 0 and dim1 >= 0:
         return input.T
-    a, b = canonical_dim(dim0, n), canonical_dim(dim1, n)
+    a, b = canonicalize_dim(dim0, n), canonicalize_dim(dim1, n)
     return input.swapaxes(a, b) if n else input.view()
 
 
 @transpose.batch
 def _(batch: Batch, input: Tensor, dim0: int, dim1: int) -> Tensor:
     n = input.dim()
-    a, b = canonical_dim(dim0, n), canonical_dim(dim1, n)
+    a, b = canonicalize_dim(dim0, n), canonicalize_dim(dim1, n)
     below = batch.lower(input)
     return transpose(below, a + 1, b + 1) if n else below
 
@@ -87,13 +87,13 @@ def permute(input: Array, *dims: Any) -> Array:
     >>> torch.zeros(2, 3, 5).permute(2, 0, 1).shape
     torch.Size([5, 2, 3])
     """
-    return input.transpose(canonical_order(dims, input.ndim))
+    return input.transpose(canonicalize_order(dims, input.ndim))
 
 
 @permute.batch
 def _(batch: Batch, input: Tensor, dims: Sequence[int]) -> Tensor:
     n = input.dim()
-    return permute(batch.lower(input), 0, *[canonical_dim(d, n) + 1 for d in dims])
+    return permute(batch.lower(input), 0, *[canonicalize_dim(d, n) + 1 for d in dims])
 
 
 @permute.vjp
@@ -121,7 +121,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
             f"({sources} dims) should contain the same number of dims as destination ({targets} "
             "dims)"
         )
-    a, b = [canonical_dim(d, n) for d in sources], [canonical_dim(d, n) for d in targets]
+    a, b = [canonicalize_dim(d, n) for d in sources], [canonicalize_dim(d, n) for d in targets]
     for argument, dims, axes in (("source", a, sources), ("destination", b, targets)):
         if len(set(dims)) != len(dims):
             raise RuntimeError(f"movedim: repeated dim in `{argument}` ({axes})")

@@ -11,12 +11,12 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.layout import contiguous_format
 from ...tensor.narrow_dtypes import refuse_eight_bit
-from ...tensor.promotion import missing_kernel
+from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
 from ...tensor.tensor import wrap as wrap_array
 from ...tensor.windows.batch import Batch
 from ..core.autocast import Policy
-from ..core.axes import canonical_dim
+from ..core.axes import canonicalize_dim
 from ..core.inplace import assign
 from ..core.operator import Array, Number
 from ..core.out import write_result
@@ -94,7 +94,7 @@ def _declare_triangle_indices(name: str, lower: bool) -> None:
                 raise RuntimeError(f"{label} must be non-negative, got{n}")
         kind = types.int64 if dtype is None else types.as_dtype(dtype)
         if kind.is_floating_point or kind.is_complex or kind is types.bool_:
-            raise missing_kernel(name, kind)
+            raise build_missing_kernel_error(name, kind)
         result = (np.tril_indices if lower else np.triu_indices)(row, offset, col)
         return place(np.stack(result).astype(kind.numpy), device)
 
@@ -129,7 +129,7 @@ def diag_embed(input: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
             [0, 2]])
     """
     rank = input.ndim + 1
-    a, b = canonical_dim(dim1, rank), canonical_dim(dim2, rank)
+    a, b = canonicalize_dim(dim1, rank), canonicalize_dim(dim2, rank)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     n = input.shape[-1] + abs(offset)
@@ -142,8 +142,8 @@ def diag_embed(input: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
 @diag_embed.batch
 def _(batch: Batch, input: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     rank = input.dim() + 1
-    return diag_embed(batch.lower(input), offset, canonical_dim(dim1, rank) + 1,
-                      canonical_dim(dim2, rank) + 1)
+    return diag_embed(batch.lower(input), offset, canonicalize_dim(dim1, rank) + 1,
+                      canonicalize_dim(dim2, rank) + 1)
 
 
 @diag_embed.vjp

@@ -8,9 +8,9 @@ from typing import Any
 
 from ...tensor.layout import contiguous_format
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves, map_leaves
-from ..core.axes import canonical_dim
-from ..core.errors import explaining
+from ...tensor.tree import get_leaves, map_leaves
+from ..core.axes import canonicalize_dim
+from ..core.errors import wrap_with_explanation
 from ..core.operator import PUBLIC, publish
 from ..core.out import write_result
 from ..core.registry import composite
@@ -28,7 +28,7 @@ def _copy(y: Any) -> Any:
 
 
 def _write(name: str, y: Any, out: Any) -> Any:
-    for view, target in zip(leaves(y), leaves(out), strict=True):
+    for view, target in zip(get_leaves(y), get_leaves(out), strict=True):
         write_result(name, view, target)
     return out
 
@@ -42,14 +42,14 @@ def _publish_copy(
 
     copy.__name__ = copy.__qualname__ = name
     copy.__doc__ = doc or f"Like `{name.removesuffix('_copy')}`, in memory of its own."
-    publish(explaining(name, copy), (name,), spaces)
+    publish(wrap_with_explanation(name, copy), (name,), spaces)
 
 
 def _slice(
     input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
     """The view of a slice along one axis."""
-    axis = canonical_dim(dim, input._array.ndim)
+    axis = canonicalize_dim(dim, input._array.ndim)
     if step <= 0:
         raise RuntimeError(f"slice step must be positive, got {step}")
     return basic_index(input, (*(slice(None),) * axis, slice(start, end, step), Ellipsis))

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...autograd.inplace import before_write, bump, check_writable
+from ...autograd.inplace import bump, check_writable, prepare_write
 from ...autograd.tangents import LEVELS, carry
 from ...tensor.tensor import Tensor
-from ..core.errors import explaining
+from ..core.errors import wrap_with_explanation
 from ..core.operator import publish
 from .expand import squeeze, unsqueeze
 from .strided import as_strided
@@ -21,7 +21,7 @@ from .transpose import t, transpose
 def _turn(name: str, function: Callable, aliases: tuple[str, ...] = ()) -> None:
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if check_writable(self, name):
-            y = function(before_write(self, False), *args, **kwargs)
+            y = function(prepare_write(self, False), *args, **kwargs)
             self._node = y._node
         else:
             y = function(self, *args, **kwargs)
@@ -42,4 +42,4 @@ _turn("squeeze_", squeeze)
 _turn("transpose_", transpose, ("swapaxes_", "swapdims_"))
 _turn("t_", t)
 _turn("as_strided_", as_strided)
-publish(explaining("as_strided_", Tensor.as_strided_), ("as_strided_",), ("torch",))
+publish(wrap_with_explanation("as_strided_", Tensor.as_strided_), ("as_strided_",), ("torch",))

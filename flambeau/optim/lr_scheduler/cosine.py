@@ -8,7 +8,7 @@ from flambeau.optim.optimizer import Optimizer
 from flambeau.tensor import Tensor
 
 from ...native.foundation.public_names import class_of
-from .scheduler import LRScheduler, warn_outside_step, within_step
+from .scheduler import LRScheduler, mark_step, warn_outside_step
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -125,7 +125,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         else:
             self._flambeau_jump(epoch)
         self.last_epoch = math.floor(epoch)
-        with within_step(self):
+        with mark_step(self):
             self._flambeau_set_rates(self.get_lr())
 
     def _flambeau_jump(self, epoch: float) -> None:

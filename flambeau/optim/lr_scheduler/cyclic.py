@@ -12,7 +12,7 @@ from flambeau.optim.optimizer import Optimizer
 from flambeau.tensor import Tensor
 
 from .momentum import MomentumCycle
-from .scheduler import check_optimizer, for_each_group, set_value, warn_outside_step
+from .scheduler import check_optimizer, expand_to_groups, set_value, warn_outside_step
 
 
 def _triangular(cycle: float) -> float:
@@ -69,11 +69,11 @@ class CyclicLR(MomentumCycle):
     ) -> None:
         check_optimizer(optimizer)
         self.optimizer = optimizer
-        base_lrs = for_each_group("base_lr", optimizer, base_lr)
+        base_lrs = expand_to_groups("base_lr", optimizer, base_lr)
         if last_epoch == -1:
             for rate, group in zip(base_lrs, optimizer.param_groups, strict=True):
                 set_value(group, "lr", rate)
-        self.max_lrs = for_each_group("max_lr", optimizer, max_lr)
+        self.max_lrs = expand_to_groups("max_lr", optimizer, max_lr)
         up = float(step_size_up)
         down = up if step_size_down is None else float(step_size_down)
         self.total_size = up + down

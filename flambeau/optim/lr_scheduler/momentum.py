@@ -6,7 +6,7 @@ from typing import Any
 
 from flambeau.optim.optimizer import Optimizer
 
-from .scheduler import LRScheduler, for_each_group
+from .scheduler import LRScheduler, expand_to_groups
 
 
 class MomentumCycle(LRScheduler):
@@ -25,8 +25,8 @@ class MomentumCycle(LRScheduler):
                 "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
             )
         self.use_beta1 = "betas" in defaults
-        lows = for_each_group("base_momentum", optimizer, lowest)
-        highs = for_each_group("max_momentum", optimizer, highest)
+        lows = expand_to_groups("base_momentum", optimizer, lowest)
+        highs = expand_to_groups("max_momentum", optimizer, highest)
         if last_epoch == -1:
             for group, low, high in zip(optimizer.param_groups, lows, highs, strict=True):
                 self._flambeau_set_momentum(group, high)

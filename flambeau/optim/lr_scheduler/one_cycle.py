@@ -9,7 +9,7 @@ from flambeau.optim.optimizer import Optimizer
 from flambeau.tensor import Tensor
 
 from .momentum import MomentumCycle
-from .scheduler import check_optimizer, for_each_group, warn_outside_step
+from .scheduler import check_optimizer, expand_to_groups, warn_outside_step
 
 
 def _anneal_by_cosine(start: Any, end: Any, done: float) -> Any:
@@ -89,7 +89,7 @@ class OneCycleLR(MomentumCycle):
             )
         self._schedule_phases = _create_phases(self.total_steps, pct_start, three_phase)
         self._anneal_func_type = anneal_strategy
-        max_lrs = for_each_group("max_lr", optimizer, max_lr)
+        max_lrs = expand_to_groups("max_lr", optimizer, max_lr)
         if last_epoch == -1:
             for group, highest in zip(optimizer.param_groups, max_lrs, strict=True):
                 group["initial_lr"] = highest / div_factor

@@ -9,11 +9,7 @@ from flambeau.optim.optimizer import Optimizer
 
 from ...native.foundation.user_frames import warn
 from .scheduler import (
-    EPOCH_DEPRECATION_WARNING,
-    LRScheduler,
-    check_optimizer,
-    set_value,
-    values_of,
+    EPOCH_DEPRECATION_WARNING, LRScheduler, check_optimizer, list_values, set_value,
 )
 
 
@@ -64,7 +60,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown = cooldown
         self.eps = eps
         self.last_epoch = 0
-        self._last_lr = values_of(optimizer, "lr")
+        self._last_lr = list_values(optimizer, "lr")
         self._init_is_better(mode, threshold, threshold_mode)
         self._reset()
 
@@ -95,7 +91,7 @@ class ReduceLROnPlateau(LRScheduler):
             self._reduce_lr(epoch)
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
-        self._last_lr = values_of(self.optimizer, "lr")
+        self._last_lr = list_values(self.optimizer, "lr")
 
     def _reduce_lr(self, epoch: int) -> None:
         count = len(self.optimizer.param_groups)

@@ -23,14 +23,14 @@ _ORDER = (
 )
 
 
-def copied(value: Any) -> Any:
+def copy_value(value: Any) -> Any:
     """Return the value, or a clone of a tensor."""
     return value.clone() if isinstance(value, Tensor) else value
 
 
-def values_of(optimizer: Optimizer, key: str) -> list[Any]:
+def list_values(optimizer: Optimizer, key: str) -> list[Any]:
     """Return an option of all groups, with tensors cloned."""
-    return [copied(group[key]) for group in optimizer.param_groups]
+    return [copy_value(group[key]) for group in optimizer.param_groups]
 
 
 def set_value(group: dict[str, Any], key: str, value: Any) -> None:
@@ -41,7 +41,7 @@ def set_value(group: dict[str, Any], key: str, value: Any) -> None:
         group[key] = value
 
 
-def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
+def expand_to_groups(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
     """Return one value per group from a value or a list. ValueError for the wrong length."""
     count = len(optimizer.param_groups)
     if isinstance(value, (list, tuple)):
@@ -52,7 +52,7 @@ def for_each_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
             )
     else:
         value = [value] * count
-    return [copied(v) for v in value]
+    return [copy_value(v) for v in value]
 
 
 def check_optimizer(optimizer: Any) -> None:
@@ -95,7 +95,7 @@ class LRScheduler:
         self.optimizer = optimizer
         for index, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", copied(group["lr"]))
+                group.setdefault("initial_lr", copy_value(group["lr"]))
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"param 'initial_lr' is not specified in param_groups[{index}] when resuming "
@@ -104,7 +104,7 @@ class LRScheduler:
                     "optimizer state\n2. You're using last_epoch >= 0 for a fresh training run "
                     "(not recommended)"
                 )
-        self.base_lrs: list[float | Tensor] = values_of(optimizer, "initial_lr")
+        self.base_lrs: list[float | Tensor] = list_values(optimizer, "initial_lr")
         self.last_epoch = last_epoch
         _note_steps(optimizer)
         self._initial_step()
@@ -160,7 +160,7 @@ class LRScheduler:
             )
 
     def _update_lr(self, epoch: int | None = None) -> None:
-        with within_step(self):
+        with mark_step(self):
             if epoch is None:
                 self.last_epoch += 1
                 rates = self.get_lr()
@@ -173,11 +173,11 @@ class LRScheduler:
     def _flambeau_set_rates(self, rates: list[Any]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             set_value(group, "lr", rate)
-        self._last_lr: list[float | Tensor] = values_of(self.optimizer, "lr")
+        self._last_lr: list[float | Tensor] = list_values(self.optimizer, "lr")
 
     def _flambeau_kept(self) -> list[Any]:
         """Return the current rates."""
-        return values_of(self.optimizer, "lr")
+        return list_values(self.optimizer, "lr")
 
     def _flambeau_times(self, factor: float) -> list[Any]:
         """Return the current rates times a factor."""
@@ -185,7 +185,7 @@ class LRScheduler:
 
 
 @contextlib.contextmanager
-def within_step(scheduler: LRScheduler) -> Iterator[None]:
+def mark_step(scheduler: LRScheduler) -> Iterator[None]:
     """Mark that `step` is calling `get_lr`."""
     scheduler._get_lr_called_within_step = True
     try:

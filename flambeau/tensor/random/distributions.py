@@ -16,7 +16,7 @@ import numpy as np
 from ..narrow_dtypes import COMPLEX32
 from . import exact_libm
 from .generator import BLOCK, Generator, default_generator
-from .native import converter
+from .native import make_converter
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = {np.dtype(t) for t in (np.float16, np.float32, np.float64)} | {BFLOAT16}
@@ -42,7 +42,7 @@ _SCALE24 = np.array(2.0**-24, np.float32)
 _THIRTY_TWO = np.array(32, np.uint64)
 
 
-def memory_order(array: np.ndarray) -> np.ndarray:
+def transpose_to_memory_order(array: np.ndarray) -> np.ndarray:
     """Return the array transposed to descending strides: the order of PyTorch's loops over one
     tensor."""
     if array.flags.c_contiguous:
@@ -51,7 +51,7 @@ def memory_order(array: np.ndarray) -> np.ndarray:
     return array.transpose(sorted(range(array.ndim), key=lambda axis: -abs(strides[axis])))
 
 
-def parts(array: np.ndarray) -> np.ndarray:
+def view_as_parts(array: np.ndarray) -> np.ndarray:
     """Return a complex array as reals with a last axis of 2 (real, imaginary), sharing memory."""
     real = array["real"] if array.dtype == COMPLEX32 else array.real
     return np.lib.stride_tricks.as_strided(
@@ -74,7 +74,7 @@ def fill_words(
     if count == 0:
         return array
     source = default_generator if generator is None else generator
-    target = memory_order(array)
+    target = transpose_to_memory_order(array)
     step = _CHUNK // words_each
     if count <= step and convert is None:
         result = compute(source.words(count * words_each))
@@ -100,7 +100,7 @@ def fill_words(
     return array
 
 
-def pairs(words: np.ndarray) -> np.ndarray:
+def combine_pairs(words: np.ndarray) -> np.ndarray:
     """Combine pairs of words into 64-bit integers, the first word in the high half."""
     both = words.astype(np.uint64)
     return (both[::2] << _THIRTY_TWO) | both[1::2]
@@ -114,7 +114,7 @@ def unit32(words: np.ndarray) -> np.ndarray:
 
 def unit64(words: np.ndarray) -> np.ndarray:
     """Return float64 in [0, 1) from the low 53 bits of each pair of words."""
-    return (pairs(words) & _MASK53).view(np.int64) * 2.0**-53
+    return (combine_pairs(words) & _MASK53).view(np.int64) * 2.0**-53
 
 
 def narrow(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -136,13 +136,13 @@ def fill_uniform(
 ) -> np.ndarray:
     """Fill with uniform numbers on [low, high): `rand` and `uniform_`, floating and complex."""
     if array.dtype.kind == "c" or array.dtype == COMPLEX32:
-        fill_uniform(parts(array), generator, low, high)
+        fill_uniform(view_as_parts(array), generator, low, high)
         return array
     dtype = array.dtype
     require(dtype, dtype in FLOATS, "check_uniform_bounds")
     if low == 0.0 and high == 1.0 and dtype.itemsize >= 4:
         each, unit = (2, unit64) if dtype.itemsize == 8 else (1, unit32)
-        return fill_words(array, generator, each, unit, converter("unit", dtype, array.size))
+        return fill_words(array, generator, each, unit, make_converter("unit", dtype, array.size))
     _check_bounds(dtype, low, high)
     wide = dtype.itemsize == 8
     precise = np.float64 if wide else np.float32
@@ -159,7 +159,7 @@ def fill_uniform(
         return values
 
     numbers = (np.array(x, precise) for x in (span, start, bottom, top))
-    convert = converter("uniform", dtype, array.size, *numbers)
+    convert = make_converter("uniform", dtype, array.size, *numbers)
     return fill_words(array, generator, 2 if wide else 1, compute, convert)
 
 
@@ -203,8 +203,8 @@ def _fill_with(
     dtype = array.dtype
     bound = np.uint64(math.ceil(p * 2.0**53))  # x * 2**-53 < p, in integers
     wide = np.float32 if dtype.itemsize == 2 and dtype in FLOATS else dtype
-    convert = converter("bernoulli", dtype, array.size, np.array(bound), np.array(on, wide))
-    fill_words(array, generator, 2, lambda words: (pairs(words) & _MASK53) < bound, convert)
+    convert = make_converter("bernoulli", dtype, array.size, np.array(bound), np.array(on, wide))
+    fill_words(array, generator, 2, lambda words: (combine_pairs(words) & _MASK53) < bound, convert)
     if convert is None and on != 1:
         array *= on
     return array
@@ -219,7 +219,7 @@ def _fill_bernoulli_each(
         raise RuntimeError(
             f"bernoulli_: p of shape {list(p.shape)} does not expand to {list(array.shape)}"
         ) from None
-    if not within_unit(p):
+    if not is_within_unit(p):
         raise RuntimeError(
             "bernoulli_: Expected p_in >= 0 && p_in <= 1 to be true, but got false "
             "(a probability outside [0, 1])"
@@ -236,7 +236,7 @@ def _fill_bernoulli_each(
     return array
 
 
-def within_unit(x: np.ndarray) -> Any:
+def is_within_unit(x: np.ndarray) -> Any:
     """Return whether all numbers are in [0, 1] and none is NaN."""
     if x.__class__ is np.ndarray and x.dtype.kind == "f" and x.size:
         return bool(x.item(x.argmin()) >= 0 and x.item(x.argmax()) <= 1)  # both find a NaN first
@@ -265,7 +265,7 @@ def fill_exponential(
     if rate <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate:g}")
     _require_continuous(dtype, "Exponential")
-    log1p = exact_libm.like_c(math.log1p, np.log1p, dtype)
+    log1p = exact_libm.choose_c_version(math.log1p, np.log1p, dtype)
     factor = -1.0 / rate
     return fill_words(
         array, generator, 2, lambda words: narrow(factor * log1p(-unit64(words)), dtype)
@@ -280,7 +280,7 @@ def fill_cauchy(
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     _require_continuous(dtype, "Cauchy")
-    tan = exact_libm.like_c(math.tan, np.tan, dtype)
+    tan = exact_libm.choose_c_version(math.tan, np.tan, dtype)
 
     def compute(words: np.ndarray) -> np.ndarray:
         return narrow(exact_libm.fma(tan(math.pi * (unit64(words) - 0.5)), sigma, median), dtype)

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .native import by_c
+from .native import apply_c_function
 
 _SPLITTER = 134217729.0  # 2**27 + 1, Dekker's constant for 53 bits
 
 
-def like_c(
+def choose_c_version(
     scalar: Callable[[float], float], ufunc: np.ufunc, dtype: np.dtype
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Return a float64 array version of `scalar` from the math module if `dtype` is 64-bit and so
@@ -25,7 +25,7 @@ def like_c(
         return ufunc
 
     def each(x: np.ndarray) -> np.ndarray:
-        result = by_c(scalar.__name__, x)
+        result = apply_c_function(scalar.__name__, x)
         if result is not None:
             return result
         values = x.ravel().tolist()

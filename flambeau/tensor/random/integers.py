@@ -6,11 +6,11 @@ import numpy as np
 
 from ...native.foundation.user_frames import warn
 from .distributions import (
-    BFLOAT16, FLOATS, LARGEST, NAMES, WIDE_UNSIGNED, fill_exponential, fill_words, pairs, require,
-    unit64,
+    BFLOAT16, FLOATS, LARGEST, NAMES, WIDE_UNSIGNED, combine_pairs, fill_exponential, fill_words,
+    require, unit64,
 )
 from .generator import Generator, default_generator
-from .native import converter, shuffled
+from .native import make_converter, shuffle
 
 # Bits of precision, the implicit one included.
 _DIGITS = {
@@ -124,7 +124,7 @@ def _fill_span(array: np.ndarray, generator: Generator | None, low: int, span: i
         divisor = np.uint64(span)
         return fill_words(
             array, generator, 2,
-            lambda words: _as_dtype((pairs(words) % divisor).view(np.int64) + base, dtype),
+            lambda words: _as_dtype((combine_pairs(words) % divisor).view(np.int64) + base, dtype),
         )
     short = np.array(span, np.uint32)
 
@@ -133,7 +133,7 @@ def _fill_span(array: np.ndarray, generator: Generator | None, low: int, span: i
         rest = (words - words // short * short).view(np.int32)
         return _as_dtype(np.add(rest, base, dtype=np.int64) if low else rest, dtype)
 
-    convert = converter("integers", dtype, array.size, short, base)
+    convert = make_converter("integers", dtype, array.size, short, base)
     return fill_words(array, generator, 1, compute, convert)
 
 
@@ -154,7 +154,8 @@ def _fill_whole(array: np.ndarray, generator: Generator | None) -> np.ndarray:
         span = 2 if dtype.kind == "b" else np.iinfo(dtype).max + 1
     if dtype.itemsize == 8:
         wide = np.uint64(span)
-        return fill_words(array, generator, 2, lambda words: (pairs(words) % wide).view(np.int64))
+        return fill_words(array, generator, 2,
+                          lambda words: (combine_pairs(words) % wide).view(np.int64))
     short = np.uint32(span)
     return fill_words(array, generator, 1, lambda words: _as_dtype(words % short, dtype))
 
@@ -169,7 +170,7 @@ def _fill_all_64_bits(array: np.ndarray, generator: Generator | None) -> np.ndar
             f"not {NAMES[dtype.name]}"
         )
     return fill_words(
-        array, generator, 2, lambda words: _as_dtype(pairs(words).view(np.int64), dtype)
+        array, generator, 2, lambda words: _as_dtype(combine_pairs(words).view(np.int64), dtype)
     )
 
 
@@ -193,7 +194,7 @@ def randperm(
     if n < 2:
         return np.zeros(n, dtype)
     words = source.words(n - 1)
-    order = shuffled(words)
+    order = shuffle(words)
     if order is None:
         steps = np.arange(n - 1, dtype=np.int64)
         partners = (words % np.arange(n, 1, -1, dtype=np.uint32)) + steps
@@ -245,7 +246,8 @@ def _shuffle_inside_out(n: int, source: Generator) -> np.ndarray:
     for start in range(0, n, step):
         stop = min(start + step, n)
         bounds = np.arange(start + 1, stop + 1, dtype=np.uint64)
-        for here, there in enumerate((pairs(source.words(2 * (stop - start))) % bounds).tolist(),
+        for here, there in enumerate((combine_pairs(source.words(2 * (stop
+                                                                      - start))) % bounds).tolist(),
                                      start):
             order[here] = order[there]
             order[there] = here

@@ -25,7 +25,7 @@ _ready: dict[tuple, int] = {}  # kernel addresses by name and dtype
 _draws: dict[tuple, int] = {}  # number of small draws by name and dtype
 
 
-def native(name: str, dtype: np.dtype | None = None) -> int | None:
+def get_kernel(name: str, dtype: np.dtype | None = None) -> int | None:
     """Return the address of a kernel of native/kernels/random/, or None while it compiles."""
     key = (name, dtype)
     known = _ready.get(key)
@@ -64,7 +64,7 @@ def twist(key: int, words: np.ndarray) -> bool:
     """
     if words.size < MIN_DRAW_KERNEL_ELEMENTS:
         return False
-    result = native("twist")
+    result = get_kernel("twist")
     if result is not None:
         groups, rest = divmod(words.size, _GROUP * _BLOCK)
         FastCalls.call(
@@ -73,7 +73,7 @@ def twist(key: int, words: np.ndarray) -> bool:
     return result is not None
 
 
-def converter(
+def make_converter(
     name: str, dtype: np.dtype, count: int, *numbers: np.ndarray, block: int = 1
 ) -> Callable[[np.ndarray, np.ndarray], None] | None:
     """Return convert(words, elements) by a kernel with parameters `numbers`, or None if not ready.
@@ -82,7 +82,7 @@ def converter(
     """
     known = _ready.get((name, dtype))
     if known is None and (count >= MIN_DRAW_KERNEL_ELEMENTS or _is_frequent((name, dtype))):
-        known = native(name, dtype)
+        known = get_kernel(name, dtype)
     if known is None:
         return None
 
@@ -92,13 +92,13 @@ def converter(
     return convert
 
 
-def sequential(
+def make_sequential_drawer(
     name: str, dtype: np.dtype, count: int
 ) -> Callable[..., None] | None:
     """Return a kernel that draws `count` elements in sequence, or None if not ready."""
     known = _ready.get((name, dtype))
     if known is None and (count >= MAX_PYTHON_LIBM_CALLS or _is_frequent((name, dtype))):
-        known = native(name, dtype)
+        known = get_kernel(name, dtype)
     return None if known is None else partial(FastCalls.call, known)
 
 
@@ -108,9 +108,9 @@ def _is_frequent(key: tuple) -> bool:
     return count > SMALL_DRAWS_BEFORE_COMPILING and KernelPolicy.counts
 
 
-def shuffled(words: np.ndarray) -> np.ndarray | None:
+def shuffle(words: np.ndarray) -> np.ndarray | None:
     """Return 0 .. n - 1 shuffled by n - 1 words, or None if the kernel isn't ready."""
-    result = native("shuffle") if words.size >= MIN_DRAW_KERNEL_ELEMENTS else None
+    result = get_kernel("shuffle") if words.size >= MIN_DRAW_KERNEL_ELEMENTS else None
     if result is None:
         return None
     order = np.arange(words.size + 1, dtype=np.int64)
@@ -118,12 +118,12 @@ def shuffled(words: np.ndarray) -> np.ndarray | None:
     return order
 
 
-def by_c(name: str, x: np.ndarray) -> np.ndarray | None:
+def apply_c_function(name: str, x: np.ndarray) -> np.ndarray | None:
     """Apply the C library's function `name` to float64 numbers; None if the kernel isn't ready."""
     if x.size < MIN_DRAW_KERNEL_ELEMENTS \
             and (x.size < MAX_PYTHON_LIBM_CALLS or (name, None) not in _ready):
         return None
-    result = native(name)
+    result = get_kernel(name)
     if result is None:
         return None
     new = np.array(x, order="C")

@@ -14,9 +14,11 @@ import numpy as np
 from ...native.loop_ir import cephes_coefficients
 from ..narrow_dtypes import COMPLEX32
 from . import exact_libm
-from .distributions import FLOATS, memory_order, narrow, parts, require, unit32, unit64
+from .distributions import (
+    FLOATS, narrow, require, transpose_to_memory_order, unit32, unit64, view_as_parts,
+)
 from .generator import Generator, default_generator
-from .native import converter, sequential
+from .native import make_converter, make_sequential_drawer
 
 _BLOCK = 16
 _CHUNK = 1 << 14  # elements at a time: the float64 temporaries fit in the cache
@@ -56,7 +58,7 @@ def fill_normal(
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if array.dtype.kind == "c" or array.dtype == COMPLEX32:
-        fill_normal(parts(array), generator, mean, std / math.sqrt(2))
+        fill_normal(view_as_parts(array), generator, mean, std / math.sqrt(2))
         return array
     dtype = array.dtype
     if array.size == 0:
@@ -72,7 +74,7 @@ def fill_normal(
 def _fill_normal(array: np.ndarray, source: Generator, mean: float, std: float) -> None:
     dtype = array.dtype
     if array.size < _BLOCK or not array.flags.c_contiguous:
-        target = memory_order(array)
+        target = transpose_to_memory_order(array)
         values = _draw_singly(array.size, source, mean, std, dtype)
         if dtype.itemsize == 2:
             values = values.astype(np.float32)  # two roundings, as in PyTorch
@@ -94,8 +96,8 @@ def fill_log_normal(
         return array
     require(dtype, dtype in FLOATS, "log_normal_cpu")
     source = default_generator if generator is None else generator
-    target = memory_order(array)
-    exp = exact_libm.like_c(math.exp, np.exp, dtype)
+    target = transpose_to_memory_order(array)
+    exp = exact_libm.choose_c_version(math.exp, np.exp, dtype)
     values = exp(_draw_singly(array.size, source, mean, std, dtype))
     target[...] = narrow(values, dtype).reshape(target.shape)
     return array
@@ -121,7 +123,7 @@ def _draw_singly(
 
 
 def _draw_pairs_by_loop(words: np.ndarray) -> np.ndarray:
-    kernel = sequential("normal_pairs", _FLOAT64, words.size // 4)
+    kernel = make_sequential_drawer("normal_pairs", _FLOAT64, words.size // 4)
     if kernel is not None:
         pairs = np.empty(words.size // 2)
         kernel(words, pairs, words.size // 4)
@@ -139,10 +141,10 @@ def _draw_pairs_by_loop(words: np.ndarray) -> np.ndarray:
 
 def _draw_pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
     uniforms = unit64(words)
-    log1p = exact_libm.like_c(math.log1p, np.log1p, dtype)
+    log1p = exact_libm.choose_c_version(math.log1p, np.log1p, dtype)
     cos, sin = (
-        exact_libm.like_c(math.cos, np.cos, dtype),
-        exact_libm.like_c(math.sin, np.sin, dtype),
+        exact_libm.choose_c_version(math.cos, np.cos, dtype),
+        exact_libm.choose_c_version(math.sin, np.sin, dtype),
     )
     radius = np.sqrt(-2.0 * log1p(-uniforms[1::2]))
     angle = _TWO_PI64 * uniforms[::2]
@@ -160,7 +162,7 @@ def _fill_blocks(flat: np.ndarray, source: Generator, mean: float, std: float) -
     )
     whole = flat.size // _BLOCK * _BLOCK
     numbers = [np.array(number, np.float64 if wide else np.float32) for number in (mean, std)]
-    convert = converter("normal", flat.dtype, whole, *numbers, block=_BLOCK)
+    convert = make_converter("normal", flat.dtype, whole, *numbers, block=_BLOCK)
     memory = np.empty(each * min(_CHUNK, whole), np.uint32)
     for start in range(0, whole, _CHUNK):
         part = flat[start : min(start + _CHUNK, whole)]
@@ -177,7 +179,7 @@ def _fill_blocks(flat: np.ndarray, source: Generator, mean: float, std: float) -
 
 def _transform_box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
     log, cos, sin = (
-        exact_libm.like_c(scalar, ufunc, uniforms.dtype)
+        exact_libm.choose_c_version(scalar, ufunc, uniforms.dtype)
         for scalar, ufunc in ((math.log, np.log), (math.cos, np.cos), (math.sin, np.sin))
     )
     blocks = uniforms.reshape(-1, 2, _BLOCK // 2)  # (block, radius or angle, 8)

@@ -66,7 +66,7 @@ def poisson(rates: np.ndarray, generator: Generator | None = None) -> np.ndarray
     dtype = rates.dtype
     require(dtype, dtype.kind == "f" or dtype == BFLOAT16, "poisson_cpu")
     wide = rates.astype(np.float64)
-    kernel = native.sequential("poisson", wide.dtype, wide.size)
+    kernel = native.make_sequential_drawer("poisson", wide.dtype, wide.size)
     if kernel is not None and ((wide >= 0) & (wide < _WHOLE)).all():
         spending = (wide > 0).astype(np.int64) + (wide >= 10)
         return _draw_by_kernel(kernel, [wide], spending, generator).astype(dtype)
@@ -129,7 +129,7 @@ def binomial(
         )
     require(dtype, dtype.kind == "f" and dtype.itemsize > 2, "binomial_cpu")
     counts, probabilities = np.broadcast_arrays(counts, probabilities)
-    kernel = native.sequential("binomial", dtype, counts.size)
+    kernel = native.make_sequential_drawer("binomial", dtype, counts.size)
     if kernel is not None and (np.abs(counts) < _WHOLE).all():
         spending = ((counts > 0) & (probabilities > 0) & (probabilities < 1)).astype(np.int64)
         return _draw_by_kernel(kernel, [counts, probabilities], spending, generator)
@@ -227,7 +227,7 @@ def standard_gamma(shapes: np.ndarray, generator: Generator | None = None) -> np
     """Draw gamma numbers of unit scale with these shape parameters, float32 or float64."""
     dtype = shapes.dtype
     require(dtype, dtype.kind == "f" and dtype.itemsize > 2, "gamma_cpu")
-    kernel = native.sequential("gamma", dtype, shapes.size)
+    kernel = native.make_sequential_drawer("gamma", dtype, shapes.size)
     if kernel is not None:  # per element a uniform, and per two elements a pair for normals
         return _draw_by_kernel(kernel, [shapes], 2 * (shapes != 0), generator, spared=1)
     rounded = float if dtype == np.float64 else _to_single

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..devices import CPU, device
-from ..dtypes import by_name, dtype
+from ..dtypes import dtype, parse_dtype
 
 if TYPE_CHECKING:
     from ..storage import TypedStorage
@@ -113,4 +113,4 @@ _CASTS = {
     "float8_e4m3fnuz": "float8_e4m3fnuz", "float8_e5m2fnuz": "float8_e5m2fnuz",
 }
 for _name, _kind in _CASTS.items():
-    setattr(StorageCasts, _name, _create_cast(_name, by_name(_kind)))
+    setattr(StorageCasts, _name, _create_cast(_name, parse_dtype(_kind)))

@@ -101,7 +101,7 @@ class Batch:
         return result
 
 
-def elements(x: Tensor) -> np.ndarray:
+def get_elements(x: Tensor) -> np.ndarray:
     """Return a tensor's array; for an example, that of all examples, to decide for all at once."""
     window: Any = x._array
     while window.__class__ is BatchedWindow:
@@ -110,7 +110,7 @@ def elements(x: Tensor) -> np.ndarray:
     return array
 
 
-def innermost_batch(values: Any) -> Batch | None:
+def find_innermost_batch(values: Any) -> Batch | None:
     """Return the innermost batch with an example among the values or in their sequences."""
     best: Batch | None = None
     for value in values:  # hot: runs for every operator in a vmap, so leaves need no call
@@ -120,7 +120,7 @@ def innermost_batch(values: Any) -> Batch | None:
                 continue
             batch = window.batch
         elif value.__class__ is tuple or value.__class__ is list:
-            batch = innermost_batch(value)
+            batch = find_innermost_batch(value)
             if batch is None:
                 continue
         else:

@@ -47,7 +47,7 @@ class LazyWindow(NDArrayOperatorsMixin):
     def like(self, memory: Any) -> Any:
         """Return a window on other memory with the same bits; numbers are resolved."""
         if isinstance(memory, np.ndarray):
-            return window_with_bits(memory, self.conjugated, self.negated)
+            return set_bits(memory, self.conjugated, self.negated)
         return self.apply(memory)
 
     def apply(self, values: Any) -> Any:
@@ -60,8 +60,8 @@ class LazyWindow(NDArrayOperatorsMixin):
         """Return the elements in new memory."""
         return np.asarray(self.apply(self.memory))
 
-    real = property(lambda self: window_with_bits(self.memory.real, False, self.negated))
-    imag = property(lambda self: window_with_bits(
+    real = property(lambda self: set_bits(self.memory.real, False, self.negated))
+    imag = property(lambda self: set_bits(
         self.memory.imag, False, self.negated != self.conjugated))
 
     # ------------------------------------------------------------------------ views and writes
@@ -112,20 +112,20 @@ class LazyWindow(NDArrayOperatorsMixin):
         return getattr(self.resolved(), name)
 
 
-def window_with_bits(memory: np.ndarray, conjugated: bool, negated: bool) -> Any:
+def set_bits(memory: np.ndarray, conjugated: bool, negated: bool) -> Any:
     """Return a window on memory with these bits, or the memory itself if no bit is set."""
     return LazyWindow(memory, conjugated, negated) if conjugated or negated else memory
 
 
-def toggled(window: Any, conjugate: bool, negate: bool) -> Any:
+def toggle_bits(window: Any, conjugate: bool, negate: bool) -> Any:
     """Return a window on the same memory with bits toggled."""
     if window.__class__ is LazyWindow:
-        return window_with_bits(window.memory, window.conjugated != conjugate,
-                                window.negated != negate)
-    return window_with_bits(window, conjugate, negate)
+        return set_bits(window.memory, window.conjugated != conjugate,
+                        window.negated != negate)
+    return set_bits(window, conjugate, negate)
 
 
-def bits_of(view: Any, base: Any) -> tuple[bool, bool] | None:
+def compare_bits(view: Any, base: Any) -> tuple[bool, bool] | None:
     """Return which bits (conjugate, negative) differ between a view and its base; None if none."""
     bits = [(w.conjugated, w.negated) if w.__class__ is LazyWindow else (False, False)
             for w in (view, base)]
@@ -143,7 +143,7 @@ def is_negated(window: Any) -> bool:
     return window.__class__ is LazyWindow and window.negated
 
 
-def memory_of(window: Any) -> np.ndarray:
+def get_memory(window: Any) -> np.ndarray:
     """Return the NumPy array of a window, ignoring its bits."""
     result: np.ndarray = window.memory if window.__class__ is LazyWindow else window
     return result

@@ -28,7 +28,7 @@ def _name_running_operator() -> str:
 _PACKAGE = __name__.partition(".")[0]
 
 
-def missing_implementation(name: str, backend: str) -> str:
+def describe_missing_implementation(name: str, backend: str) -> str:
     """Return PyTorch's error message for an operator that a backend does not implement."""
     return (
         f"Could not run 'aten::{name}' with arguments from the '{backend}' backend. This could be "
@@ -63,7 +63,7 @@ class OpaqueWindow:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise NoDenseArray(missing_implementation(_name_running_operator(), self.backend))
+        raise NoDenseArray(describe_missing_implementation(_name_running_operator(), self.backend))
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"a {self.backend} array is not a dense array")

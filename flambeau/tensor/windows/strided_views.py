@@ -22,7 +22,7 @@ def set_strides(array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any
     return np.lib.stride_tricks.as_strided(raw, shape, strides).view(array.dtype)
 
 
-def extent_in_bytes(array: Any, axis: int) -> int:
+def compute_extent_bytes(array: Any, axis: int) -> int:
     """Return the bytes over which an axis extends, which is the stride of a new axis before it;
     beyond the last axis the size of an element."""
     return array.shape[axis] * array.strides[axis] if axis < array.ndim else array.itemsize

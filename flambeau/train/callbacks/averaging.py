@@ -10,7 +10,7 @@ from ...optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 from ..events.handlers import Handle
 from ..events.order import Band
 from ..events.scope import epoch, step
-from ..state.snapshot import copied
+from ..state.snapshot import copy_state
 
 
 class Averaging:
@@ -83,7 +83,7 @@ class Averaging:
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore the result of `state_dict`."""
-        self._loaded = copied(saved["average"])
+        self._loaded = copy_state(saved["average"])
         if self.average is not None and self._loaded is not None:
             self.average.load_state_dict(self._loaded)
 

@@ -8,9 +8,9 @@ from typing import Any
 from ... import ops
 from ...native.foundation.user_frames import warn
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves_of
+from ...tensor.tree import collect_leaves
 from ..events.order import Band
-from ..state.data import detached
+from ..state.data import detach_tensors
 
 
 class TerminateOnNaN:
@@ -37,9 +37,9 @@ class TerminateOnNaN:
         """Look at the loss."""
         loss = run.state.loss
         if loss is None:
-            output = detached(run.state.output)
+            output = detach_tensors(run.state.output)
             loss = sum(map(float, output.values())) if isinstance(output, dict) else None
-        value = 0.0 if loss is None else float(detached(loss))
+        value = 0.0 if loss is None else float(detach_tensors(loss))
         if not math.isfinite(value):
             self._end(run, f"the loss is {value}")
 
@@ -61,7 +61,7 @@ class TerminateOnNaN:
         run.stop()
 
     def _batch(self, batch: Any) -> str:
-        bad = [tensor for tensor in leaves_of(Tensor, batch)
+        bad = [tensor for tensor in collect_leaves(Tensor, batch)
                if tensor.is_floating_point() and not is_finite(tensor)]
         return "the batch itself has numbers that are not finite" if bad else ""
 

@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 from ..events.order import Band
-from ..state.formatting import short
+from ..state.formatting import shorten
 from ..state.monitored_metric import Monitor
-from ..state.snapshot import copied
+from ..state.snapshot import copy_state
 
 
 class EarlyStopping:
@@ -69,12 +69,13 @@ class EarlyStopping:
         if self._monitor.better(run, value, self.best):
             self.best, self.best_epoch, self.waited = value, run.state.epoch, 0
             if self.restore_best:
-                self.weights = {name: copied(net.state_dict()) for name, net in _collect_nets(run)}
+                self.weights = {name: copy_state(net.state_dict()) for name,
+                                net in _collect_nets(run)}
             return
         self.waited += 1
         if self.waited >= self.patience:
             self.stopped = True
-            than = "a number" if self.best is None else f"{short(self.best)} of epoch "
+            than = "a number" if self.best is None else f"{shorten(self.best)} of epoch "
             than += "" if self.best is None else str(self.best_epoch)
             print(f"early stopping in epoch {run.state.epoch}: {self.monitor} was not better than "
                   f"{than} for {self.waited} epochs", file=sys.stderr)
@@ -99,7 +100,7 @@ class EarlyStopping:
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore a state returned by `state_dict`."""
-        vars(self).update(copied(saved))
+        vars(self).update(copy_state(saved))
 
 
 def _collect_nets(run: Any) -> list[tuple[str, Any]]:

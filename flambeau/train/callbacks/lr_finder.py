@@ -15,9 +15,9 @@ from ..reporting.learning_curves import Picture
 from ..reporting.plot_panel import Panel
 from ..state.data import is_loader, as_loader
 from ..state.epoch_numbers import Measures
-from ..state.formatting import short
+from ..state.formatting import shorten
 from ..state.random_state import read_random_state, set_random_state
-from ..state.snapshot import copied
+from ..state.snapshot import copy_state
 from ..state.state import State
 
 
@@ -68,11 +68,11 @@ class LearningRateSweep:
     def __repr__(self) -> str:
         rates = f"{len(self.rates)} rates"
         if self.rates:
-            rates += f" from {short(self.rates[0])} to {short(self.rates[-1])}"
+            rates += f" from {shorten(self.rates[0])} to {shorten(self.rates[-1])}"
         best = self.suggestion
         if best is None:
             return f"{rates}; none suggested: the loss does not fall"
-        return f"{rates}; suggested: {short(best)}"
+        return f"{rates}; suggested: {shorten(best)}"
 
     def _repr_svg_(self) -> str:
         return self.plot().svg()
@@ -139,7 +139,7 @@ class LRFinder:
 @contextmanager
 def keep_untouched(trainer: Any, loader: Any) -> Iterator[None]:
     """A context for training without handlers, which restores the trainer's state afterwards."""
-    before, random = copied(trainer.state_dict()), read_random_state(loader)
+    before, random = copy_state(trainer.state_dict()), read_random_state(loader)
     grads = [(parameter, parameter.grad) for parameter in trainer.net.parameters()]
     training = [(module, module.training) for module in trainer.net.modules()]
     stored = trainer.measures, trainer.state, trainer.handlers

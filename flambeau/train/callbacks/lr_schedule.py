@@ -11,7 +11,7 @@ from ..events.handlers import Handle
 from ..events.order import Band
 from ..events.scope import epoch, step
 from ..state.monitored_metric import Monitor
-from ..state.snapshot import copied
+from ..state.snapshot import copy_state
 
 _EACH = {"epoch": epoch.end, "step": step.end}
 
@@ -94,7 +94,7 @@ class Schedule:
         assert self.make is not None
         optimizer, resumed = run.optimizer, run.state.resumed
         stored = list(run.optimizers.values())
-        rates = [[copied({k: v for k, v in group.items() if k != "params"})
+        rates = [[copy_state({k: v for k, v in group.items() if k != "params"})
                   for group in element.param_groups] for element in stored]
         if not resumed:  # otherwise a second fit would start where the first schedule ended
             for item in stored:

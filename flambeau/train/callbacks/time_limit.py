@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from ..events.order import Band
-from ..state.formatting import duration
+from ..state.formatting import format_duration
 
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _PART = re.compile(
@@ -72,6 +72,6 @@ class TimeLimit:
     def _stop(self, run: Any) -> None:
         if not run.stopping:
             state = run.state
-            print(f"time limit of {duration(self.seconds)} reached: the run stops in epoch "
+            print(f"time limit of {format_duration(self.seconds)} reached: the run stops in epoch "
                   f"{state.epoch} after step {state.step}", file=sys.stderr)
             run.stop()

@@ -13,7 +13,7 @@ from ..reporting.learning_curves import PlotCurves
 from ..reporting.provenance import describe_rounding
 from ..state.monitored_metric import Monitor
 from ..state.ranks import writes_files
-from ..state.snapshot import copied
+from ..state.snapshot import copy_state
 from .background_writer import Writer
 from .storage import Location, is_remote, as_location
 
@@ -163,7 +163,7 @@ class Checkpoint:
             self.entries = ranking
         obsolete = [self.folder / _name_file(item["epoch"]) for item in self._before
                 if self.count > 1 and item not in self.entries]
-        saved = {**copied(run.state_dict()), "rounding": describe_rounding()}
+        saved = {**copy_state(run.state_dict()), "rounding": describe_rounding()}
         if writes_files():
             self._writer.write(saved, paths, label, obsolete)
         self._next = time.monotonic() + 60 * (self.minutes or 0)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..state.formatting import scalars, stage_of
+from ..state.formatting import list_scalars, stage_of
 from .logger import Logger, is_resuming
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class TensorBoardLogger(Logger):
     def close(self) -> None:
         """Close the files."""
         if self.hyperparameters is not None and self._last:
-            results = {f"final/{name}": value for name, value in scalars(self._last).items()}
+            results = {f"final/{name}": value for name, value in list_scalars(self._last).items()}
             self.writer().add_hparams(self.hyperparameters, results, run_name="hyperparameters")
         for writer in self._writers.values():
             writer.close()

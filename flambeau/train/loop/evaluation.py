@@ -60,13 +60,13 @@ def sweep(
     return n
 
 
-def joined(parts: list[Any]) -> Any:
+def join(parts: list[Any]) -> Any:
     """The outputs of all batches as one: tensors along the first axis, inside tuples and dicts."""
     first = parts[0]
     if isinstance(first, Tensor):
         return ops.cat(parts) if first.ndim else ops.stack(parts)
     if isinstance(first, (tuple, list)):
-        return tuple(joined(list(column)) for column in zip(*parts, strict=True))
+        return tuple(join(list(column)) for column in zip(*parts, strict=True))
     if isinstance(first, dict):
-        return {key: joined([part[key] for part in parts]) for key in first}
+        return {key: join([part[key] for part in parts]) for key in first}
     return parts

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from ..events import scope as scopes
 from ..events.handler_arguments import step_of
 from ..events.handlers import Frame, Handle
-from ..state.data import count_batches, skipped
+from ..state.data import count_batches, skip_batches
 from ..state.history import History
-from ..state.numpy_packing import packed, unpacked
-from ..state.random_state import plain, read_random_state, set_random_state
+from ..state.numpy_packing import pack, unpack
+from ..state.random_state import convert_to_plain, read_random_state, set_random_state
 from .attach import as_list
 from .run import Run
 
@@ -187,7 +187,7 @@ class Loop(Run):
                     f"{count}: it must be the same to resume in the middle of an epoch")
             self._order = position["order"]
             set_random_state(self._order, data)
-            iterator = skipped(data, position["batch_number"])
+            iterator = skip_batches(data, position["batch_number"])
             set_random_state(position["random"], data)
         if self.handlers.live["fetch"]:
             return _fetch_each(self, iterator)
@@ -252,11 +252,11 @@ class Loop(Run):
         return {
             "epoch": state.epoch, "step": state.step - begun, "batch_number": self._completed,
             "batches": state.batches, "stage": self._stage,
-            "order": None if order is None else plain(order),
-            "random": plain(read_random_state(state.data) if random is None else random),
-            "metrics": packed(state.metrics), "counts": dict(self._counts),
-            "history": [(number, packed(logs)) for number, logs in self._rows],
-            "persistence": packed(self.persistence.state_dict()),
+            "order": None if order is None else convert_to_plain(order),
+            "random": convert_to_plain(read_random_state(state.data) if random is None else random),
+            "metrics": pack(state.metrics), "counts": dict(self._counts),
+            "history": [(number, pack(logs)) for number, logs in self._rows],
+            "persistence": pack(self.persistence.state_dict()),
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -264,14 +264,14 @@ class Loop(Run):
         state = self.state
         state.epoch, state.step = saved["epoch"], saved["step"]
         state.batch_number = self._completed = saved["batch_number"]
-        state.metrics = unpacked(saved["metrics"])
+        state.metrics = unpack(saved["metrics"])
         self._stage, self._order = saved["stage"], saved["order"]
         self._boundary = saved["random"] if self._stage == "valid" else None
         self._counts = dict(saved["counts"])
         # An epoch stopped before its end is not complete.
         last = state.epoch if self._stage == "done" else state.epoch - 1
-        self._rows = [(n, unpacked(logs)) for n, logs in saved["history"] if n <= last]
-        self.persistence.load_state_dict(unpacked(saved["persistence"]))
+        self._rows = [(n, unpack(logs)) for n, logs in saved["history"] if n <= last]
+        self.persistence.load_state_dict(unpack(saved["persistence"]))
         self._position = saved
         state.resumed = state.resumed or self._running
 

@@ -11,7 +11,7 @@ from .labels import check_task
 from .metric import Metric, Value, as_array, widen
 
 
-def ranks(scores: np.ndarray) -> np.ndarray:
+def compute_ranks(scores: np.ndarray) -> np.ndarray:
     """Rank from 1, equal scores sharing the mean of theirs."""
     order = scores.argsort(kind="stable")
     ordered = scores[order]
@@ -29,7 +29,7 @@ def compute_area(scores: np.ndarray, positive: np.ndarray) -> float:
     negatives = len(positive) - positives
     if not positives or not negatives or np.isnan(scores).any():
         return float("nan")
-    above = ranks(scores)[positive].sum() - positives * (positives + 1) / 2
+    above = compute_ranks(scores)[positive].sum() - positives * (positives + 1) / 2
     return float(above / (positives * negatives))
 
 

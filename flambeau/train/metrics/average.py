@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.capture_marks import values_of
+from ...tensor.capture_marks import read_values
 from ...tensor.tensor import Tensor
 from .metric import Metric, Value, as_array, batch_size
 
@@ -17,7 +17,7 @@ Function = Callable[[Any, Any], Any]
 def number(value: Any, who: str) -> float:
     """Return a batch's value as a number. Raises if it is not one."""
     if isinstance(value, Tensor):
-        value = values_of(value)
+        value = read_values(value)
     size = getattr(value, "size", 1)
     if size != 1:
         raise ValueError(

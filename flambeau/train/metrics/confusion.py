@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .labels import Labels
-from .metric import Metric, Value, added
+from .metric import Metric, Value, add_values
 
 NORMALIZED = (None, "true", "pred", "all")
 
@@ -80,7 +80,7 @@ class ConfusionMatrix(Metric):
         _, predicted, wanted, classes = self._labels.read(output, target)
         if self.num_classes is not None:
             classes = self.num_classes
-        self.counts = added(self.counts, count_confusion(predicted, wanted, classes))
+        self.counts = add_values(self.counts, count_confusion(predicted, wanted, classes))
 
     def compute(self) -> Value:
         """The matrix: counts, or shares in float64 (0 where nothing was counted)."""

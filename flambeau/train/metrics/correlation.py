@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .auroc import ranks
+from .auroc import compute_ranks
 from .metric import Metric, Value
-from .regression import paired
+from .regression import pair_rows
 
 
 def correlate(a: np.ndarray, b: np.ndarray) -> float:
@@ -36,7 +36,7 @@ class _Correlation(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of predictions and targets of one shape."""
-        output, target = paired(type(self).__name__, output, target)
+        output, target = pair_rows(type(self).__name__, output, target)
         self.outputs.append(output.ravel().copy())
         self.targets.append(target.ravel().copy())
 
@@ -73,4 +73,4 @@ class Spearman(_Correlation):
     """
 
     def _correlate(self, output: np.ndarray, target: np.ndarray) -> float:
-        return correlate(ranks(output), ranks(target))
+        return correlate(compute_ranks(output), compute_ranks(target))

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.capture_marks import values_of
+from ...tensor.capture_marks import read_values
 from ...tensor.tensor import Tensor
 from ...tensor.tree import map_leaves
 from .auroc import as_probabilities
 from .average import EpochMetric, name_of_function
 from .labels import find_class_axis
-from .metric import Metric, as_array, saved
+from .metric import Metric, as_array, save_value
 
 # scikit-learn's names for parameters of probabilities, and functions that use other names.
 _SCORES = ("y_score", "y_scores", "y_proba", "y_prob", "pred_decision")
@@ -80,7 +80,7 @@ class Foreign(Metric):
 
     def compute(self) -> Any:
         """Return the object's value: a float, an array, or a dict of them."""
-        return plain(self.metric.compute())
+        return convert_to_plain(self.metric.compute())
 
     def __call__(self, output: Any, target: Any) -> Any:
         """Add a batch; return the value of the batch alone if the object has one (`forward`)."""
@@ -88,7 +88,7 @@ class Foreign(Metric):
             raise NotImplementedError(f"{self.name}: the value of one batch")
         if self._torch is not None:
             output, target = _convert(self._torch, output), _convert(self._torch, target)
-        return plain(self.metric.forward(output, target))
+        return convert_to_plain(self.metric.forward(output, target))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the object's accumulated state."""
@@ -99,7 +99,7 @@ class Foreign(Metric):
             state = {"metric": inner.state_dict()}
         else:
             state = {"metric": {k: v for k, v in vars(inner).items() if not callable(v)}}
-        return saved(plain(state))
+        return save_value(convert_to_plain(state))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state returned by `state_dict`."""
@@ -191,14 +191,14 @@ def _as_scores(output: np.ndarray, target: np.ndarray) -> np.ndarray:
     return output
 
 
-def plain(value: Any) -> Any:
+def convert_to_plain(value: Any) -> Any:
     """Convert tensors of any kind, also inside containers, to floats and NumPy arrays."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: convert_to_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [convert_to_plain(item) for item in value]
     if isinstance(value, Tensor):
-        value = values_of(value)
+        value = read_values(value)
     elif hasattr(value, "detach") and hasattr(value, "numpy"):
         value = value.detach().cpu().numpy()
     if isinstance(value, (np.ndarray, np.generic)):

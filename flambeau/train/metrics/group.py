@@ -11,8 +11,8 @@ import numpy as np
 
 from ...autograd.mode import no_grad
 from .adapt import adapt
-from .foreign import plain
-from .metric import MetricProtocol, saved, shown
+from .foreign import convert_to_plain
+from .metric import MetricProtocol, save_value, show_value
 
 
 class MetricGroup:
@@ -38,10 +38,10 @@ class MetricGroup:
         return self.metrics[name]
 
     def __repr__(self) -> str:
-        return f"MetricGroup({', '.join(f'{n}: {shown(m)}' for n, m in self.metrics.items())})"
+        return f"MetricGroup({', '.join(f'{n}: {show_value(m)}' for n, m in self.metrics.items())})"
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(shown(metric))}</td></tr>"
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(show_value(metric))}</td></tr>"
                        for name, metric in self.metrics.items())
         return f"<table>{rows}</table>"
 
@@ -63,7 +63,7 @@ class MetricGroup:
         values: dict[str, Any] = {}
         with no_grad():
             for name, metric in metrics.items():
-                value = saved(plain(metric.compute()))
+                value = save_value(convert_to_plain(metric.compute()))
                 if isinstance(value, dict):
                     values.update({f"{prefix}{name}/{key}": item for key, item in value.items()})
                 else:

@@ -14,9 +14,9 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 import numpy as np
 
 from ...ops.creation.interchange import from_numpy
-from ...tensor.capture_marks import values_of
+from ...tensor.capture_marks import read_values
 from ...tensor.tensor import Tensor
-from ...tensor.tree import first_leaf
+from ...tensor.tree import get_first_leaf
 
 Value: TypeAlias = float | np.ndarray
 
@@ -54,7 +54,7 @@ class MetricProtocol(Protocol):
 def as_array(value: Any) -> np.ndarray:
     """The NumPy array in a tensor, without a copy and without autograd; numbers and lists too."""
     if value.__class__ is Tensor or isinstance(value, Tensor):
-        return values_of(value)
+        return read_values(value)
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, (tuple, dict)) or value is None:
@@ -77,7 +77,7 @@ def batch_size(output: Any, target: Any) -> int:
     (32, 4)
     """
     for value in (target, output):
-        shape = getattr(first_leaf(value), "shape", None)
+        shape = getattr(get_first_leaf(value), "shape", None)
         if shape is not None and len(shape):
             return int(shape[0])
     return 1
@@ -124,20 +124,21 @@ class Metric:
         return value
 
     def _repr_html_(self) -> str:
-        return f"<code>{escape(repr(self))}</code> {escape(shown(self))}"
+        return f"<code>{escape(repr(self))}</code> {escape(show_value(self))}"
 
     def twin(self) -> Self:
         """Another one of the same kind, with nothing in it. Functions and options are shared."""
         twin = copy.copy(self)
         for name in self.states:  # a `reset` that empties a list must not empty this metric's
             state = getattr(self, name)
-            setattr(twin, name, saved(state) if isinstance(state, Tensor) else copy.copy(state))
+            setattr(twin, name,
+                    save_value(state) if isinstance(state, Tensor) else copy.copy(state))
         twin.reset()
         return twin
 
     def state_dict(self) -> dict[str, Any]:
         """What has been added up so far: numbers and tensors, which are safe to load."""
-        return {name: saved(getattr(self, name)) for name in self.states}
+        return {name: save_value(getattr(self, name)) for name in self.states}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned. Raises KeyError for another metric's state."""
@@ -148,12 +149,12 @@ class Metric:
             )
         for name in self.states:
             tensor = isinstance(getattr(self, name), Tensor)
-            setattr(self, name, saved(state[name]) if tensor else loaded(state[name]))
+            setattr(self, name, save_value(state[name]) if tensor else load_value(state[name]))
 
     def merge(self, other: Self) -> Self:
         """Add what another one has seen, as of another process; returns itself."""
         for name in self.states:
-            setattr(self, name, added(getattr(self, name), getattr(other, name)))
+            setattr(self, name, add_values(getattr(self, name), getattr(other, name)))
         return self
 
     def _get_undefined(self) -> Value:
@@ -164,7 +165,7 @@ class Metric:
         return f"{type(self).__name__}(name={self.name!r})"
 
 
-def shown(metric: MetricProtocol) -> str:
+def show_value(metric: MetricProtocol) -> str:
     """Return a metric's value as text, if it has one."""
     try:
         with warnings.catch_warnings():
@@ -177,7 +178,7 @@ def shown(metric: MetricProtocol) -> str:
     return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
 
 
-def saved(state: Any) -> Any:
+def save_value(state: Any) -> Any:
     """A state with copies of its arrays as tensors, NumPy's numbers as Python's."""
     if isinstance(state, np.ndarray):
         return from_numpy(state.copy())
@@ -186,18 +187,18 @@ def saved(state: Any) -> Any:
     if isinstance(state, np.generic):
         return state.item()
     if isinstance(state, dict):
-        return {key: saved(item) for key, item in state.items()}
-    return [saved(item) for item in state] if isinstance(state, (list, tuple)) else state
+        return {key: save_value(item) for key, item in state.items()}
+    return [save_value(item) for item in state] if isinstance(state, (list, tuple)) else state
 
 
-def loaded(state: Any) -> Any:
+def load_value(state: Any) -> Any:
     """The state again, with copies of the tensors as arrays."""
     if isinstance(state, (Tensor, np.ndarray)):
         return as_array(state).copy()
-    return [loaded(item) for item in state] if isinstance(state, list) else state
+    return [load_value(item) for item in state] if isinstance(state, list) else state
 
 
-def added(a: Any, b: Any) -> Any:
+def add_values(a: Any, b: Any) -> Any:
     """Add two states. Arrays of counts grow to the longer one as new classes appear."""
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.shape == b.shape:
         return a + b

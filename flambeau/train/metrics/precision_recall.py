@@ -8,7 +8,7 @@ import numpy as np
 
 from .confusion import count_confusion
 from .labels import Labels
-from .metric import Metric, Value, added
+from .metric import Metric, Value, add_values
 
 AVERAGES = ("binary", "micro", "macro", "weighted", "none")
 
@@ -60,9 +60,9 @@ class _ByClass(Metric):
             matrix = count_confusion(predicted, wanted, classes)
             counts = np.diagonal(matrix), matrix.sum(0), matrix.sum(1)
         self.binary = task == "binary" or self.binary
-        self.hits = added(self.hits, counts[0])
-        self.predicted = added(self.predicted, counts[1])
-        self.actual = added(self.actual, counts[2])
+        self.hits = add_values(self.hits, counts[0])
+        self.predicted = add_values(self.predicted, counts[1])
+        self.actual = add_values(self.actual, counts[2])
 
     def merge(self, other: Any) -> Any:
         """Add another metric's counts, and return self."""

@@ -9,7 +9,7 @@ import numpy as np
 from .metric import Metric, Value, as_array, widen
 
 
-def paired(who: str, output: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
+def pair_rows(who: str, output: Any, target: Any) -> tuple[np.ndarray, np.ndarray]:
     a, b = as_array(output), as_array(target)
     if a.shape != b.shape:
         # Broadcasting (n, 1) with (n,) to (n, n) is the classic silent mistake.
@@ -48,7 +48,7 @@ class MSE(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of predictions and targets of one shape."""
-        a, b = paired(type(self).__name__, output, target)
+        a, b = pair_rows(type(self).__name__, output, target)
         difference = (a - b).ravel()
         self.error += float(difference.dot(difference))
         self.count += difference.size
@@ -84,7 +84,7 @@ class MAE(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of predictions and targets of one shape."""
-        a, b = paired(type(self).__name__, output, target)
+        a, b = pair_rows(type(self).__name__, output, target)
         self.error += float(np.abs(a - b).sum())
         self.count += a.size
 
@@ -125,7 +125,7 @@ class R2(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of predictions and targets of one shape."""
-        a, b = paired("R2", output, target)
+        a, b = pair_rows("R2", output, target)
         if not len(b):
             return
         rows = (len(b), -1)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 from html import escape
 
-from ..state.formatting import short
+from ..state.formatting import shorten
 from .plot_panel import Panel
 from .svg import choose_color, place_in, render_svg
 
 
-def page(panels: list[Panel], title: str) -> str:
+def render_page(panels: list[Panel], title: str) -> str:
     """The whole page."""
     return _PAGE.format(title=escape(title), style=_STYLE, body=render_fragment(panels, title))
 
@@ -46,7 +46,7 @@ def _list_points(panel: Panel) -> list[list[object]]:
                 continue
             across, down = at(*straight)
             row = result.setdefault(
-                x, [round(across, 1), f"{panel.x_label} {short(x)}", []]
+                x, [round(across, 1), f"{panel.x_label} {shorten(x)}", []]
             )
             row[2].append([label, choose_color(label, index), round(down, 1), f"{y:.6g}"])  # type: ignore[attr-defined]
     return [result[x] for x in sorted(result)]
@@ -57,8 +57,8 @@ def _render_table(panels: list[Panel]) -> str:
     for panel in panels:
         for label, points in panel.lines.items():
             best = panel.best.get(label)
-            cells = [panel.title, label, short(points[-1][1])]
-            cells += [short(best[1]), short(best[0])] if best else ["", ""]
+            cells = [panel.title, label, shorten(points[-1][1])]
+            cells += [shorten(best[1]), shorten(best[0])] if best else ["", ""]
             rows.append("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>")
     where, mark = (panels[0].x_label, panels[0].mark) if panels else ("", "best")
     names = ("metric", "data", "last", mark, f"at {where}")

@@ -20,9 +20,9 @@ from ...ops.creation.random import initial_seed, manual_seed
 from ...tensor.tensor import Tensor
 from ..events.order import Band
 from ..loggers import CSVLogger, JSONLogger
-from ..state.formatting import scalars
+from ..state.formatting import list_scalars
 from .learning_curves import PlotCurves
-from .provenance import code, environment
+from .provenance import describe_code, describe_environment
 
 
 class Experiment:
@@ -109,7 +109,8 @@ class Experiment:
 
     def _write_status(self, word: str, run: Any, error: str | None = None) -> None:
         state = run.state
-        numbers = {name: _round_for_table(value) for name, value in scalars(state.metrics).items()}
+        numbers = {name: _round_for_table(value) for name,
+                   value in list_scalars(state.metrics).items()}
         write_json(self / "status.json", {
             "status": word, **({} if error is None else {"error": error}), "epoch": state.epoch,
             "step": state.step, "seconds": round(time.time() - self._began, 3),
@@ -125,7 +126,7 @@ class Experiment:
             if earlier != self.config:
                 raise ValueError(
                     f"{self.folder.as_posix()} has a different config: "
-                    f"{differences(earlier, self.config)}; use another folder"
+                    f"{list_differences(earlier, self.config)}; use another folder"
                 )
         else:
             write_json(path, self.config)
@@ -139,10 +140,10 @@ class Experiment:
         return seed
 
     def _note_start(self) -> None:
-        about, difference = code()
+        about, difference = describe_code()
         if difference:
             about["diff"] = self._keep("code", ".diff", difference)
-        details = json.dumps(environment(), indent=2)
+        details = json.dumps(describe_environment(), indent=2)
         line = {
             "time": _format_now(), "command": sys.argv, "folder": os.getcwd(), "pid": os.getpid(),
             "seed": self.seed, "code": about,
@@ -182,7 +183,7 @@ def as_plain_config(config: Any) -> Any:
     return config.__qualname__ if hasattr(config, "__qualname__") else repr(config)
 
 
-def differences(earlier: Any, now: Any, name: str = "") -> str:
+def list_differences(earlier: Any, now: Any, name: str = "") -> str:
     """Describe the differences between two configs."""
     if isinstance(earlier, dict) and isinstance(now, dict):
         parts = []
@@ -193,7 +194,7 @@ def differences(earlier: Any, now: Any, name: str = "") -> str:
             elif key not in earlier:
                 parts.append(f"{inner} is missing there")
             elif earlier[key] != now[key]:
-                parts.append(differences(earlier[key], now[key], inner))
+                parts.append(list_differences(earlier[key], now[key], inner))
         return ", ".join(parts)
     return f"{name or 'it'} is {earlier!r} there, {now!r} here"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ..events.order import Band
-from ..state.formatting import STAGES, scalars, short, stage_of
+from ..state.formatting import STAGES, list_scalars, shorten, stage_of
 from ..state.monitored_metric import guess_higher_is_better
-from .curves_page import render_notebook_part, page
+from .curves_page import render_notebook_part, render_page
 from .plot_panel import Panel, Points
 from .svg import FAINT, GRID, INK, choose_color, count_columns, render_svg
 
@@ -35,7 +35,7 @@ class Picture:
 
     def html(self) -> str:
         """A page with the picture and a table of the best and the last values, needing nothing."""
-        return page(self.panels, self.title)
+        return render_page(self.panels, self.title)
 
     def _repr_html_(self) -> str:
         return render_notebook_part(self.panels, self.title)
@@ -101,7 +101,7 @@ def build_panels(history: list[dict[str, Any]]) -> list[Panel]:
     """A panel for each metric of a history, the loss first, with a line for each stage."""
     result: dict[str, dict[str, Points]] = {}
     for row in history:
-        for name, value in scalars({k: v for k, v in row.items() if k != "epoch"}).items():
+        for name, value in list_scalars({k: v for k, v in row.items() if k != "epoch"}).items():
             stage, metric = stage_of(name)
             result.setdefault(metric, {}).setdefault(stage, []).append((float(row["epoch"]), value))
     panels = []
@@ -143,7 +143,7 @@ def _draw(panel: Panel, axis: Any) -> None:
             x, y = panel.best[label]
             axis.plot(x, y, "o", color=color, markersize=7, fillstyle="none")
             if x != xs[-1]:
-                axis.annotate(f"{panel.mark} {short(y)}", (x, y), (0, 8),
+                axis.annotate(f"{panel.mark} {shorten(y)}", (x, y), (0, 8),
                               textcoords="offset points", ha="center", color=color, fontsize=8)
     axis.set_xscale("log" if panel.log_x else "linear")
     axis.set_yscale("log" if panel.log_y else "linear")
@@ -168,7 +168,7 @@ def _name_lines(panel: Panel, axis: Any) -> None:
         there = [(x, y) for x, y in panel.lines[label] if panel.place(x, y)]
         if there:
             height = float(to_axis.transform(there[-1])[1])
-            names.append([height, f"{label} {short(there[-1][1])}", choose_color(label, index)])
+            names.append([height, f"{label} {shorten(there[-1][1])}", choose_color(label, index)])
     names.sort(key=lambda name: name[0])
     for below, above in zip(names, names[1:], strict=False):
         above[0] = max(above[0], below[0] + 0.085)

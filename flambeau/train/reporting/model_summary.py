@@ -10,7 +10,7 @@ from typing import Any
 from ...autograd.mode import no_grad
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
-from ...tensor.tree import first_leaf
+from ...tensor.tree import get_first_leaf
 from ...utils.flop_counter import FlopCounterMode
 
 _TITLES = ("layer", "output shape", "parameters", "multiply-adds")
@@ -135,5 +135,5 @@ def _call(net: Module, batch: Any) -> Any:
 
 
 def _find_tensor(output: Any) -> Tensor | None:
-    leaf = first_leaf(output)
+    leaf = get_first_leaf(output)
     return leaf if isinstance(leaf, Tensor) else None

@@ -6,7 +6,7 @@ import time
 from typing import Any, TextIO
 
 from ..events.order import Band
-from ..state.formatting import duration, scalars, short, stage_of
+from ..state.formatting import format_duration, list_scalars, shorten, stage_of
 from .progress_bars import LogLines, choose_bar, check_kind
 
 
@@ -78,8 +78,8 @@ class Progress:
     def on_epoch_end(self, run: Any) -> None:
         """The epoch's line."""
         self._finish()
-        took = duration(time.perf_counter() - self._epoch_began)
-        words = _format_numbers(scalars(run.state.metrics))
+        took = format_duration(time.perf_counter() - self._epoch_began)
+        words = _format_numbers(list_scalars(run.state.metrics))
         if self._bar is not None:
             self._bar.line("  ".join(part for part in (self._format_title(), took, words) if part))
 
@@ -126,9 +126,9 @@ class Progress:
         assert self._bar is not None
         took = max(now - self._began, 1e-9)
         rate = (self._done - self._first) / took
-        parts = [f"{short(rate)} it/s" if rate >= 1 else f"{duration(1 / rate)}/it"]
+        parts = [f"{shorten(rate)} it/s" if rate >= 1 else f"{format_duration(1 / rate)}/it"]
         if self._total:
-            parts.append(f"ETA {duration(max(self._total - self._done, 0) / rate)}")
+            parts.append(f"ETA {format_duration(max(self._total - self._done, 0) / rate)}")
         if self.metrics and self._run.state.training:
             parts.append(_format_numbers(read_running_numbers(self._run)))
         self._bar.update(self._done, "  ".join(part for part in parts if part))
@@ -151,7 +151,7 @@ def read_running_numbers(run: Any) -> dict[str, float]:
     numbers: dict[str, float] = {}
     loss = getattr(run.state, "loss", None)
     if loss is not None:
-        numbers.update(scalars({"loss": loss}))
+        numbers.update(list_scalars({"loss": loss}))
     if measures is not None:
         numbers.update(measures.running())
     return numbers
@@ -160,7 +160,7 @@ def read_running_numbers(run: Any) -> dict[str, float]:
 def _format_numbers(numbers: dict[str, float]) -> str:
     # Training's numbers first, then those of validation, in the same order.
     ordered = sorted(numbers, key=lambda name: stage_of(name)[0] != "train")
-    return "  ".join(f"{name} {short(numbers[name])}" for name in ordered)
+    return "  ".join(f"{name} {shorten(numbers[name])}" for name in ordered)
 
 
 def _length(data: Any) -> int | None:

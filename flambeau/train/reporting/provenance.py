@@ -19,7 +19,7 @@ LONGEST = 20_000_000  # bytes of a diff to keep
 _SETTINGS = ("FLAMBEAU_", "OMP_", "MKL_", "OPENBLAS_", "PYTHONHASHSEED")
 
 
-def code(folder: Path | None = None) -> tuple[dict[str, Any], bytes]:
+def describe_code(folder: Path | None = None) -> tuple[dict[str, Any], bytes]:
     """Return the commit of the program's repository, and the diff of the files from it.
 
     `folder` is by default that of the running script. Outside a repository, or without git, the
@@ -63,7 +63,7 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, Any]:
     """Return Python, system, processor, installed packages and settings that affect results."""
     packages = {
         str(distribution.metadata["Name"]): distribution.version
@@ -73,7 +73,7 @@ def environment() -> dict[str, Any]:
     return {
         "python": sys.version, "executable": sys.executable, "platform": platform.platform(),
         "host": platform.node(), "processor": read_processor_name(), "cores": os.cpu_count(),
-        "memory_gib": memory(),
+        "memory_gib": describe_memory(),
         "settings": {key: value for key, value in sorted(os.environ.items())
                      if key.startswith(_SETTINGS)},
         "packages": dict(sorted(packages.items(), key=lambda item: item[0].lower())),
@@ -98,7 +98,7 @@ def read_processor_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def memory() -> float | None:
+def describe_memory() -> float | None:
     """Return the machine's memory in GiB, or None if unknown."""
     try:
         pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from html import escape
 
-from ..state.formatting import short
+from ..state.formatting import shorten
 from .plot_panel import Panel
 
 At = Callable[[float, float], tuple[float, float]]  # linear coordinates to pixels
@@ -77,7 +77,7 @@ def _render_panel(panel: Panel) -> list[str]:
         parts += _mark_best(panel, label, color, at)
         if pieces:
             value = next(y for x, y in reversed(panel.lines[label]) if panel.place(x, y))
-            names.append([at(*pieces[-1][-1])[1], f"{label} {short(value)}", color])
+            names.append([at(*pieces[-1][-1])[1], f"{label} {shorten(value)}", color])
     return parts + _names(names)
 
 
@@ -115,7 +115,7 @@ def _draw_dots(panel: Panel, label: str, color: str, at: At) -> list[str]:
         place = panel.place(x, y)
         if place is not None:
             cx, cy = at(*place)
-            words = escape(f"{label}, {panel.x_label} {short(x)}: {y:.6g}")
+            words = escape(f"{label}, {panel.x_label} {shorten(x)}: {y:.6g}")
             dots.append(f"<circle cx='{cx:.1f}' cy='{cy:.1f}' r='2.2' fill='{color}'>"
                         f"<title>{words}</title></circle>")
     return dots
@@ -135,7 +135,7 @@ def _mark_best(panel: Panel, label: str, color: str, at: At) -> list[str]:
     below = y < TOP + 24
     anchor = "end" if x > WIDTH - RIGHT - 40 else "start" if x < LEFT + 40 else "middle"
     words = (f"<text x='{x:.1f}' y='{y + (18 if below else -9):.1f}' text-anchor='{anchor}' "
-             f"font-size='11' %s>{panel.mark} {short(best[1])}</text>")
+             f"font-size='11' %s>{panel.mark} {shorten(best[1])}</text>")
     halo = "stroke='#fff' stroke-width='3' stroke-linejoin='round'"
     return [ring, words % halo, words % f"fill='{color}'"]
 

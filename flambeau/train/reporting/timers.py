@@ -11,7 +11,7 @@ from ..events.generators import Task
 from ..events.handlers import Entry
 from ..events.order import Band
 from ..events.scope import Scope, backward, epoch, fetch, forward, optim, step, train, valid
-from ..state.formatting import duration
+from ..state.formatting import format_duration
 
 
 class Row:
@@ -31,7 +31,7 @@ class Row:
         self.longest = max(self.longest, seconds)
 
     def __repr__(self) -> str:
-        return f"Row({self.name}: {self.calls} times, {duration(self.seconds)})"
+        return f"Row({self.name}: {self.calls} times, {format_duration(self.seconds)})"
 
 
 class Timers:
@@ -85,7 +85,7 @@ class Timers:
 
     def table(self) -> str:
         """The figures, a line a scope."""
-        return table(
+        return format_table(
             ("scope", "times"), [(row, row.name) for row in self.rows.values()], self.total
         )
 
@@ -188,7 +188,7 @@ class HandlerProfile:
         """The figures, a line a handler, the dearest first."""
         rows = sorted(self.rows.items(), key=lambda item: -item[1].seconds)
         named = [(row, f"{event:<16} {row.name}") for (event, _), row in rows if row.calls]
-        return table((f"{'event':<16} handler", "calls"), named, self.total)
+        return format_table((f"{'event':<16} handler", "calls"), named, self.total)
 
 
 class Watched:
@@ -224,13 +224,14 @@ def describe_handler(function: Any) -> str:
     return name.rpartition("<locals>.")[2]
 
 
-def table(heads: tuple[str, str], rows: list[tuple[Row, str]], total: float) -> str:
+def format_table(heads: tuple[str, str], rows: list[tuple[Row, str]], total: float) -> str:
     """Return aligned lines with calls, total time, time per call, longest call and share."""
     lines = [(heads[0], heads[1], "total", "each", "longest", "share")]
     for row, name in rows:
-        each = duration(row.seconds / row.calls) if row.calls else "-"
+        each = format_duration(row.seconds / row.calls) if row.calls else "-"
         share = f"{100 * row.seconds / total:.1f} %" if total else "-"
-        lines.append((name, str(row.calls), duration(row.seconds), each, duration(row.longest),
+        lines.append((name, str(row.calls), format_duration(row.seconds), each,
+                      format_duration(row.longest),
                       share))
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(

@@ -11,7 +11,7 @@ import numpy as np
 from ...ops.creation.interchange import from_numpy
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves, map_leaves_of
+from ...tensor.tree import get_leaves, map_leaves_of
 from ...utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from ...utils.data.iterator import _SingleProcessDataLoaderIter
 
@@ -54,7 +54,7 @@ def as_loader(
 def is_arrays(data: Any) -> bool:
     """Whether a value is a tensor, a NumPy array, or a (nested) tuple of them."""
     if isinstance(data, tuple):
-        return bool(data) and all(isinstance(p, (Tensor, np.ndarray)) for p in leaves(data))
+        return bool(data) and all(isinstance(p, (Tensor, np.ndarray)) for p in get_leaves(data))
     return isinstance(data, (Tensor, np.ndarray))
 
 
@@ -75,7 +75,7 @@ def is_loader(data: Any) -> bool:
 
 
 def _build_dataset(arrays: tuple[Any, ...], who: str) -> TensorDataset:
-    tensors = [as_tensor(array) for array in leaves(arrays)]
+    tensors = [as_tensor(array) for array in get_leaves(arrays)]
     lengths = [len(tensor) for tensor in tensors]
     if len(set(lengths)) != 1:
         raise ValueError(f"{who}: the arrays have different lengths: {lengths}")
@@ -109,7 +109,7 @@ def _explain_empty(data: Any) -> str:
     )
 
 
-def skipped(data: Any, count: int) -> Iterator[Any]:
+def skip_batches(data: Any, count: int) -> Iterator[Any]:
     """Return an epoch's iterator after its first `count` batches.
 
     Indexed samples are skipped without loading them; the order is drawn as usual.
@@ -141,7 +141,7 @@ def split(batch: Any) -> tuple[Any, Any]:
     )
 
 
-def inputs(batch: Any, labelled: bool) -> Any:
+def get_inputs(batch: Any, labelled: bool) -> Any:
     """Return only the input of a batch, with or without a target."""
     if not isinstance(batch, (tuple, list)):
         return batch
@@ -158,11 +158,11 @@ def _describe_batch(batch: Any) -> str:
     return f"a {type(batch).__name__}"
 
 
-def moved(tree: Any, device: Any) -> Any:
+def move(tree: Any, device: Any) -> Any:
     """Return `tree` with its tensors moved to a device."""
     return map_leaves_of(Tensor, lambda x: x.to(device), tree)
 
 
-def detached(tree: Any) -> Any:
+def detach_tensors(tree: Any) -> Any:
     """Return `tree` with its tensors detached."""
     return map_leaves_of(Tensor, Tensor.detach, tree)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 
-from ...tensor.tree import first_leaf, map_leaves
+from ...tensor.tree import get_first_leaf, map_leaves
 from ...utils.data import Subset
 from .data import is_arrays, count_batches
 
@@ -84,7 +84,7 @@ def _cut(samples: int, share: float) -> int:
 
 
 def _count_samples(part: Any) -> int:
-    return len(first_leaf(part))
+    return len(get_first_leaf(part))
 
 
 def _slice(part: Any, where: slice) -> Any:

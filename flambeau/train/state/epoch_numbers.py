@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from ...tensor.tensor import Tensor
 from ..metrics import MetricGroup
 from ..metrics.metric import batch_size
-from .data import detached
-from .ranks import gathered
+from .data import detach_tensors
+from .ranks import gather
 
 
 class Outcome(NamedTuple):
@@ -72,7 +72,7 @@ class Measures:
         elif output is not None:
             loss = output
         size = state.size = batch_size(state.batch if y_pred is None else y_pred, y)
-        state.loss, state.y_pred, state.y = detached(loss), y_pred, y
+        state.loss, state.y_pred, state.y = detach_tensors(loss), y_pred, y
         if isinstance(output, dict):
             for name, value in output.items():
                 self.add(name, number(name, value), size)
@@ -83,7 +83,7 @@ class Measures:
 
     def results(self, prefix: str = "") -> dict[str, Any]:
         """Means and metrics by prefixed name, over the batches of all processes."""
-        states = gathered(self.state_dict)
+        states = gather(self.state_dict)
         return (self if states is None else self._merge(states))._compute_results(prefix)
 
     def _merge(self, states: list[dict[str, Any]]) -> Measures:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.capture_marks import values_of
+from ...tensor.capture_marks import read_values
 from ...tensor.tensor import Tensor
 
 STAGES = ("train", "valid", "test")
@@ -34,7 +34,7 @@ def stage_of(name: str) -> tuple[str, str]:
 def find_array(value: Any) -> np.ndarray | None:
     """A number, an array or a tensor as an array of numbers; None for anything else."""
     if isinstance(value, Tensor):
-        value = values_of(value)
+        value = read_values(value)
     if isinstance(value, (bool, int, float, np.ndarray, np.generic, list, tuple)):
         try:
             array = np.asarray(value, dtype=np.float64)
@@ -44,7 +44,7 @@ def find_array(value: Any) -> np.ndarray | None:
     return None
 
 
-def scalars(logs: Mapping[str, Any]) -> dict[str, float]:
+def list_scalars(logs: Mapping[str, Any]) -> dict[str, float]:
     """The single numbers in logs; a short vector gives `name/0`, `name/1`, ..."""
     result: dict[str, float] = {}
     for name, value in logs.items():
@@ -79,18 +79,18 @@ def read_learning_rates(run: Any) -> dict[str, float]:
 def read_step_numbers(run: Any) -> dict[str, float]:
     """The numbers after a step: the batch's loss, and the learning rate."""
     loss = getattr(run.state, "loss", None)
-    return {**({} if loss is None else scalars({"loss": loss})), **read_learning_rates(run)}
+    return {**({} if loss is None else list_scalars({"loss": loss})), **read_learning_rates(run)}
 
 
 def read_epoch_numbers(run: Any) -> dict[str, float]:
     """The numbers at the end of an epoch: its logs, and the learning rate."""
-    return {**read_learning_rates(run), **scalars(run.state.metrics)}
+    return {**read_learning_rates(run), **list_scalars(run.state.metrics)}
 
 
-def short(value: float) -> str:
+def shorten(value: float) -> str:
     """A number in few characters: 0.0123, 12.3, 1.2e-5.
 
-    >>> [short(x) for x in (0.12345, 123.456, 1e-5, 3)]
+    >>> [shorten(x) for x in (0.12345, 123.456, 1e-5, 3)]
     ['0.1235', '123.5', '1.00e-5', '3']
     """
     if value != value or math.isinf(value):
@@ -103,10 +103,10 @@ def short(value: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time in few characters.
 
-    >>> [duration(s) for s in (5e-6, 0.0042, 3.21, 75, 7384)]
+    >>> [format_duration(s) for s in (5e-6, 0.0042, 3.21, 75, 7384)]
     ['5.0 us', '4.2 ms', '3.2 s', '1:15', '2:03:04']
     """
     for unit, size in (("us", 1e-6), ("ms", 1e-3)):

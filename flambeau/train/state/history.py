@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from .formatting import scalars, short
+from .formatting import list_scalars, shorten
 
 
 class History(list[dict[str, Any]]):
@@ -36,9 +36,9 @@ class History(list[dict[str, Any]]):
 
     def _format_cells(self) -> list[list[str]]:
         """The header, then a row of texts for each epoch."""
-        rows = [scalars(row) for row in self]
+        rows = [list_scalars(row) for row in self]
         names = list(dict.fromkeys(name for row in rows for name in row))
-        shown = [[short(row[n]) if n in row else "" for n in names] for row in rows]
+        shown = [[shorten(row[n]) if n in row else "" for n in names] for row in rows]
         return [names, *shown]
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..events.suggestions import suggest
-from .formatting import scalars, stage_of
+from .formatting import list_scalars, stage_of
 
 # Words in a metric's name that imply which direction is better.
 _LOWER = ("loss", "error", "mse", "rmse", "mae", "perplexity", "nll", "entropy")
@@ -25,7 +25,7 @@ def guess_higher_is_better(name: str) -> bool | None:
     return True if any(word in words for word in _HIGHER) else None
 
 
-def higher_is_better(run: Any, name: str) -> bool | None:
+def is_higher_better(run: Any, name: str) -> bool | None:
     """Whether higher is better: as the run's metric declares, else by its name."""
     metrics = getattr(run, "metrics", {})
     _, metric = stage_of(name)
@@ -40,7 +40,7 @@ def higher_is_better(run: Any, name: str) -> bool | None:
 class Monitor:
     """Reads the number called `name` at the end of epochs, and compares.
 
-    `mode` is "min" or "max"; None asks the metric itself (`higher_is_better`), then its name.
+    `mode` is "min" or "max"; None asks the metric itself (`is_higher_better`), then its name.
     Raises ValueError, at the first comparison, if neither says; MissingMetric if the metric does
     not exist.
     """
@@ -57,7 +57,7 @@ class Monitor:
         """Whether higher is better."""
         if self.mode is not None:
             return self.mode == "max"
-        declared = higher_is_better(run, self.name)
+        declared = is_higher_better(run, self.name)
         if declared is None:
             raise ValueError(
                 f"whether a higher '{self.name}' is better is not known: say mode='max' or 'min'"
@@ -68,7 +68,7 @@ class Monitor:
         """Return this epoch's value, or None if the epoch was cut short."""
         if not run.epoch_over or (run.ending is not None and self.name not in run.state.metrics):
             return None
-        result = scalars({self.name: run.metric(self.name)})
+        result = list_scalars({self.name: run.metric(self.name)})
         if self.name not in result:
             raise ValueError(f"'{self.name}' is not a single number: it cannot be monitored")
         return result[self.name]

@@ -12,11 +12,11 @@ from ...ops.creation.interchange import from_numpy
 _ARRAY = "a NumPy array"
 
 
-def packed(tree: Any) -> Any:
+def pack(tree: Any) -> Any:
     """Dicts, lists and tuples without NumPy's types.
 
     >>> import numpy as np
-    >>> packed({"best": np.float64(0.5), "counts": np.arange(3)})
+    >>> pack({"best": np.float64(0.5), "counts": np.arange(3)})
     {'best': 0.5, 'counts': {'a NumPy array': tensor([0, 1, 2])}}
     """
     if isinstance(tree, np.generic):
@@ -24,18 +24,18 @@ def packed(tree: Any) -> Any:
     if isinstance(tree, np.ndarray):
         return {_ARRAY: from_numpy(tree.copy())} if tree.dtype.kind in "biufc" else tree
     if type(tree) is dict:
-        return {key: packed(value) for key, value in tree.items()}
+        return {key: pack(value) for key, value in tree.items()}
     if type(tree) is list or type(tree) is tuple:
-        return type(tree)(map(packed, tree))
+        return type(tree)(map(pack, tree))
     return tree
 
 
-def unpacked(tree: Any) -> Any:
+def unpack(tree: Any) -> Any:
     """The same with its arrays."""
     if type(tree) is dict:
         if tree.keys() == {_ARRAY}:
             return tree[_ARRAY].numpy().copy()
-        return {key: unpacked(value) for key, value in tree.items()}
+        return {key: unpack(value) for key, value in tree.items()}
     if type(tree) is list or type(tree) is tuple:
-        return type(tree)(map(unpacked, tree))
+        return type(tree)(map(unpack, tree))
     return tree

@@ -29,7 +29,7 @@ def read_random_state(data: Any = None) -> dict[str, Any]:
     }
 
 
-def plain(state: dict[str, Any]) -> dict[str, Any]:
+def convert_to_plain(state: dict[str, Any]) -> dict[str, Any]:
     """The same with NumPy's words as plain numbers, which any checkpoint can hold."""
     name, keys, *rest = state["numpy"]
     return {**state, "numpy": (name, np.asarray(keys).tolist(), *rest)}

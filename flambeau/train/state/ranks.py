@@ -22,7 +22,7 @@ def writes_files() -> bool:
     return module is None or module.get_rank() == 0
 
 
-def gathered(state: Callable[[], Any]) -> list[Any] | None:
+def gather(state: Callable[[], Any]) -> list[Any] | None:
     """Gather the states of all processes by rank; None for a single process. All must call it."""
     module = _find_distributed()
     if module is None:

@@ -13,13 +13,13 @@ from ...tensor.tree import with_parts
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 
 
-def copied(tree: Any, seen: dict[Any, Tensor] | None = None) -> Any:
+def copy_state(tree: Any, seen: dict[Any, Tensor] | None = None) -> Any:
     """Copy dicts, lists and tuples with their tensors and arrays.
 
     Tensors that share memory, such as tied weights, stay shared.
 
     >>> weights = {"a": torch.ones(2)}
-    >>> kept = copied(weights)
+    >>> kept = copy_state(weights)
     >>> _ = weights["a"].zero_()
     >>> kept
     {'a': tensor([1., 1.])}
@@ -38,5 +38,5 @@ def copied(tree: Any, seen: dict[Any, Tensor] | None = None) -> Any:
         return tree.copy()
     if isinstance(tree, (list, tuple, dict)):
         parts = tree.values() if isinstance(tree, dict) else tree
-        return with_parts(tree, [copied(part, seen) for part in parts])
+        return with_parts(tree, [copy_state(part, seen) for part in parts])
     return copy.deepcopy(tree)

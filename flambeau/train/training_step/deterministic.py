@@ -16,7 +16,7 @@ from ...native.foundation.user_frames import warn
 from ...native.target.compile_costs import MAX_RECORDED_CALLS, MAX_SPECIALIZATIONS
 from ...nn import Module
 from ...tensor.tensor import Tensor
-from ...tensor.tree import leaves_of
+from ...tensor.tree import collect_leaves
 from ..state.random_state import read_random_state, set_random_state
 from .batch_kinds import Kinds, describe_kind
 from .step_function import Step, try_compile
@@ -101,7 +101,7 @@ class Before:
         tensors = [t for m in modules for t in (*m.parameters(), *m.buffers())]
         for optimizer in optimizers:
             groups = [p for group in optimizer.param_groups for p in group["params"]]
-            tensors += [*groups, *leaves_of(Tensor, list(optimizer.state.values()))]
+            tensors += [*groups, *collect_leaves(Tensor, list(optimizer.state.values()))]
         self.tensors = [(t, t.detach().clone()) for t in {id(t): t for t in tensors}.values()]
         self.numbers = [
             (owned, {key: value for key, value in owned.items() if _is_number(value)})

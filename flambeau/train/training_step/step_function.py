@@ -20,7 +20,7 @@ from ...native.foundation.user_frames import warn
 from ...nn.utils import clip_grad_norm_, clip_grad_value_
 from ...ops.creation.random import get_rng_state, set_rng_state
 from ...tensor.tensor import Tensor, wrap
-from ..state.data import detached
+from ..state.data import detach_tensors
 
 Step = Callable[..., Any]
 Region = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -84,7 +84,7 @@ def build_train_step(
                 clip()
             for optimizer in optimizers:
                 optimizer.step()
-        return detach(value), detach(y_pred) if type(y_pred) is Tensor else detached(y_pred)
+        return detach(value), detach(y_pred) if type(y_pred) is Tensor else detach_tensors(y_pred)
 
     return train_step
 

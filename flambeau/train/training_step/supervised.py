@@ -18,7 +18,7 @@ from ...tensor import dtypes
 from ..events import scope
 from ..events.handlers import INSIDE
 from ..metrics.metric import batch_size
-from ..state.data import detached, moved, split
+from ..state.data import detach_tensors, move, split
 from ..state.epoch_numbers import Outcome
 from .adaptive import Frequent
 from .batch_kinds import Kinds
@@ -54,7 +54,7 @@ class Supervised:
         self.scaler = GradScaler("cpu") if self.fast is dtypes.float16 else None
         self.listen()
         self.pending = 0  # batches whose gradients no update has used yet
-        self.region = region_of(self.fast)
+        self.region = find_region(self.fast)
         self.compiled = compiled
         self.kinds, self.look_kinds = Kinds(), Kinds()
         self._looks: dict[tuple[int, bool], Look] = {}  # by net: averaged nets have their own
@@ -132,7 +132,7 @@ class Supervised:
         else:
             x, y = batch if pair else split(batch)
         device = self.trainer.device
-        return (x, y) if device is None else (moved(x, device), moved(y, device))
+        return (x, y) if device is None else (move(x, device), move(y, device))
 
     def prepare_inputs(self, batch: Any) -> Any:
         """Return a batch's inputs in the form the net takes."""
@@ -220,7 +220,7 @@ class Supervised:
         self.pending += 1
         if self.pending == self.accumulate:
             self._update(n)
-        return loss.detach(), detached(y_pred)
+        return loss.detach(), detach_tensors(y_pred)
 
     def _tell(self) -> None:
         """Warn why the step is not compiled although requested."""
@@ -276,7 +276,7 @@ class Supervised:
     def predict(self, x: Any) -> Any:
         """Return the net's output."""
         device = self.trainer.device
-        return self._look().predict(x if device is None else moved(x, device))
+        return self._look().predict(x if device is None else move(x, device))
 
     def _look(self) -> Look:
         trainer = self.trainer
@@ -322,7 +322,7 @@ def as_autocast_dtype(precision: Any) -> Any:
     return names[name]
 
 
-def region_of(fast: Any) -> Region:
+def find_region(fast: Any) -> Region:
     """Return the factory of autocast contexts, or of null contexts."""
     if fast is None:
         return contextlib.nullcontext

@@ -13,7 +13,7 @@ from ...nn import Module
 from ...optim.lr_scheduler import LRScheduler
 from ..events.other_libraries import METHODS
 from ..events.scope import test, valid
-from ..state.data import detached, moved
+from ..state.data import detach_tensors, move
 from ..state.formatting import stage_of
 from .model_loss import find_loss
 from .step_function import Region, Step, build_clip, check_loss, compile_on_first_call
@@ -100,9 +100,9 @@ class TrainableModule(Module):
         if step is None:
             return
         if step.collected is None:
-            self.trainer.log(**{name: float(detached(value))})
+            self.trainer.log(**{name: float(detach_tensors(value))})
         else:
-            step.collected[_strip_stage(name)] = detached(value)
+            step.collected[_strip_stage(name)] = detach_tensors(value)
 
     def log_dict(self, values: Mapping[str, Any], **display: Any) -> None:
         """Add several numbers."""
@@ -163,7 +163,7 @@ class ModuleStep:
         """Return a step's arguments. An index that its code never reads is always 0, so one program
         serves all batches."""
         if self.trainer.device is not None:
-            batch = moved(batch, self.trainer.device)
+            batch = move(batch, self.trainer.device)
         takes = self._takes_index[method]
         return (batch,) if takes is None else (batch, index if takes else 0)
 
@@ -211,7 +211,7 @@ def build_module_step(
 
     def manual_step(arguments: tuple[Any, ...], first: bool, last: bool) -> Any:
         with region():
-            return detached(module.training_step(*arguments))
+            return detach_tensors(module.training_step(*arguments))
 
     def train_step(arguments: tuple[Any, ...], first: bool, last: bool) -> Any:
         if first:
@@ -227,7 +227,7 @@ def build_module_step(
                 clip()
             for optimizer in optimizers:
                 optimizer.step()
-        return detached(output)
+        return detach_tensors(output)
 
     return train_step if module.automatic_optimization else manual_step
 

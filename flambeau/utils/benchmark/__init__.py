@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from ...native.runtime import thread_pool
-from ...tensor.absent import lacking
+from ...tensor.absent import make_absent_getattr
 from .comparison import Colorize, Compare
 from .measurement import Measurement, TaskSpec, select_unit
 
@@ -20,7 +20,7 @@ __all__ = [
 
 _NAMES = ("CallgrindStats", "CopyIfCallgrind", "FunctionCounts", "Fuzzer")
 
-__getattr__ = lacking(__name__, _NAMES)
+__getattr__ = make_absent_getattr(__name__, _NAMES)
 
 timer: Callable[[], float] = perf_counter
 

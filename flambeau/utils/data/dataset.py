@@ -13,7 +13,7 @@ from flambeau import ops
 from flambeau.tensor import Tensor
 from flambeau.tensor.random.generator import Generator, default_generator
 
-from ...native.foundation.user_frames import noted, warn
+from ...native.foundation.user_frames import add_notes, warn
 
 __all__ = [
     "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset",
@@ -85,7 +85,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
     def __init__(self, *tensors: Tensor) -> None:
         if any(tensors[0].size(0) != tensor.size(0) for tensor in tensors):
-            raise noted(
+            raise add_notes(
                 AssertionError("Size mismatch between tensors"),
                 f"Their first dimensions are {[t.size(0) for t in tensors]}.",
             )
@@ -311,7 +311,7 @@ def random_split(
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _compute_lengths(total, lengths)
     if sum(lengths) != total:
-        raise noted(
+        raise add_notes(
             ValueError("Sum of input lengths does not equal the length of the input dataset!"),
             f"The lengths add up to {sum(lengths)}, and the dataset has {total} samples.",
         )

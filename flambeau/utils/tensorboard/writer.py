@@ -15,7 +15,7 @@ from tensorboardX import summary as base
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.utils import figure_to_image
 
-from ...tensor.capture_marks import values_of
+from ...tensor.capture_marks import read_values
 from ...tensor.tensor import Tensor
 from . import embedding, summary
 from .event_file import FileWriter
@@ -23,7 +23,7 @@ from .event_file import FileWriter
 
 def as_array(value: Any) -> np.ndarray:
     """Return a tensor, array, number or list as a NumPy array."""
-    return values_of(value) if isinstance(value, Tensor) else np.asarray(value)
+    return read_values(value) if isinstance(value, Tensor) else np.asarray(value)
 
 
 def number(value: Any) -> float:

@@ -14,7 +14,7 @@ import flambeau.nn.functional as F
 from flambeau import nn
 from flambeau.compiler.capture import recorder
 from flambeau.compiler.capture.capture import capture
-from flambeau.compiler.capture.live_tensors import live_tensors
+from flambeau.compiler.capture.live_tensors import find_live_tensors
 from flambeau.compiler.driver.compiled_function import Compiled
 from flambeau.compiler.trace.trace import CALL, find_divergence
 from flambeau.tensor.capture_marks import SHAPE_ONLY
@@ -463,7 +463,7 @@ def test_other_threads_make_tuples_meanwhile():
     try:
         for thread in threads:
             thread.start()
-        results = [any(tensor is mine for tensor in live_tensors()) for _ in range(8)]
+        results = [any(tensor is mine for tensor in find_live_tensors()) for _ in range(8)]
     finally:
         sys.setswitchinterval(interval)
         over.set()

@@ -14,7 +14,7 @@ from flambeau.compiler.capture import capture
 from flambeau.compiler.capture.lazy_call import Deferred, _Computation
 from flambeau.native.runtime import page_prefault
 from flambeau.native.runtime.page_prefault import PagePrefaulter
-from flambeau.tensor.layout import owner_of
+from flambeau.tensor.layout import find_owner
 
 SOURCE = """
 import flambeau as torch
@@ -180,7 +180,7 @@ def test_pages_of_what_the_program_writes_are_asked_for_beforehand(steps, monkey
     assert asked[0].ctypes.data == arena.ctypes.data
     assert asked[0].nbytes == arena.nbytes
     states = [t._array for s in optimizer.state.values() for t in s.values() if t.ndim]
-    written = [owner_of(p.grad._array) for p in net.parameters()] + states
+    written = [find_owner(p.grad._array) for p in net.parameters()] + states
     assert {id(array) for array in written} <= set(map(id, asked))
 
 

@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.capture.live_tensors import live_tensors
+from flambeau.compiler.capture.live_tensors import find_live_tensors
 
 
 class Kind(torch.Tensor):
@@ -16,7 +16,7 @@ class Kind(torch.Tensor):
 
 
 def is_met(tensor: torch.Tensor) -> bool:
-    return any(other is tensor for other in live_tensors())
+    return any(other is tensor for other in find_live_tensors())
 
 
 def test_tensors_and_their_subclasses_are_met() -> None:
@@ -58,11 +58,11 @@ def test_frozen_tensors_are_met_while_they_live() -> None:
     gc.freeze()
     assert is_met(late) and is_met(early)
     gc.unfreeze()
-    assert sum(other is early for other in live_tensors()) == 1
+    assert sum(other is early for other in find_live_tensors()) == 1
     gc.freeze()
     frozen = id(late)
     del late
-    assert all(id(other) != frozen for other in live_tensors())
+    assert all(id(other) != frozen for other in find_live_tensors())
 
 
 @pytest.mark.usefixtures("_thawed_afterwards")

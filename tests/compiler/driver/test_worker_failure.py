@@ -15,7 +15,7 @@ from flambeau.native.jit import kernel_function, worker_pool
 def test_a_fall_of_llvm_leaves_the_step_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLAMBEAU_CACHE_SIZE", "0")
     monkeypatch.setattr(kernel_function, "_functions", {})
-    monkeypatch.setattr(worker_pool, "worker_count", lambda work, threads, aside: threads)
+    monkeypatch.setattr(worker_pool, "choose_worker_count", lambda work, threads, aside: threads)
     monkeypatch.setattr(worker_pool, "WORKERS", worker_pool.WorkerPool())
     ask = worker_pool._Worker.ask
 

@@ -8,7 +8,7 @@ from flambeau.compiler.driver import pipeline
 from flambeau.compiler.ir.graph import (
     Graph, Node, apply, concat, constant, matmul, permute, reduce, reshape,
 )
-from flambeau.native.loop_ir.ir import ReduceOp, LoopKind, Loop, Scalar, Type, statements
+from flambeau.native.loop_ir.ir import ReduceOp, LoopKind, Loop, Scalar, Type, iterate_statements
 
 from ..execution_routes import check
 from ..random_graphs import graph_of, source
@@ -75,6 +75,6 @@ def test_short_rows_lie_across_the_lanes(rows: int) -> None:
         reduce(e, ReduceOp.ARGMAX, (1,)),
     ]
     step = check(graph_of([x], outputs))
-    loops = [s for s in statements(step.tasks[0].kernel.body) if isinstance(s, Loop)]
+    loops = [s for s in iterate_statements(step.tasks[0].kernel.body) if isinstance(s, Loop)]
     lanes = {loop.extent for loop in loops if loop.kind is LoopKind.VECTORIZED}
     assert (3 in lanes) == (rows == 20000)  # too many for one thread, and not whole vectors

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from flambeau.compiler.driver.pipeline import build
-from flambeau.compiler.ir.exchange import Exchange, build_exchange, exchanges_of, offline
+from flambeau.compiler.ir.exchange import Exchange, build_exchange, list_exchanges, replay_offline
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source, apply, constant, matmul, reshape
 from flambeau.compiler.runtime.step_timing import time_step
 from flambeau.native.loop_ir.ir import Scalar, Type
@@ -88,9 +88,9 @@ def test_offline_gives_what_was_recorded_and_measurements_communicate_nothing() 
     (array,), doubler = states(1), Doubler(log, "a")
     step = program([array], [doubler])
     doubler.exchange.recorded = [array.copy()], [10 + 0 * array]
-    with offline(step.edges) as exchanges:
+    with replay_offline(step.edges) as exchanges:
         step.run([])
-        assert exchanges == exchanges_of(step.edges) == [doubler.exchange]
+        assert exchanges == list_exchanges(step.edges) == [doubler.exchange]
         np.testing.assert_array_equal(exchanges[0].seen[0], np.arange(4))
     np.testing.assert_array_equal(array, np.arange(4) + 10)
     doubler.exchange.recorded = None

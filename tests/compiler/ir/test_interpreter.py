@@ -7,7 +7,7 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.ir.interpreter import evaluate, slices_of, type_of
+from flambeau.compiler.ir.interpreter import evaluate, make_slices, type_of
 from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.compiler.ir.graph import (
     Graph, Node, Op, Source, apply, cast, pad, reduce, strided_slice,
@@ -58,7 +58,7 @@ def test_windows_updates_and_padding():
     a = DRAW.rand(5, 7).astype(np.float32)
     assert np.array_equal(_run(strided_slice(_node(a), (4, 1), (-2, 3), (3, 2))), a[4::-2, 1::3])
     assert np.array_equal(_run(strided_slice(_node(a), (0, 2), (1, 1), (0, 3))), a[:0, 2:5])
-    assert slices_of((4,), (-2,), (3,)) == (slice(4, None, -2),)
+    assert make_slices((4,), (-2,), (3,)) == (slice(4, None, -2),)
     b = np.zeros((2, 2), np.float32)
     update = Node(Op.UPDATE, (_node(a), _node(b)), a.shape, Type.F32,
                   {"starts": (1, 0), "steps": (2, 3)})

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from flambeau.compiler.ir.strided_view import StridedView, contiguous_view
+from flambeau.compiler.ir.strided_view import StridedView, make_contiguous_view
 
 
 def seen(window: StridedView, memory: np.ndarray) -> np.ndarray:
@@ -52,7 +52,7 @@ def test_chains_of_movements(seed: int) -> None:
     draw = random.Random(seed)
     shape = tuple(draw.choice([1, 2, 3, 4, 6]) for _ in range(draw.randint(1, 4)))
     memory = np.arange(1.0, prod(shape) + 1)
-    array, window = memory.reshape(shape), contiguous_view(shape)
+    array, window = memory.reshape(shape), make_contiguous_view(shape)
     for _ in range(5):
         expected, actual = moved(draw, array, window)
         if actual is None:
@@ -62,10 +62,10 @@ def test_chains_of_movements(seed: int) -> None:
 
 
 def test_reshape_of_a_permutation_is_refused() -> None:
-    assert contiguous_view((2, 3)).permuted((1, 0)).reshaped((6,)) is None
+    assert make_contiguous_view((2, 3)).permuted((1, 0)).reshaped((6,)) is None
 
 
 def test_reshape_keeps_a_mask_on_one_axis() -> None:
-    window = contiguous_view((2, 3)).padded((1, 0), (0, 0)).reshaped((3, 1, 3))
+    window = make_contiguous_view((2, 3)).padded((1, 0), (0, 0)).reshaped((3, 1, 3))
     assert window is not None
     assert window.valid == ((1, 3), (0, 1), (0, 3))

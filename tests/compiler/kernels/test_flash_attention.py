@@ -8,7 +8,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source
-from flambeau.compiler.kernels.flash_attention import block_extent
+from flambeau.compiler.kernels.flash_attention import choose_block_extent
 from flambeau.compiler.ir.verify import GraphError, verify_graph
 from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.native.loop_ir.ir import Type
@@ -143,9 +143,9 @@ def test_blocks_fit_in_local_memory() -> None:
     for extent in (1, 31, 97, 5000):
         for depth in (1, 64, 128):
             for size in (4, 8):
-                block = block_extent(extent, extent, depth, depth, size, True)
+                block = choose_block_extent(extent, extent, depth, depth, size, True)
                 assert 0 < block <= max(extent, 16)
-    assert block_extent(100, 100, 4096, 4096, 4, True) == 0
+    assert choose_block_extent(100, 100, 4096, 4096, 4, True) == 0
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -16,9 +16,9 @@ from flambeau.compiler.capture import capture as capturing
 from flambeau.compiler.trace import operands
 from flambeau.compiler.ir.interpreter import evaluate, type_of
 from flambeau.native.loop_ir.numpy_forms import dtype_of
-from flambeau.compiler.ir.graph import COMPARISONS, Graph, Node, Op, Source, topological_order
+from flambeau.compiler.ir.graph import COMPARISONS, Graph, Node, Op, Source, sort_topologically
 from flambeau.compiler.fusion.fusion_group import ATTENTIONS
-from flambeau.compiler.lowering import NotLowered, lower, lowered_by_hand, writes
+from flambeau.compiler.lowering import NotLowered, is_lowered_by_hand, lower, writes
 from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 from flambeau.ops.core.operator import OPERATORS, Kind
 from flambeau.tensor import Tensor, wrap
@@ -309,7 +309,7 @@ def compare(operator, args, results, tolerance=TOLERANCE):
     assert len(lowered) == len(results)
     assert [n is None for n in lowered] == [y is None for y in results]
     roots = [n for n in lowered if n is not None]
-    nodes = topological_order(roots)
+    nodes = sort_topologically(roots)
     for node in nodes:
         assert node.op is not Op.INPUT or node in inputs.nodes
         check_types(node)
@@ -356,7 +356,7 @@ def test_coverage(cases):
         kind = "not met" if not cases[operator.name] else \
             "called as they are" if operator.name in NOT_LOWERED else \
             "only complex" if all(is_complex(a, r) for _, a, r in cases[operator.name]) else \
-            "by hand" if lowered_by_hand(operator) else "from their bodies"
+            "by hand" if is_lowered_by_hand(operator) else "from their bodies"
         groups[kind].append(operator.name)
     assert len(groups["from their bodies"]) >= 170
     assert len(groups["from their bodies"]) + len(groups["by hand"]) >= 277
@@ -662,7 +662,7 @@ def test_lowering_is_pure_and_says_where_nodes_come_from():
     before = dict(x.attributes)
     y = lower(OPERATORS["gelu"], (x, "tanh"), {})
     assert (x.attributes, x.origin, x.inputs) == (before, "", ())
-    assert {n.origin for n in topological_order([y]) if n is not x} == {"gelu"}
+    assert {n.origin for n in sort_topologically([y]) if n is not x} == {"gelu"}
 
 
 def test_statistics_are_further_results():
@@ -681,10 +681,10 @@ def test_what_draws_random_numbers_is_refused():
 def test_graphs_are_lean():
     """No copies, expansions or layouts beyond what an operator is."""
     x, w, b = node((8, 16)), node((4, 16)), node((4,))
-    linear = topological_order([lower(OPERATORS["linear"], (x, w, b), {})])
+    linear = sort_topologically([lower(OPERATORS["linear"], (x, w, b), {})])
     ops = Counter(n.op for n in linear)
     assert ops == {Op.INPUT: 3, Op.PERMUTE: 1, Op.MATMUL: 1, Op.RESHAPE: 1, Op.APPLY: 1}
-    relu = topological_order([lower(OPERATORS["relu_only"], (x,), {})])
+    relu = sort_topologically([lower(OPERATORS["relu_only"], (x,), {})])
     assert [n.op for n in relu] == [Op.INPUT, Op.CONSTANT, Op.APPLY]
-    half = topological_order([lower(OPERATORS["_add"], (x, 1.5), {})])
+    half = sort_topologically([lower(OPERATORS["_add"], (x, 1.5), {})])
     assert [n.op for n in half] == [Op.INPUT, Op.CONSTANT, Op.APPLY]

@@ -8,7 +8,7 @@ import numpy as np
 
 from flambeau.compiler.ir.interpreter import evaluate
 from flambeau.compiler.lowering.operators.optimizer_update import copy_update, trace_update
-from flambeau.compiler.ir.graph import Graph, Node, Op, topological_order
+from flambeau.compiler.ir.graph import Graph, Node, Op, sort_topologically
 from flambeau.native.loop_ir.ir import Type
 
 
@@ -36,7 +36,7 @@ def test_a_copy_computes_the_same_of_other_tensors():
     again = copy_update(updated, old, new, numbers)
     assert again is not None
     assert again[1] is new[1]  # the gradient, which the formula leaves alone
-    met = set(map(id, topological_order(again)))
+    met = set(map(id, sort_topologically(again)))
     assert met.isdisjoint(map(id, old))
     draw = np.random.default_rng(0)
     values = [np.float64(0.1), np.float64(0.9), *draw.normal(size=(3, 3, 2)).astype(np.float32)]

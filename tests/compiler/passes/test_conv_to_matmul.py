@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flambeau.compiler.ir.graph import Graph, Node, Op, Source, pad, permute
-from flambeau.compiler.lowering.operators.conv import conv_node
+from flambeau.compiler.lowering.operators.conv import build_conv
 from flambeau.compiler.passes import conv_to_matmul as passes
 from flambeau.compiler.driver.pipeline import optimize
 from flambeau.compiler.ir.verify import verify_graph
@@ -27,8 +27,8 @@ def layer(
     sources = [Source("state", n.shape, n.type, lambda: None) for n in inputs]
     x, w = inputs
     x = permute(x, (0, 2, 3, 1)) if first else x
-    y = conv_node(pad(x, (0, 1, 0, 0), (0, 2, 1, 0)), permute(w, (2, 3, 1, 0)),
-                  (stride, stride), (dilation, dilation), groups)
+    y = build_conv(pad(x, (0, 1, 0, 0), (0, 2, 1, 0)), permute(w, (2, 3, 1, 0)),
+                   (stride, stride), (dilation, dilation), groups)
     return Graph(sources, inputs, [permute(y, (0, 3, 1, 2))], [])
 
 

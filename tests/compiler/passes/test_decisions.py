@@ -6,7 +6,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.kernels.flash_attention import block_extent
+from flambeau.compiler.kernels.flash_attention import choose_block_extent
 from flambeau.native.target.graph_costs import choose_depth_split, predict_seconds
 
 # (m, n, k), threads: parts of the depth, blocks of rows.
@@ -31,7 +31,7 @@ def test_split_k(shape: tuple[int, int, int], threads: int, split: tuple[int, in
 
 @pytest.mark.parametrize(("problem", "extent"), ATTENTION_BLOCKS)
 def test_blocks_of_attention(problem: tuple[int, int, int, int, int, bool], extent: int) -> None:
-    assert block_extent(*problem) == extent
+    assert choose_block_extent(*problem) == extent
 
 
 def test_kernels_of_a_perceptron() -> None:

@@ -62,11 +62,11 @@ class Numpy:
 def spread(plan: Any, tasks: Any, layout: Any) -> Any:
     """A plan in which no two values share memory; and where the poison lies."""
     from flambeau.compiler.fusion.placement import Home
-    from flambeau.compiler.schedule.memory_plan import task_memories
+    from flambeau.compiler.schedule.memory_plan import collect_task_memories
 
     offsets, size, margins = {}, 0, []
     for task in tasks:
-        for memory in task_memories(task, layout):
+        for memory in collect_task_memories(task, layout):
             if memory.home is Home.ARENA and id(memory) not in offsets:
                 offsets[id(memory)] = size
                 end = size + memory.bytes

@@ -13,7 +13,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.runtime.reachable_state import change_counts
+from flambeau.compiler.runtime.reachable_state import get_change_counts
 
 from .watched_steps import Config, Net, parts, trainer, watch
 
@@ -381,8 +381,8 @@ def test_a_step_is_proved_until_it_changes(name):
     assert mismatches == 0
     assert proof.first_failing(args) is None
     if hasattr(step, "change"):
-        before = change_counts()
+        before = get_change_counts()
         step.change()
         failing = proof.first_failing(args)
         getattr(step, "back", bool)()
-        assert failing is not None or change_counts() != before  # of modules and hooks
+        assert failing is not None or get_change_counts() != before  # of modules and hooks

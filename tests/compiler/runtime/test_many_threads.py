@@ -11,8 +11,8 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau.compiler.ir.graph import Graph, Node, Op, matmul, permute
 from flambeau.compiler.passes.split_reductions import split_reductions
-from flambeau.compiler.kernels.loop_nests import chunk_for
-from flambeau.compiler.schedule.tasks import serial_limit
+from flambeau.compiler.kernels.loop_nests import choose_chunk
+from flambeau.compiler.schedule.tasks import compute_serial_limit
 from flambeau.native.target.graph_costs import (
     CHUNK_ELEMENTS, MIN_PARALLEL_ELEMENTS, choose_depth_split, choose_image_parts, split_cost,
     unsplit_cost,
@@ -84,7 +84,7 @@ def test_parts_of_the_images(images: int, threads: int, parts: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, TYPICAL_THREADS])
 def test_few_threads_have_what_two_have(threads: int) -> None:
-    assert (chunk_for(10_000, threads), serial_limit(threads)) == (
+    assert (choose_chunk(10_000, threads), compute_serial_limit(threads)) == (
         CHUNK_ELEMENTS,
         MIN_PARALLEL_ELEMENTS,
     )
@@ -93,10 +93,10 @@ def test_few_threads_have_what_two_have(threads: int) -> None:
 @pytest.mark.parametrize("threads", [7, 16, 64])
 def test_long_axes_have_pieces_for_all(threads: int) -> None:
     for extent in (100_000, 1 << 20, 10_000_000):
-        chunk = chunk_for(extent, threads)
+        chunk = choose_chunk(extent, threads)
         assert CHUNK_ELEMENTS // 8 <= chunk <= CHUNK_ELEMENTS
         assert chunk == CHUNK_ELEMENTS // 8 or extent >= 4 * threads * chunk
-    assert serial_limit(threads) < MIN_PARALLEL_ELEMENTS
+    assert compute_serial_limit(threads) < MIN_PARALLEL_ELEMENTS
 
 
 def network() -> torch.nn.Module:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flambeau.compiler.runtime.side_effects import performer
+from flambeau.compiler.runtime.side_effects import make_performer
 from flambeau.compiler.trace.host_numbers import Place
 from flambeau.compiler.trace.trace import Effect
 
@@ -35,10 +35,10 @@ def test_one_effect_and_several_store_the_same() -> None:
                    Effect(Place(history, None)), Effect(Place(table, "last"))]
         values = (5, 2, [7, 8], 9)
         if several:
-            performer(effects)(values)
+            make_performer(effects)(values)
         else:
             for effect, value in zip(effects, values, strict=True):
-                performer([effect])((value,))
+                make_performer([effect])((value,))
         assert (state.n, next(steps), history, table) == (5, 5, [1, 7, 8], {"last": 9})
 
 
@@ -48,5 +48,5 @@ def test_an_interrupt_loses_no_attribute(when: str) -> None:
     state.n = 1
     INTERRUPTS.append(when)
     with pytest.raises(KeyboardInterrupt):
-        performer([Effect(Place(state, "n", True))])((2,))
+        make_performer([Effect(Place(state, "n", True))])((2,))
     assert state.n == 2

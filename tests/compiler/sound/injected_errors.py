@@ -276,7 +276,7 @@ def _blocked() -> Iterator[str]:
         yield "a trace function is left"
     if ACTIVE.session is not None or followed_function._RUNNING.locked():
         yield "a followed call is left"
-    if capture.busy():
+    if capture.is_recording():
         yield "a recorder is left"
     free: list[bool] = []
     thread = threading.Thread(target=lambda: free.append(capture._capturing.acquire(timeout=5)

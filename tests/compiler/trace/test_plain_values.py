@@ -9,7 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.trace.plain_values import same_plain, write_mismatch
+from flambeau.compiler.trace.plain_values import are_same_plain, write_mismatch
 
 from ..step_comparison import compiled, runs, same
 
@@ -27,7 +27,7 @@ def test_only_the_same_are_the_same(value):
 
     differs = eval(f"lambda x: {write_mismatch('x', value, name)}", names)
     for other in ALIKE:
-        assert same_plain(value, other) == (value is other)
+        assert are_same_plain(value, other) == (value is other)
         assert differs(other) == (value is not other)
     assert not differs(type(value)(value) if value is not None else None)
 

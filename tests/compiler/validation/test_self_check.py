@@ -10,7 +10,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.validation.self_check import agree, squared_distance, squared_size
+from flambeau.compiler.validation.self_check import agree, sum_squared_differences, sum_squares
 
 from ..step_comparison import runs
 
@@ -47,10 +47,10 @@ def test_what_is_not_finite_must_be_the_same(size: int, value: float) -> None:
 
 def test_distances_do_not_overflow() -> None:
     a, b = np.full(9, 1e30, np.float32), np.zeros(9, np.float32)
-    assert squared_distance(a, b) == pytest.approx(9e60, rel=1e-5)
-    assert squared_distance(b, b) == 0
+    assert sum_squared_differences(a, b) == pytest.approx(9e60, rel=1e-5)
+    assert sum_squared_differences(b, b) == 0
     half = np.full(9, 300, np.float16)
-    assert squared_distance(half, -half) == pytest.approx(9 * 600**2)
+    assert sum_squared_differences(half, -half) == pytest.approx(9 * 600**2)
 
 
 def test_sums_that_cancel_are_no_reason_to_stay_eager():
@@ -66,10 +66,10 @@ def test_sums_that_cancel_are_no_reason_to_stay_eager():
 def test_distances_look_past_what_is_not_finite_on_both_sides():
     nan, inf = float("nan"), float("inf")
     a, b = (np.array([1.0, nan, inf, last], np.float32) for last in (2.0, 5.0))
-    assert squared_distance(a, b) == 9.0
-    assert not squared_distance(a, np.array([1.0, 0.0, inf, 2.0], np.float32)) <= 1e9
-    assert not squared_distance(a, np.array([1.0, nan, -inf, 2.0], np.float32)) <= 1e9
-    assert squared_size(a) == 5.0
+    assert sum_squared_differences(a, b) == 9.0
+    assert not sum_squared_differences(a, np.array([1.0, 0.0, inf, 2.0], np.float32)) <= 1e9
+    assert not sum_squared_differences(a, np.array([1.0, nan, -inf, 2.0], np.float32)) <= 1e9
+    assert sum_squares(a) == 5.0
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])

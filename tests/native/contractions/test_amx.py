@@ -15,9 +15,9 @@ import pytest
 
 from flambeau.native.target import machine
 from flambeau.native.codegen.kernel import emit
-from flambeau.native.codegen.gemm.amx_tiles import term_products
-from flambeau.native.kernels.gemm import GemmLayout, product
-from flambeau.native.loop_ir.ir import Contract, Kernel, Type, statements
+from flambeau.native.codegen.gemm.amx_tiles import list_term_products
+from flambeau.native.kernels.gemm import GemmLayout, build_product
+from flambeau.native.loop_ir.ir import Contract, Kernel, Type, iterate_statements
 from flambeau.native.jit.elf_loader import load
 from flambeau.native.target.machine import TARGETS, emit_assembly, host
 
@@ -36,7 +36,7 @@ def always(monkeypatch):
 
 
 def precise(kernel: Kernel, precision: int) -> Kernel:
-    for statement in statements(kernel.body):
+    for statement in iterate_statements(kernel.body):
         if isinstance(statement, Contract):
             statement.precision = precision
     return kernel
@@ -161,17 +161,17 @@ def test_a_panel_of_tiny_numbers_keeps_what_parts_can_say():
 def test_the_eager_kernel_rounds_once():
     inputs = operands(64, 64, 64, (False, False), Type.BF16)
     out = np.zeros((64, 64), ml_dtypes.bfloat16)
-    run(product(GemmLayout(Type.BF16, (), 64, 64, 64, (64, 1), (64, 1))), [*inputs, out])
+    run(build_product(GemmLayout(Type.BF16, (), 64, 64, 64, (64, 1), (64, 1))), [*inputs, out])
     exact, magnitude = wanted(inputs, (False, False))
     bound = 2.0**-8 * np.abs(exact) + EPSILON[3] * magnitude
     assert (np.abs(out.astype(np.float64) - exact) <= bound).all()
 
 
 def test_which_products_of_parts_count():
-    assert sorted(term_products(3, 3)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
-    assert sorted(term_products(2, 2)) == [(0, 0), (0, 1), (1, 0)]
-    assert term_products(1, 1) == [(0, 0)]
-    assert sorted(term_products(3, 1)) == [(0, 0), (1, 0), (2, 0)]
+    assert sorted(list_term_products(3, 3)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
+    assert sorted(list_term_products(2, 2)) == [(0, 0), (0, 1), (1, 0)]
+    assert list_term_products(1, 1) == [(0, 0)]
+    assert sorted(list_term_products(3, 1)) == [(0, 0), (1, 0), (2, 0)]
 
 
 @pytest.mark.parametrize(("precision", "products"), ((3, 6), (2, 3), (1, 1)))

@@ -13,7 +13,7 @@ import pytest
 
 from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.codegen.kernel import emit
-from flambeau.native.kernels.gemm import GemmForm, sized
+from flambeau.native.kernels.gemm import GemmForm, build_sized_product
 from flambeau.native.loop_ir.ir import Type
 from flambeau.native.target.machine import TARGETS, emit_assembly, host
 
@@ -59,7 +59,7 @@ def test_float32_numbers_of_which_eight_bits_count(layout: tuple[bool, bool]) ->
     """Exact where they are bfloat16 numbers, else rounded to the nearest."""
     rng = np.random.default_rng(0)
     for m, n, k in ((17, 70, 1), (31, 49, 66), (5, 48, 131), (40, 33, 32)):
-        function = compile_kernel(sized(GemmForm(Type.F32, *layout, precision=1)))
+        function = compile_kernel(build_sized_product(GemmForm(Type.F32, *layout, precision=1)))
         a, b = (rng.normal(size=shape).astype(np.float32) for shape in ((m, k), (k, n)))
         for exact in (False, True):
             near = [x.astype(ml_dtypes.bfloat16).astype(np.float32) for x in (a, b)]
@@ -80,7 +80,7 @@ def test_float32_numbers_of_which_eight_bits_count(layout: tuple[bool, bool]) ->
 def test_what_is_not_finite_stays_in_its_row(layout: tuple[bool, bool], odd: float) -> None:
     """Also in the last step of an odd depth, whose pair is filled up with zeros."""
     m, n, k = 20, 60, 33
-    function = compile_kernel(sized(GemmForm(Type.BF16, *layout)))
+    function = compile_kernel(build_sized_product(GemmForm(Type.BF16, *layout)))
     for place in ((0, 0), (7, k - 1), (m - 1, 16)):
         a, b = np.ones((m, k), ml_dtypes.bfloat16), np.ones((k, n), ml_dtypes.bfloat16)
         a[place] = odd
@@ -108,7 +108,8 @@ def test_inner_loops_multiply_pairs_in_registers(flipped: tuple[bool, bool]) -> 
 
 @pytest.mark.parametrize("without", ["avx512", "avx2", "neon"])
 def test_only_processors_that_have_it_are_asked_for_it(without: str) -> None:
-    kernel = sized(GemmForm(Type.BF16, True, False))
+    kernel = build_sized_product(GemmForm(Type.BF16, True, False))
     assert "dpbf16ps" not in emit(kernel, TARGETS[without])
     assert "dpbf16ps" in emit(kernel, TARGETS["avx512-bf16"])
-    assert "dpbf16ps" not in emit(sized(GemmForm(Type.F16, True, False)), TARGETS["avx512-bf16"])
+    assert "dpbf16ps" not in emit(build_sized_product(GemmForm(Type.F16, True, False)),
+                                  TARGETS["avx512-bf16"])

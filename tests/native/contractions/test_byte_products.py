@@ -13,7 +13,7 @@ import pytest
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.kernels.byte_products import (
-    ByteProductForm, byte_product, panel_columns, quantize_bytes,
+    ByteProductForm, build_byte_product, panel_columns, quantize_bytes,
 )
 from flambeau.native.loop_ir.interpreter import interpret
 from flambeau.native.loop_ir.verify import verify
@@ -65,7 +65,7 @@ def test_every_edge(
             arrays = [a.view(np.int32), panels.quads[first // columns :],
                       *(x[first:] for x in per_column), c[first:]]
             sizes = [m, a.shape[1] // 4, n, n // columns, a.shape[1] // 4 * columns, n - first]
-            compile_kernel(byte_product(form)).run(arrays, sizes, threads)
+            compile_kernel(build_byte_product(form)).run(arrays, sizes, threads)
         assert (c.reshape(m, n) == expected).all()
         assert unharmed(memory, 4)
 
@@ -76,7 +76,7 @@ def test_the_interpreter_agrees() -> None:
     padded = np.zeros((8, 12), np.int8)
     padded[:, :10] = w
     b = np.ascontiguousarray(padded.reshape(1, 8, 3, 4).transpose(0, 2, 1, 3)).view(np.int32)
-    kernel = byte_product(ByteProductForm(columns, None, False, True, True))
+    kernel = build_byte_product(ByteProductForm(columns, None, False, True, True))
     verify(kernel)
     c = np.zeros(24, np.int32)
     arrays = [a.view(np.int32).reshape(-1), b.reshape(-1), np.zeros(8, np.int32), c]
@@ -92,14 +92,14 @@ def test_the_interpreter_agrees() -> None:
 ])
 def test_the_instructions_of_targets(name: str, low: bool, present: str, absent: str) -> None:
     target = TARGETS[name]
-    text = emit(byte_product(ByteProductForm(32, None, low, False, True)), target)
+    text = emit(build_byte_product(ByteProductForm(32, None, low, False, True)), target)
     assembly = emit_assembly(text, target)
     assert present in assembly and absent not in assembly
 
 
 def test_avx_vnni_is_used_in_256_bits() -> None:
     target = replace(TARGETS["avx2"], cpu="alderlake", byte_quads=True)
-    text = emit(byte_product(ByteProductForm(16, 4, False, True, True)), target)
+    text = emit(build_byte_product(ByteProductForm(16, 4, False, True, True)), target)
     assert "vpdpbusd" in emit_assembly(text, target)
 
 

@@ -129,9 +129,9 @@ def test_convolution_and_gradients(runs, case: str, last: bool, weight_last: boo
     x, w, gy = (rng.normal(size=s).astype(np.float32) for s in shapes(g))
     y, gx, gw = expected(g, x, w, gy)
     images, weight = [laid(a, last) for a in (x, gy)], laid(w, weight_last)
-    runs(conv_static.forward(g), [images[0], weight], laid(y, last), 1e-5)
-    runs(conv_static.backward_data(g), [images[1], weight], laid(gx, last), 1e-5)
-    runs(conv_static.backward_weight(g), images, laid(gw, weight_last), 1e-5)
+    runs(conv_static.build_forward(g), [images[0], weight], laid(y, last), 1e-5)
+    runs(conv_static.build_backward_data(g), [images[1], weight], laid(gx, last), 1e-5)
+    runs(conv_static.build_backward_weight(g), images, laid(gw, weight_last), 1e-5)
 
 
 def test_double_precision_bias_and_relu(runs) -> None:
@@ -141,7 +141,7 @@ def test_double_precision_bias_and_relu(runs) -> None:
     bias = rng.normal(size=g.outputs)
     y = np.maximum(expected(g, x, w, gy)[0] + bias[:, None, None], 0)
     runs(
-        conv_static.forward(g, True, True),
+        conv_static.build_forward(g, True, True),
         [laid(x, False), laid(w, False), bias],
         laid(y, False),
         1e-13,
@@ -153,7 +153,7 @@ def test_long_work_on_the_sums_is_done_vector_by_vector(runs, case: str) -> None
     g = geometry(case, True, True)
     rng = np.random.default_rng(5)
     x, w, gy = (rng.normal(size=s).astype(np.float32) / 4 for s in shapes(g))
-    kernel = conv_static.forward(g)
+    kernel = conv_static.build_forward(g)
     (contract,) = contracts(kernel)
     (store,) = contract.body
     store.value = Apply(Scalar.ERF, (store.value,), Type.F32)
@@ -172,9 +172,9 @@ def test_every_case_is_tiled() -> None:
         for layout in LAYOUTS:
             g = geometry(case, *layout)
             for build in (
-                conv_static.forward,
-                conv_static.backward_data,
-                conv_static.backward_weight,
+                conv_static.build_forward,
+                conv_static.build_backward_data,
+                conv_static.build_backward_weight,
             ):
                 products = contracts(build(g))
                 assert products
@@ -185,7 +185,8 @@ def test_every_case_is_tiled() -> None:
 PLANS = (
     winograd_plan.plan_winograd, winograd_plan.plan_winograd, weight_gradient.plan_winograd_weight,
 )
-BUILDS = (conv_static.forward, conv_static.backward_data, conv_static.backward_weight)
+BUILDS = (conv_static.build_forward, conv_static.build_backward_data,
+          conv_static.build_backward_weight)
 
 
 @pytest.mark.parametrize("case", PLACES)
@@ -225,7 +226,7 @@ def test_three_by_three_taps_are_made_in_sixteen_places() -> None:
 def test_tiles_span_short_rows() -> None:
     """Four positions in a row would leave the units idle."""
     cut = plan_direct_conv(
-        contracts(conv_static.forward(geometry("tiles across rows", True, True)))[0], host()
+        contracts(conv_static.build_forward(geometry("tiles across rows", True, True)))[0], host()
     )
     assert cut.shape.rows * cut.shape.vectors >= 8
     assert cut.shape.rows > 4
@@ -235,7 +236,8 @@ def test_threads_share_the_gradient_of_a_narrow_weight() -> None:
     """All rows are one tile: threads have nothing to share but panels."""
     case = "one channel"
     cut = plan_direct_conv(
-        contracts(conv_static.backward_weight(geometry(case, True, False)))[0], TARGETS["avx512"]
+        contracts(conv_static.build_backward_weight(geometry(case, True, False)))[0],
+        TARGETS["avx512"]
     )
     assert cut.units == 1
     assert (cut.count, cut.panels) == (2, 1)
@@ -244,8 +246,8 @@ def test_threads_share_the_gradient_of_a_narrow_weight() -> None:
 def test_long_depths_are_cut() -> None:
     """What is packed at a time stays in the caches."""
     for case, build in (
-        ("long depth", conv_static.forward),
-        ("gradient in blocks", conv_static.backward_weight),
+        ("long depth", conv_static.build_forward),
+        ("gradient in blocks", conv_static.build_backward_weight),
     ):
         for layout in LAYOUTS:
             cut = plan_direct_conv(contracts(build(geometry(case, *layout)))[0], TARGETS["avx512"])
@@ -256,7 +258,7 @@ def test_long_depths_are_cut() -> None:
 @pytest.mark.parametrize(("target", "fused"), [("avx2", "vfmadd231ps"), ("neon", "fmla")])
 def test_other_processors(target: str, fused: str) -> None:
     """Registers hold the sums: nothing of a tile's loop is spilled."""
-    text = emit(conv_static.forward(geometry("plain", True, True)), TARGETS[target])
+    text = emit(conv_static.build_forward(geometry("plain", True, True)), TARGETS[target])
     loops = emit_assembly(text, TARGETS[target]).split("\n.L")
     most = max(loops, key=lambda part: part.count(fused))
     assert most.count(fused) >= 8

@@ -14,7 +14,7 @@ from flambeau.native.codegen.gemm import tile_kernel
 from flambeau.native.codegen.kernel import emit
 from flambeau.native.loop_ir.interpreter import interpret
 from flambeau.native.jit.object_code import compile_for
-from flambeau.native.kernels.gemm import GemmForm, sized
+from flambeau.native.kernels.gemm import GemmForm, build_sized_product
 from flambeau.native.jit.elf_loader import load_codes
 from flambeau.native.loop_ir.ir import Type
 from flambeau.native.loop_ir.printer import format_kernel
@@ -61,7 +61,7 @@ def check(
 ) -> None:
     """One product, on one thread and on several."""
     arrays, sizes, wanted = operands(form, stack, extents, pad)
-    function = compile_kernel(sized(form))
+    function = compile_kernel(build_sized_product(form))
     for threads in (1, 2, 5):
         memories = [poisoned(array) for array in arrays]
         function.run([inside for _, inside in memories], sizes, threads)
@@ -95,7 +95,7 @@ def test_the_tiles_of_a_group_ask_for_all_of_the_next_rows(
         b.store(ir.Constant(ir.FloatType(), 1.0), place, align=4)
 
     monkeypatch.setattr(tile_kernel, "_prefetch_line", mark)
-    kernel, name = sized(GemmForm(Type.F32, True, False)), f"asking_{n}"
+    kernel, name = build_sized_product(GemmForm(Type.F32, True, False)), f"asking_{n}"
     address = load_codes({name: (name, *compile_for(kernel, name, host()))})[name]
     m, k, line = 31, 96, 16  # a depth whose rounds are shared out evenly
     a = np.zeros((m + 2 * line, k), np.float32)  # beyond the rows that there are is asked for too
@@ -142,13 +142,14 @@ def test_every_target_has_code_for_it(name: str) -> None:
         GemmForm(Type.F32, True, True, bias=True),
         GemmForm(Type.F32, False, False, near=True),
     ):
-        assert "products" in emit_assembly(emit(sized(form), TARGETS[name]), TARGETS[name])
+        assert "products" in emit_assembly(emit(build_sized_product(form), TARGETS[name]),
+                                           TARGETS[name])
 
 
 def test_the_interpreter_says_the_same() -> None:
     form = GemmForm(Type.F32, True, False, 2, bias=True, near=True)
     arrays, sizes, wanted = operands(form, (2, 2), (3, 5, 4), 1)
     flat = [array.reshape(-1) for array in arrays]
-    interpret(sized(form), flat, sizes)
+    interpret(build_sized_product(form), flat, sizes)
     np.testing.assert_allclose(flat[-1].reshape(wanted.shape), wanted, 1e-5, 1e-5)
-    assert "all near" in format_kernel(sized(form))
+    assert "all near" in format_kernel(build_sized_product(form))

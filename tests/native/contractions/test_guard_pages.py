@@ -19,10 +19,10 @@ from ml_dtypes import bfloat16
 from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.kernels import conv
 from flambeau.native.kernels.byte_products import (
-    ByteProductForm, byte_product, panel_columns, quantize_bytes,
+    ByteProductForm, build_byte_product, panel_columns, quantize_bytes,
 )
-from flambeau.native.kernels.gemm import GemmForm, sized
-from flambeau.native.kernels.transpose import in_order, rows_apart
+from flambeau.native.kernels.gemm import GemmForm, build_sized_product
+from flambeau.native.kernels.transpose import build_row_copy, build_transpose
 from flambeau.native.kernels.softmax_and_layer_norm import reduce_rows
 from flambeau.native.loop_ir.ir import ReduceOp, Type
 
@@ -68,11 +68,13 @@ def products() -> None:
         for m, n, k in EXTENTS:
             a, b = ((m, k) if layout[0] else (k, m)), ((n, k) if layout[1] else (k, n))
             sizes = [m, n, k, a[1], b[1]]
-            run(sized(GemmForm(Type.F32, *layout, near=near)), [a, b, (m, n)], sizes)
-            run(sized(GemmForm(Type.BF16, *layout, near=near)), [a, b, (m, n)], sizes, bfloat16)
+            run(build_sized_product(GemmForm(Type.F32, *layout, near=near)), [a, b, (m, n)], sizes)
+            run(build_sized_product(GemmForm(Type.BF16, *layout, near=near)), [a, b, (m, n)], sizes,
+                bfloat16)
     for layout, (m, n, k) in combinations(LAYOUTS, EXTENTS[:3]):
         a, b = ((m, k) if layout[0] else (k, m)), ((n, k) if layout[1] else (k, n))
-        run(sized(GemmForm(Type.F32, *layout, rows=m)), [a, b, (m, n)], [m, n, k, a[1], b[1]])
+        run(build_sized_product(GemmForm(Type.F32, *layout, rows=m)), [a, b, (m, n)],
+            [m, n, k, a[1], b[1]])
         flipped = not layout[0], layout[1]
         run(matrix_product(m, n, k, flipped), [a, b, (m, n)], [])
 
@@ -86,7 +88,7 @@ def copies() -> None:
         for k in range(inner):
             apart[k] = steps[k]
         sizes = [number for each in zip(shape, apart, steps, strict=True) for number in each]
-        run(in_order(Type.F32, axes, inner), [shape, shape], sizes)
+        run(build_transpose(Type.F32, axes, inner), [shape, shape], sizes)
 
 
 def rows_in_steps() -> None:
@@ -95,7 +97,7 @@ def rows_in_steps() -> None:
         for of_x, of_y in ((2, 1), (1, 2), (2, 2), (-1, 1), (None, 1), (1, None), (0, 1)):
             steps = [3 if step is None else step for step in (of_x, of_y)]
             far = [max(1, abs(step)) * columns for step in steps]
-            kernel = rows_apart(Type.F32, of_x, of_y)
+            kernel = build_row_copy(Type.F32, of_x, of_y)
             x, y = (fenced(np.arange(2 * far[k] + abs(steps[k]) * (columns - 1) + 1.0, dtype="f"),
                            after) for k in (0, 1))
             y[...] = -1
@@ -120,9 +122,9 @@ def convolutions() -> None:
     for case, last in combinations(cases, (False, True)):
         g = geometry(case, last, last)
         x, w, y = shapes(g)
-        windows, gradient = conv.windows(Type.F32), conv.weight(Type.F32)
-        runs = [(windows, conv.forward_calls, [x, w, (g.outputs,), y]),
-                (windows, conv.data_calls, [y, w, (g.channels,), x]),
+        windows, gradient = conv.build_window_sums(Type.F32), conv.weight(Type.F32)
+        runs = [(windows, conv.plan_forward_calls, [x, w, (g.outputs,), y]),
+                (windows, conv.plan_data_calls, [y, w, (g.channels,), x]),
                 (gradient, conv.weight_calls, [x, y, w])]
         for (kernel, calls, each), after in combinations(runs, (False, True)):
             arrays = [fenced(np.ones(shape, np.float32), after) for shape in each]
@@ -148,7 +150,7 @@ def bytes_in_panels() -> None:
                 each += [fenced(np.ones(n, np.float32), after), fenced(np.zeros(n, "f"), after)]
             c = fenced(np.zeros((m, n), np.int32 if integers else np.float32), after)
             sizes = [m, quads, n, panels, quads * columns, n]
-            compile_kernel(byte_product(form)).run([a, b, *each, c], sizes, 2)
+            compile_kernel(build_byte_product(form)).run([a, b, *each, c], sizes, 2)
             np.testing.assert_array_equal(c, 4 * quads)
         x, y = fenced(np.ones((2, 37), "f"), after), fenced(np.zeros((2, 40), np.uint8), after)
         compile_kernel(quantize_bytes()).run([x, np.ones(2, np.float32), y], [2, 37, 40])

@@ -63,9 +63,10 @@ def test_all_shapes_take_the_same_kernels(case: str, last: tuple[bool, bool]) ->
     images, weight = [laid(a, last[0]) for a in (x, gy)], laid(w, last[1])
     shifted = laid(y + bias[:, None, None], last[0])
     for grouped, threads in ((False, 1), (False, 3), (True, 2)):
-        windows, gradient = any_conv.windows(Type.F32, grouped), any_conv.weight(Type.F32, grouped)
+        windows, gradient = any_conv.build_window_sums(Type.F32, grouped), any_conv.weight(Type.F32,
+                                                                                           grouped)
         forward, data, back = (list(calls(g, grouped)) for calls in (
-            any_conv.forward_calls, any_conv.data_calls, any_conv.weight_calls))
+            any_conv.plan_forward_calls, any_conv.plan_data_calls, any_conv.weight_calls))
         check(windows, forward, [images[0], weight, bias], shifted, threads)
         check(windows, data, [images[1], weight, none], laid(gx, last[0]), threads)
         check(gradient, back, images, laid(gw, last[1]), threads)
@@ -78,9 +79,9 @@ def test_double_precision(case: str) -> None:
     x, w, gy = (rng.normal(size=s) for s in shapes(g))
     y, gx, gw = (array.reshape(-1) for array in expected(g, x, w, gy))
     x, w, gy = (array.reshape(-1) for array in (x, w, gy))
-    windows, none = any_conv.windows(Type.F64), np.zeros(max(g.channels, g.outputs))
-    check(windows, list(any_conv.forward_calls(g)), [x, w, none], y, 2)
-    check(windows, list(any_conv.data_calls(g)), [gy, w, none], gx, 2)
+    windows, none = any_conv.build_window_sums(Type.F64), np.zeros(max(g.channels, g.outputs))
+    check(windows, list(any_conv.plan_forward_calls(g)), [x, w, none], y, 2)
+    check(windows, list(any_conv.plan_data_calls(g)), [gy, w, none], gx, 2)
     check(any_conv.weight(Type.F64), list(any_conv.weight_calls(g)), [x, gy], gw, 2)
 
 
@@ -96,11 +97,12 @@ def test_what_the_interpreter_gives(grouped: bool, last: bool) -> None:
     x, w, gy = (rng.normal(size=s).astype(np.float32) for s in sizes)
     bias = np.zeros(6, np.float32)
     y, gx, gw = expected(g, x, w, gy)
-    windows, gradient = any_conv.windows(Type.F32, grouped), any_conv.weight(Type.F32, grouped)
+    windows, gradient = any_conv.build_window_sums(Type.F32, grouped), any_conv.weight(Type.F32,
+                                                                                       grouped)
     a, b, c = (laid(array, last) for array in (x, w, gy))
     for kernel_, calls, inputs, want in (
-        (windows, any_conv.forward_calls, [a, b, bias], y),
-        (windows, any_conv.data_calls, [c, b, bias], gx),
+        (windows, any_conv.plan_forward_calls, [a, b, bias], y),
+        (windows, any_conv.plan_data_calls, [c, b, bias], gx),
         (gradient, any_conv.weight_calls, [a, c], gw),
     ):
         memories = [*inputs, np.zeros(want.size, np.float32)]

@@ -113,10 +113,10 @@ print("whole:", len(traceback.extract_tb(sys.last_traceback)))
 def test_hidden_frames():
     own = PACKAGE + "ops.py"
     numpy = f"{os.sep}site-packages{os.sep}numpy{os.sep}core.py"
-    shown = tracebacks.which_to_show(["a.py", own, "b.py", numpy, own, numpy, os.__file__])
+    shown = tracebacks.select_frames(["a.py", own, "b.py", numpy, own, numpy, os.__file__])
     assert shown == [True, False, True, True, False, False, False]
     assert tracebacks.count_hidden_at_end(shown) == 3
-    assert tracebacks.which_to_show([own]) == [True]
+    assert tracebacks.select_frames([own]) == [True]
 
 
 def test_generated_code_has_its_source():

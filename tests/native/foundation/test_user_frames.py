@@ -127,6 +127,6 @@ def test_nothing_counts_stack_levels():
 
 
 def test_user_frame_is_this_one():
-    frame = user_frames.user_frame()
+    frame = user_frames.find_user_frame()
     assert frame is not None
     assert frame.f_code.co_name == "test_user_frame_is_this_one"

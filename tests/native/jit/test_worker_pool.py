@@ -68,7 +68,7 @@ class Workshop:
 @pytest.fixture
 def workshop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Workshop]:
     """One maker, as soon as there is anything to make."""
-    monkeypatch.setattr(worker_pool, "worker_count", lambda work, threads, aside: 1)
+    monkeypatch.setattr(worker_pool, "choose_worker_count", lambda work, threads, aside: 1)
     crew = WorkerPool()
     yield Workshop(crew)
     crew.close()
@@ -219,7 +219,7 @@ sys.modules["flambeau"] = types.ModuleType("flambeau")  # its __init__ takes lon
 sys.modules["flambeau"].__path__ = [sys.argv[2]]
 from flambeau.native.jit import worker_pool as makers
 from flambeau.native.loop_ir.ir import Kernel
-makers.worker_count = lambda *_: 1
+makers.choose_worker_count = lambda *_: 1
 def make():
     makers.WORKERS.compile({"k": Kernel("k", [], [])}, print, print, 1, True)
 threading.Thread(target=make, daemon=True).start()
@@ -267,16 +267,18 @@ def test_interrupts_and_forks_in_a_real_process() -> None:
 def test_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FLAMBEAU_COMPILE_WORKERS", raising=False)
     assert worker_pool.compile_time_s(product()) > 3 * worker_pool.compile_time_s(scaled(1.0))
-    assert worker_pool.worker_count(0.2, 16, False) == 0  # not worth the start of one
-    assert worker_pool.worker_count(100.0, 1, False) == 0  # one processor stays one
-    assert worker_pool.worker_count(0.6, 2, False) == 0
-    assert worker_pool.worker_count(2.0, 2, False) == 1  # and the thread that waits makes code too
-    assert worker_pool.worker_count(1.2, 16, False) == 4
-    assert [worker_pool.worker_count(100.0, n, False) for n in (2, 4, 16)] == [1, 3, 15]
-    assert [worker_pool.worker_count(100.0, n, True) for n in (1, 2, 4, 16)] == [1, 1, 1, 4]
+    assert worker_pool.choose_worker_count(0.2, 16, False) == 0  # not worth the start of one
+    assert worker_pool.choose_worker_count(100.0, 1, False) == 0  # one processor stays one
+    assert worker_pool.choose_worker_count(0.6, 2, False) == 0
+    assert worker_pool.choose_worker_count(2.0, 2,
+                                           False) == 1  # and the thread that waits makes code too
+    assert worker_pool.choose_worker_count(1.2, 16, False) == 4
+    assert [worker_pool.choose_worker_count(100.0, n, False) for n in (2, 4, 16)] == [1, 3, 15]
+    assert [worker_pool.choose_worker_count(100.0, n, True) for n in (1, 2, 4, 16)] == [1, 1, 1, 4]
     monkeypatch.setenv("FLAMBEAU_COMPILE_WORKERS", "0")
     assert (
-        worker_pool.worker_count(100.0, 16, True) == worker_pool.worker_count(100.0, 16, False) == 0
+        worker_pool.choose_worker_count(100.0, 16, True)
+        == worker_pool.choose_worker_count(100.0, 16, False) == 0
     )
     monkeypatch.setenv("FLAMBEAU_COMPILE_WORKERS", "3")
-    assert worker_pool.worker_count(100.0, 16, False) == 3
+    assert worker_pool.choose_worker_count(100.0, 16, False) == 3

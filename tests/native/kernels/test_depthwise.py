@@ -10,7 +10,7 @@ from flambeau.native.kernels import conv_static, depthwise_nhwc, depthwise_plan
 from flambeau.native.loop_ir.ir import Type
 from flambeau.ops.spatial import depthwise_nhwc as depthwise_last
 from flambeau.ops.spatial.conv_reference import Window
-from flambeau.ops.spatial.pool_native import pixel_sizes
+from flambeau.ops.spatial.pool_native import list_pixel_sizes
 
 from ..conftest import poisoned, unharmed
 from ..contractions.test_direct_conv import expected, shapes
@@ -62,9 +62,9 @@ def passes(g: conv_static.Geometry):
     x, w, gy = (rng.normal(size=s).astype(kind) for s in shapes(g))
     bias, zeros = rng.normal(size=g.outputs).astype(kind), np.zeros(g.channels, kind)
     y, gx, gw = expected(g, x, w, gy)
-    yield depthwise_plan.forward(g), [x, w, bias], y + bias[:, None, None]
-    yield depthwise_plan.backward_data(g), [gy, w, zeros], gx
-    yield depthwise_plan.backward_weight(g), [x, gy], gw
+    yield depthwise_plan.plan_forward(g), [x, w, bias], y + bias[:, None, None]
+    yield depthwise_plan.plan_backward_data(g), [gy, w, zeros], gx
+    yield depthwise_plan.plan_backward_weight(g), [x, gy], gw
 
 
 @pytest.mark.parametrize("type", [Type.F32, Type.F64])
@@ -115,7 +115,7 @@ def test_channels_innermost(check, case: str) -> None:
         inputs = [np.moveaxis(source, 1, -1), t.rows, t.columns, *others]
         empty = np.full(want.shape, np.nan, np.float32)
         memories = [poisoned(np.ascontiguousarray(a)) for a in (*inputs, empty)]
-        sizes = pixel_sizes(source.shape, t)
+        sizes = list_pixel_sizes(source.shape, t)
         compile_kernel(kernel_(Type.F32)).run([inside for _, inside in memories], sizes, 3)
         assert all(unharmed(memory, inside.dtype.itemsize) for memory, inside in memories)
         near = 2e-5 * np.abs(want).max()
@@ -146,5 +146,5 @@ def test_what_no_room_is_for_has_no_call() -> None:
     strides = conv_static.strides_of((1, 2, 300, 300), False)
     g = conv_static.Geometry(Type.F32, 1, 2, (300, 300), 2, (20, 20), (3, 3), **padding, groups=2,
                              x=strides, weight=strides, y=strides)
-    assert depthwise_plan.forward(g) is None
-    assert depthwise_plan.backward_data(g) is None
+    assert depthwise_plan.plan_forward(g) is None
+    assert depthwise_plan.plan_backward_data(g) is None

@@ -59,7 +59,7 @@ def spread(x: np.ndarray, g: np.ndarray, window: Window) -> np.ndarray:
 
 
 def rows_call(shape, axes, maxima=True):
-    t = pool_index_tables.rows_of(axes, maxima)
+    t = pool_index_tables.build_row_tables(axes, maxima)
     sizes = pool_native._list_row_sizes(prod(shape[2:]), shape[-1], prod(shape[:2]), t)
     return t, sizes
 
@@ -80,7 +80,7 @@ def runs(check, kernel, arrays, sizes, want, count: int = 1) -> None:
 def test_maxima_of_rows(check, case: str) -> None:
     shape, window = window_of(case)
     x = values(shape)
-    t, sizes = rows_call(shape, pool_index_tables.windows(window, shape[2:]))
+    t, sizes = rows_call(shape, pool_index_tables.list_windows(window, shape[2:]))
     y = met(x, window, -np.inf).max(0)
     g = np.random.default_rng(4).normal(size=y.shape).astype(np.float32)
     gx, where = spread(x, g, window)
@@ -99,12 +99,12 @@ def test_maxima_of_rows(check, case: str) -> None:
 def test_maxima_of_channels(check, case: str) -> None:
     shape, window = window_of(case)
     x = values(shape)
-    t = pool_index_tables.pixels_of(pool_index_tables.windows(window, shape[2:]))
+    t = pool_index_tables.build_pixel_tables(pool_index_tables.list_windows(window, shape[2:]))
     y = met(x, window, -np.inf).max(0)
     g = np.random.default_rng(4).normal(size=y.shape).astype(np.float32)
     gx, _ = spread(x, g, window)
     tables = [np.where(a < 0, -1, a * shape[1]) for a in (t.rows, t.columns)]
-    sizes = pool_native.pixel_sizes(shape, t)
+    sizes = pool_native.list_pixel_sizes(shape, t)
     x, y, g, gx = (np.moveaxis(a, 1, -1) for a in (x, y, g, gx))
     runs(check, pool_nhwc.maxima(Type.F32), [x, *tables], sizes, [y])
     runs(check, pool_nhwc.maxima_backward(Type.F32), [x, *tables, y, g], sizes, [gx])
@@ -125,20 +125,20 @@ def test_sums(check, case: str, kind: Type) -> None:
         back[(slice(None), slice(None), *part)] += g
     inside = [slice(lo, lo + n) for n, (lo, _) in zip(shape[2:], window.padding, strict=True)]
     gx = back[(slice(None), slice(None), *inside)].astype(kind.value)
-    axes = pool_index_tables.windows(window, shape[2:])
+    axes = pool_index_tables.list_windows(window, shape[2:])
     turned = tuple(pool_index_tables.turn_tables(axis) for axis in axes)
     for source, reach, want in ((x, axes, y), (g, turned, gx)):
         t, sizes = rows_call(source.shape, reach, False)
-        by = pool_index_tables.divisors(np.dtype(kind.value), t.form, ones, t.output)
+        by = pool_index_tables.compute_divisors(np.dtype(kind.value), t.form, ones, t.output)
         want = want / 2
         runs(check, pool.sums(kind, t.step), [source, *t.tables, *by], sizes, [want])
         if case not in LAST:
             continue
-        t = pool_index_tables.pixels_of(reach)
-        by = pool_index_tables.divisors(np.dtype(kind.value), t.form, ones, t.output)
+        t = pool_index_tables.build_pixel_tables(reach)
+        by = pool_index_tables.compute_divisors(np.dtype(kind.value), t.form, ones, t.output)
         tables = [np.where(a < 0, -1, a * shape[1]) for a in (t.rows, t.columns)]
         source, want = (np.moveaxis(a, 1, -1) for a in (source, want))
-        sizes = pool_native.pixel_sizes((*shape[:2], *source.shape[1:-1]), t)
+        sizes = pool_native.list_pixel_sizes((*shape[:2], *source.shape[1:-1]), t)
         runs(check, pool_nhwc.sums(kind), [source, *tables, *by], sizes, [want])
 
 
@@ -150,7 +150,7 @@ def ones(output: tuple[int, ...]) -> list[np.ndarray]:
 def test_even_windows(check, length: int, count: int) -> None:
     """Adaptive ones, whose sizes differ by one, and what each element is in."""
     x = values((3, 2, 4, length))
-    axes = pool_index_tables.evenly((4, length), (3, count))
+    axes = pool_index_tables.list_adaptive_windows((4, length), (3, count))
     want = np.zeros((3, 2, 3, count), np.float32)
     top = want.copy()
     for i, j in np.ndindex(3, count):
@@ -159,7 +159,7 @@ def test_even_windows(check, length: int, count: int) -> None:
         part = x[(slice(None), slice(None), *cell)]
         want[..., i, j], top[..., i, j] = part.sum((2, 3)) / 2, part.max((2, 3))
     t, sizes = rows_call(x.shape, axes, False)
-    by = pool_index_tables.divisors(np.dtype(np.float32), t.form, ones, t.output)
+    by = pool_index_tables.compute_divisors(np.dtype(np.float32), t.form, ones, t.output)
     runs(check, pool.sums(Type.F32, t.step), [x, *t.tables, *by], sizes, [want])
     t, sizes = rows_call(x.shape, axes)
     runs(check, pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [top])
@@ -169,7 +169,7 @@ def test_even_windows(check, length: int, count: int) -> None:
               zip(axes, (4, length), strict=True)]
     gx = np.einsum("ncij,ih,jw->nchw", g, *matrix).astype(np.float32) / 2
     t, sizes = rows_call(g.shape, back, False)
-    by = pool_index_tables.divisors(np.dtype(np.float32), t.form, ones, t.output)
+    by = pool_index_tables.compute_divisors(np.dtype(np.float32), t.form, ones, t.output)
     runs(check, pool.sums(Type.F32, t.step), [g, *t.tables, *by], sizes, [gx])
 
 
@@ -177,7 +177,7 @@ def test_nan_and_infinity(check) -> None:
     shape, window = window_of("overlapping")
     x = values(shape)
     x[0, 0, 0, 1], x[0, 1], x[1, 0, 3:6, 3:6] = np.nan, -np.inf, np.inf
-    t, sizes = rows_call(shape, pool_index_tables.windows(window, shape[2:]))
+    t, sizes = rows_call(shape, pool_index_tables.list_windows(window, shape[2:]))
     y = met(x, window, -np.inf).max(0)
     runs(check, pool.maxima(Type.F32, t.step), [x, *t.tables], sizes, [y])
     g = np.ones(y.shape, np.float32)

@@ -40,7 +40,8 @@ def geometry(batch: int, channels: int, outputs: int, image: int, kernel: int, s
 def kernels(layer: tuple, shares: int) -> list[Kernel]:
     """All three directions, cut for so many threads."""
     g = geometry(*layer)
-    result = [conv_static.forward(g), conv_static.backward_data(g), conv_static.backward_weight(g)]
+    result = [conv_static.build_forward(g), conv_static.build_backward_data(g),
+              conv_static.build_backward_weight(g)]
     for kernel in result:
         for statement in kernel.body:
             if isinstance(statement, Contract):

@@ -10,7 +10,7 @@ import pytest
 import flambeau as torch
 from flambeau.compiler.functionalization.index_checks import label_bound
 from flambeau.compiler.lowering.registry import EXPLICIT, lowering
-from flambeau.ops.core.dispatch import pointwise_call
+from flambeau.ops.core.dispatch import find_pointwise_operator
 from flambeau.ops.core.operator import DERIVATIVES, OPERATORS, PUBLIC, Array, Kind, Operator
 from flambeau.tensor.capture_marks import SHAPE_ONLY, shape_only
 
@@ -21,17 +21,17 @@ PYTHON = {"__add__": ("_add", False), "__rsub__": ("_sub", True), "__rtruediv__"
 
 @pytest.mark.parametrize("name", PYTHON)
 def test_python_operators_name_theirs(name: str) -> None:
-    call = pointwise_call(getattr(torch.Tensor, name))
+    call = find_pointwise_operator(getattr(torch.Tensor, name))
     assert call is not None
     assert (call.operator.name, call.swapped) == PYTHON[name]
 
 
 def test_pointwise_functions_name_their_operators() -> None:
     for operator in OPERATORS.values():
-        call = pointwise_call(operator.function)
+        call = find_pointwise_operator(operator.function)
         assert call is None or call == (operator, False)
-    assert pointwise_call(torch.exp) is not None
-    assert pointwise_call(torch.softmax) is None
+    assert find_pointwise_operator(torch.exp) is not None
+    assert find_pointwise_operator(torch.softmax) is None
 
 
 def test_a_lowering_names_an_operator_that_is_there() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.autograd.forward_ad import give, pop_level, push_level, tangent_at
+from flambeau.autograd.forward_ad import get_tangent, give, pop_level, push_level
 from flambeau.ops.core.operator import OPERATORS, PUBLIC, Kind
 from flambeau.tensor import Tensor, wrap
 
@@ -416,7 +416,8 @@ def test_forward_derivative(twice_differentiable, rng):
         directions = {id(leaf): v for leaf, v in zip(leaves, probe.directions, strict=True)}
         level = push_level()
         try:
-            pushed = [tangent_at(y, level) for y in probe.outputs(duals(inputs, directions, level))]
+            pushed = [get_tangent(y, level) for y
+                      in probe.outputs(duals(inputs, directions, level))]
         finally:
             pop_level(level)
         actual = sum(inner(w, t._array)

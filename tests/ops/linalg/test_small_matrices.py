@@ -78,8 +78,8 @@ def test_no_call_per_matrix(monkeypatch):
     def refuse(*_):
         raise AssertionError("a LAPACK call for one matrix of a large batch")
 
-    monkeypatch.setattr(lu, "lapack", refuse)
-    monkeypatch.setattr(solves, "lapack", refuse)
+    monkeypatch.setattr(lu, "get_lapack_routine", refuse)
+    monkeypatch.setattr(solves, "get_lapack_routine", refuse)
     A = torch.eye(3).repeat(MANY, 1, 1)
     torch.linalg.lu_factor(A)
     torch.linalg.solve_triangular(A, A, upper=False)

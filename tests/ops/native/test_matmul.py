@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.kernels.gemm import GemmLayout, product
+from flambeau.native.kernels.gemm import GemmLayout, build_product
 from flambeau.native.loop_ir.ir import Contract, Type
 from flambeau.native.runtime import background_jit
 from flambeau.native.runtime.background_jit import CallCounts
@@ -73,7 +73,7 @@ def test_rows_of_a_stack_are_cut_for_many_threads(
 def test_a_stack_of_one_is_shared_out_as_one_product() -> None:
     """Among all threads, where rounds of a loop over the stack would leave all but one idle."""
     strides = (64, 64, 8, 1)
-    kernel = product(GemmLayout(Type.F32, (1, 1), 8, 8, 8, strides, strides))
+    kernel = build_product(GemmLayout(Type.F32, (1, 1), 8, 8, 8, strides, strides))
     assert [type(statement) for statement in kernel.body] == [Contract]
     a = np.random.default_rng(0).normal(size=(1, 1, 8, 8)).astype("f")
     np.testing.assert_allclose(ready(a, a), a @ a, 1e-4, 1e-4)

@@ -31,7 +31,7 @@ def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
 def ready(x: np.ndarray) -> np.ndarray:
     """The copy by a kernel, once there is one."""
     until = time.monotonic() + 120
-    while (result := transpose.in_order(x)) is None:
+    while (result := transpose.copy_in_order(x)) is None:
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)
     return result
@@ -66,7 +66,7 @@ def test_what_does_not_fit_is_left_to_numpy(monkeypatch: pytest.MonkeyPatch) -> 
     wide = np.broadcast_to(x, (3, 20, 30))
     for other in (x, x[::-1].T, x[:, ::2], x.astype("h").T, x[:, :3].T, wide):
         for _ in range(3):
-            assert transpose.in_order(other) is None
+            assert transpose.copy_in_order(other) is None
     assert not asked
 
 
@@ -180,5 +180,5 @@ def test_zeros_in_memory_that_was_used(dtype: type, monkeypatch: pytest.MonkeyPa
         assert time.monotonic() < until, "no kernel came"
         time.sleep(0.002)
     monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, 7, dtype))
-    actual = row_copies.zeros((37, 19), np.dtype(dtype))
+    actual = row_copies.allocate_zeros((37, 19), np.dtype(dtype))
     assert actual.dtype == dtype and actual.shape == (37, 19) and not actual.any()

@@ -67,14 +67,14 @@ def test_more_ties_than_are_gone_through(count, monkeypatch):
     monkeypatch.setattr(sort_kernels, "MAX_SORTED_TIE_ELEMENTS", 0)
     monkeypatch.setattr(sort_kernels, "MAX_SELECTED_TIE_ELEMENTS", 0)
     x = np.random.default_rng(0).integers(0, 9, (4, 100))
-    k = sort_kernels.keys(x)
+    k = sort_kernels.map_to_keys(x)
     expected = np.argsort(x, 1, kind="stable")
     np.testing.assert_array_equal(sort_kernels.sort_numbers(k, False), expected)
-    np.testing.assert_array_equal(sort_kernels.least_numbers(k, count), expected[:, :count])
+    np.testing.assert_array_equal(sort_kernels.find_least(k, count), expected[:, :count])
     np.testing.assert_array_equal(
         sort_kernels.rank_numbers(k, count - 1, False), expected[:, count - 1]
     )
-    for row, place in zip(x, sort_kernels.commonest_numbers(k), strict=True):
+    for row, place in zip(x, sort_kernels.find_commonest(k), strict=True):
         values, counts = np.unique(row, return_counts=True)
         assert place == np.flatnonzero(row == values[counts.argmax()])[-1]
 
@@ -108,7 +108,7 @@ def test_few_elements_are_sorted_as_many_are(kind, n, descending, monkeypatch) -
             x[0, 0], x[1, 1], x[2, :2] = np.nan, np.inf, (0.0, -0.0)
         short = torch.from_numpy(x).sort(-1, descending)
         with monkeypatch.context() as m:
-            m.setattr(sort_kernels, "small_order", lambda *_: None)
+            m.setattr(sort_kernels, "sort_small", lambda *_: None)
             long = torch.from_numpy(x).sort(-1, descending)
         np.testing.assert_array_equal(short[1].numpy(), long[1].numpy())
         np.testing.assert_array_equal(short[0].numpy(), long[0].numpy())
@@ -117,7 +117,7 @@ def test_few_elements_are_sorted_as_many_are(kind, n, descending, monkeypatch) -
 @pytest.mark.parametrize("n", [2, 5, 16, 20])
 def test_all_of_a_short_row_are_chosen_as_by_selection(n: int) -> None:
     x = np.random.default_rng(n).integers(0, 3, (20, n))
-    wanted = sort_kernels._select_as_cpp(sort_kernels.keys(x, True), n)
+    wanted = sort_kernels._select_as_cpp(sort_kernels.map_to_keys(x, True), n)
     np.testing.assert_array_equal(torch.from_numpy(x).topk(n)[1].numpy(), wanted)
 
 
@@ -152,7 +152,7 @@ def test_few_elements_go_a_short_way_to_the_same_result(name, kind, monkeypatch)
         yield from (*x.max(0), *x.min(0), *x.max(0, keepdim=True))
 
     short = list(compute())
-    monkeypatch.setattr(sort_kernels, "distinct_order", lambda *a: None)
+    monkeypatch.setattr(sort_kernels, "sort_distinct", lambda *a: None)
     for y, expected in zip(short, compute(), strict=True):
         assert y.dtype == expected.dtype
         assert y.shape == expected.shape

@@ -5,7 +5,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.native.runtime.background_jit import KernelPolicy
-from flambeau.ops.spatial.resample_native import along_axis, pixels_taken
+from flambeau.ops.spatial.resample_native import resample_axis, take_pixels
 
 F = torch.nn.functional
 SIZES = [{"scale_factor": 2}, {"scale_factor": 0.5}, {"size": (150, 77)}]
@@ -79,8 +79,8 @@ def test_a_place_below_zero_counts_nothing(axis):
     x[(slice(None),) * axis + (slice(75),)] = 2
     weights = np.full(places.shape, 0.5, np.float32)
     for tap_weights in (weights, None):
-        along_axis(x, axis, places, tap_weights, False)
-        y = along_axis(x, axis, places, tap_weights, False)
+        resample_axis(x, axis, places, tap_weights, False)
+        y = resample_axis(x, axis, places, tap_weights, False)
         assert y is not None
         wanted = 2 if tap_weights is None else 1
         np.testing.assert_array_equal(y.take(np.arange(0, 150, 2), axis), wanted)
@@ -90,7 +90,7 @@ def test_a_place_below_zero_counts_nothing(axis):
 def test_pixels_are_those_at_the_places():
     rng = np.random.default_rng(0)
     x, places = rng.normal(size=(2, 5, 700)), rng.integers(0, 700, (2, 4000))
-    pixels_taken(x, places)
-    y = pixels_taken(x, places)
+    take_pixels(x, places)
+    y = take_pixels(x, places)
     assert y is not None
     np.testing.assert_array_equal(y, np.take_along_axis(x, places[:, None, :], 2))

@@ -86,7 +86,7 @@ def test_gamma_numbers_by_machine_code_are_those_of_the_loop(
     by_arrays()
     expected = [drawn(fill, np.empty(n, dtype), spent) for n, spent in cases]
     by_kernels()
-    assert native.sequential("gamma", np.dtype(dtype), 1) is not None
+    assert native.make_sequential_drawer("gamma", np.dtype(dtype), 1) is not None
     for (n, spent), numbers in zip(cases, expected, strict=True):
         assert drawn(fill, np.empty(n, dtype), spent) == numbers, (n, spent)
     assert standard_gamma(np.ones((), dtype)).shape == ()
@@ -122,7 +122,7 @@ def test_counts_by_machine_code_are_those_of_the_loop(
     by_arrays()
     expected = [drawn(fill, np.empty(n), spent) for n, spent in cases]
     by_kernels()
-    assert native.sequential(name, np.dtype("float64"), 1) is not None
+    assert native.make_sequential_drawer(name, np.dtype("float64"), 1) is not None
     for (n, spent), numbers in zip(cases, expected, strict=True):
         assert drawn(fill, np.empty(n), spent) == numbers, (n, spent)
 
@@ -149,4 +149,4 @@ def test_machine_code_draws_where_kernels_with_other_rounding_may_not(
 ) -> None:
     monkeypatch.setattr(KernelPolicy, "allowed", False)
     by_kernels()
-    assert native.native("twist") is not None
+    assert native.get_kernel("twist") is not None

@@ -4,7 +4,7 @@
 normalization is folded into the weights first, or trained with them (`qat`).
 """
 
-from ....tensor.absent import lacking
+from ....tensor.absent import make_absent_getattr
 from . import qat, quantized
 from .fused import (
     BNReLU2d, BNReLU3d, ConvAdd2d, ConvAddReLU2d, ConvBn1d, ConvBn2d, ConvBn3d, ConvBnReLU1d,
@@ -19,4 +19,4 @@ __all__ = [
     "quantized",
 ]
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)

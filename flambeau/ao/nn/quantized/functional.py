@@ -10,7 +10,7 @@ from ....ops.quantized.packed_conv import ConvPackedParams
 from ....ops.quantized.packed_linear import linear as _linear
 from ....ops.quantized.packed_linear import linear_prepack
 from ....tensor import Tensor
-from ....tensor.absent import lacking
+from ....tensor.absent import make_absent_getattr
 from ....tensor.dtypes import qint8, quint8
 
 __all__ = [
@@ -222,4 +222,4 @@ def linear(
     return _linear(input, linear_prepack(weight, bias), scale, zero_point)
 
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)

@@ -1,6 +1,6 @@
 """torch.ao.quantization.backend_config: the patterns that a backend can quantize."""
 
-from ....tensor.absent import lacking
+from ....tensor.absent import make_absent_getattr
 from .backend_config import (
     BackendConfig, BackendPatternConfig, DTypeConfig, DTypeWithConstraints, ObservationType,
 )
@@ -17,7 +17,7 @@ __all__ = [
     "get_x86_backend_config",
 ]
 
-__getattr__ = lacking(__name__, (
+__getattr__ = make_absent_getattr(__name__, (
     "get_executorch_backend_config", "get_tensorrt_backend_config",
     "get_tensorrt_backend_config_dict",
 ))

@@ -1,5 +1,5 @@
 """torch.ao.quantization.fx: graph mode quantization, and the operators of its graphs."""
 
-from ....tensor.absent import lacking
+from ....tensor.absent import make_absent_getattr
 
-__getattr__ = lacking(__name__)
+__getattr__ = make_absent_getattr(__name__)

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ....fx import Node
-from ....ops.registration.custom_operators import namespace
+from ....ops.registration.custom_operators import get_namespace
 from ....tensor.dtypes import (
     finfo, float16, float32, int8, int32, qint8, qint32, quint8, uint8,
 )
@@ -21,7 +21,7 @@ class DecomposedConversion(Conversion):
     """Rounds by operators whose results are plain tensors of integers."""
 
     def _round(self, node: Node, observer: Any, dtype: Any, is_dynamic: bool) -> Node:
-        operators: Any = namespace("quantized_decomposed")
+        operators: Any = get_namespace("quantized_decomposed")
         x, call = node.args[0], self.graph.call_function
         if dtype is float16 and not is_dynamic:
             half = call(operators.convert_element_type.no_fuse, (x, float16))

@@ -10,7 +10,7 @@ from typing import Any
 from ....fx import Node
 from ....nn.module import Module
 from ....nn.utils.parametrize import type_before_parametrizations
-from ....tensor.tree import leaves_of
+from ....tensor.tree import collect_leaves
 from ..backend_config import BackendConfig, BackendPatternConfig, ObservationType
 from ..observer import _is_activation_post_process
 from ..utils import MatchAllNode
@@ -59,7 +59,7 @@ def bind(pattern: Any, node: Any) -> Any:
 
 def list_nodes(bound: Any) -> list[Node]:
     """All nodes of a bound pattern."""
-    return leaves_of(Node, bound)
+    return collect_leaves(Node, bound)
 
 
 def root_of(bound: Any, config: BackendPatternConfig | None) -> Any:

@@ -19,7 +19,7 @@ from ....autograd.mode import MODE
 from ....autograd.tape import requires
 from ....tensor.layout import memory_format
 from ....tensor.tensor import Tensor
-from ...trace.operands import tensors_in
+from ...trace.operands import collect_tensors
 
 if TYPE_CHECKING:
     from .inline_cache import Cue
@@ -76,7 +76,7 @@ class _Join:
                 return
             self.arguments[id(x)] = name
             self.flag_tests += _flag_tests(name, x)
-        elif x.__class__ in (tuple, list) and tensors_in(x):
+        elif x.__class__ in (tuple, list) and collect_tensors(x):
             self.tests.append(f"{name}.__class__ is not {x.__class__.__name__} "
                               f"or len({name}) != {len(x)}")
             for i, part in enumerate(x):
@@ -93,7 +93,7 @@ class _Join:
             if source is None:
                 raise _Unknown
             return source
-        if x.__class__ in (tuple, list) and tensors_in(x):
+        if x.__class__ in (tuple, list) and collect_tensors(x):
             parts = "".join(f"{self.find_source(part)}, " for part in x)
             return f"({parts})" if x.__class__ is tuple else f"[{parts}]"
         if self.is_plain(x) or isinstance(x, (memory_format, np.dtype)):
@@ -112,7 +112,7 @@ class _Join:
         for test in filter(None, (*piece.tests, piece.rule)):
             operands = [piece.operands[name] for name in _NAME.findall(test)
                         if name in piece.operands]
-            created = [id(t) in self.results for t in tensors_in(operands)]
+            created = [id(t) in self.results for t in collect_tensors(operands)]
             if not any(created):  # plain operands follow from the composite's arguments
                 self.tests += [_NAME.sub(rename, test)] if created else []
             elif test is piece.rule or not all(created):
@@ -125,7 +125,7 @@ class _Join:
     def checks_arguments(self, pieces: list[Piece]) -> bool:
         """Whether each tensor among the arguments is compared as an operand of some piece."""
         operands = {id(t) for piece in pieces for x in piece.operands.values()
-                    for t in tensors_in(x)}
+                    for t in collect_tensors(x)}
         return self.arguments.keys() <= operands
 
 

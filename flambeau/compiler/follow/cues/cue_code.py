@@ -11,7 +11,7 @@ from ....ops.core.autocast import AUTOCAST
 from ....ops.core.operator import Kind, Operator
 from ....tensor.dtypes import dtype
 from ....tensor.tensor import Tensor
-from ...trace.trace import CONSTANT, DRAW, EMPTY, Value, values_in
+from ...trace.trace import CONSTANT, DRAW, EMPTY, Value, collect_values
 from ..following import Following
 from ..foreign_tensors import has_foreign
 from ..holder_census import HELD_BY_LIST
@@ -59,7 +59,8 @@ def _has_checked_values(operator: Operator, following: Following, at: int) -> bo
     args = segment.entries[at].event.args
     if segment.entries[at].operator is not operator:
         return False
-    values = values_in([args[operator.names.index(name)] for name in operator.values.parameters])
+    values = collect_values([args[operator.names.index(name)]
+                             for name in operator.values.parameters])
     computed = [segment.memory[value.storage].computed for value in values]
     return all(event is None or event >= at for event in computed)
 

@@ -31,7 +31,7 @@ from ....tensor.layout import _as_bytes
 from ....tensor.size import Size
 from ....tensor.tensor import INFERENCE, Tensor, creation, view_of
 from ...capture.listed_history import attach
-from ...trace.bindings import window_on_bytes
+from ...trace.bindings import view_bytes
 from ...trace.trace import Value
 from ..following import Following
 from ..holder_census import HELD_BY_LIST
@@ -299,7 +299,7 @@ class CueWriter:
 
 def create_window(owner: np.ndarray, value: Value) -> np.ndarray:
     """Return a window on an array."""
-    return window_on_bytes(_as_bytes(owner), value)
+    return view_bytes(_as_bytes(owner), value)
 
 
 _SHARED["create_window"] = create_window

@@ -18,7 +18,7 @@ from ....tensor.tensor import Tensor
 from ...ir.graph import Node, Op
 from ..registry import EXPLICIT
 from .rebind_numpy import promote_symbols, rebind_to_symbols
-from .symbolic_array import SymbolArray, is_symbol, node_of
+from .symbolic_array import SymbolArray, convert_to_node, is_symbol
 
 
 def to_symbols(value: Any) -> Any:
@@ -137,4 +137,4 @@ def unwrap(y: Any) -> Any:
         return None
     if y.__class__ in (tuple, list):
         return tuple(unwrap(v) for v in y)
-    return node_of(y)
+    return convert_to_node(y)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ....native.loop_ir.ir import Scalar, Type
 from ...ir import graph
-from ...ir.axis_order import inverse_permutation
+from ...ir.axis_order import invert_permutation
 from ...ir.graph import Node, Op
 from ..registry import refuse
 from .node_builders import (
@@ -202,7 +202,7 @@ class AdvancedIndex:
             Op.ADD_ROWS, (reshape_node(self.index, (-1,)), values), flat, values.type
         )
         summed_rows = cast(summed_rows, type)
-        return graph.permute(reshape_node(summed_rows, front), inverse_permutation(self.order))
+        return graph.permute(reshape_node(summed_rows, front), invert_permutation(self.order))
 
 
 def match_advanced_index(

@@ -20,7 +20,9 @@ from ...ir import graph
 from ..registry import EXPLICIT, Untraceable
 from . import reductions, selection, shapes  # noqa: F401 - they register themselves
 from .node_builders import type_of
-from .symbolic_array import SymbolArray, apply_elementwise, is_symbol, node_of, promotion_proxy
+from .symbolic_array import (
+    SymbolArray, apply_elementwise, convert_to_node, is_symbol, make_promotion_proxy,
+)
 
 _OPERATORS = "flambeau.ops."
 
@@ -99,7 +101,7 @@ def _erf(x: Any) -> Any:
 
 def promote_symbols(operands: Any) -> Any:
     """Return PyTorch's promoted dtype of symbols, arrays and numbers."""
-    return result_dtype([promotion_proxy(x) for x in operands])
+    return result_dtype([make_promotion_proxy(x) for x in operands])
 
 
 def _run_unblocked(body: Callable, *arrays: Any) -> Any:
@@ -108,7 +110,8 @@ def _run_unblocked(body: Callable, *arrays: Any) -> Any:
 
 def _choose(condition: Any, a: Any, b: Any) -> Any:
     kind = a.dtype if hasattr(a, "dtype") else b.dtype
-    return np.where(condition, SymbolArray(node_of(a, kind)), SymbolArray(node_of(b, kind)))
+    return np.where(condition, SymbolArray(convert_to_node(a, kind)),
+                    SymbolArray(convert_to_node(b, kind)))
 
 
 # Replacements for functions of the operators' files that exist only to make NumPy faster.

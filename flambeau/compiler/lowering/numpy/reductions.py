@@ -12,11 +12,11 @@ from ....native.loop_ir.ir import ReduceOp, Type
 from ...ir.graph import Node, Op
 from ..registry import refuse
 from .node_builders import cast, compute_type, reduce_axes, reshape_node, type_of
-from .symbolic_array import _METHODS, Symbol, call_ufunc, implements, node_of, symbol
+from .symbolic_array import _METHODS, Symbol, call_ufunc, convert_to_node, implements, wrap_node
 from .ufuncs import BOOL_REDUCTIONS, REDUCTIONS
 
 
-def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
+def normalize_axes(axis: Any, rank: int) -> tuple[int, ...]:
     """Normalize NumPy's `axis` to a sorted tuple."""
     if axis is None:
         return tuple(range(rank))
@@ -27,17 +27,17 @@ def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
 def reduce_symbol(fold: ReduceOp, x: Any, axis: Any, keepdims: bool = False, dtype: Any = None,
                   out: Any = None) -> Symbol:
     """Reduce over axes, computing half precision in F32."""
-    node = node_of(x)
+    node = convert_to_node(x)
     type = node.type if dtype is None else type_of(dtype)
     node = cast(node, type)
     inside = compute_type(type)
     if type is Type.BOOL:
         fold = BOOL_REDUCTIONS.get(fold, fold)
-    axes = axes_of(axis, len(node.shape))
+    axes = normalize_axes(axis, len(node.shape))
     empty = any(node.shape[i] == 0 for i in axes)
     if empty and fold in (ReduceOp.MAXIMUM, ReduceOp.MINIMUM):
         refuse("min or max of an empty array")
-    result = symbol(cast(reduce_axes(cast(node, inside), fold, axes, keepdims), type))
+    result = wrap_node(cast(reduce_axes(cast(node, inside), fold, axes, keepdims), type))
     if out is None or out is Ellipsis:
         return result
     out = out[0] if isinstance(out, tuple) else out
@@ -57,7 +57,7 @@ def _reduce(
             refuse("a reduction of an empty array with an initial value")
         result = _reduce(ufunc, array, axis, dtype, None, keepdims)
         return call_ufunc(ufunc, (result, initial), out=out)
-    if fold in (ReduceOp.ANY, ReduceOp.ALL) and node_of(array).type is not Type.BOOL:
+    if fold in (ReduceOp.ANY, ReduceOp.ALL) and convert_to_node(array).type is not Type.BOOL:
         if ufunc.__name__.startswith("bitwise"):
             refuse("bitwise reductions")
         array = call_ufunc(np.not_equal, (array, 0))
@@ -100,7 +100,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
     kind = np.dtype(dtype) if dtype is not None else a.dtype if a.dtype.kind in "fV" \
         else np.dtype(np.float64)
     keep = keepdims is not np._NoValue and bool(keepdims)
-    count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
+    count = math.prod(a.shape[i] for i in normalize_axes(axis, a.ndim))
     return call_ufunc(
         np.divide, (reduce_symbol(ReduceOp.SUM, a, axis, keep, kind), kind.type(count)), out=out
     )
@@ -111,7 +111,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: floa
         keepdims: Any = False, **_: Any) -> Symbol:
     """The mean squared distance from the mean."""
     d = a - mean(a, axis, dtype, keepdims=True)
-    count = math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
+    count = math.prod(a.shape[i] for i in normalize_axes(axis, a.ndim))
     keep = keepdims is not np._NoValue and bool(keepdims)
     return reduce_symbol(ReduceOp.SUM, d * d, axis, keep) / d.dtype.type(max(count - ddof, 0))
 
@@ -126,7 +126,7 @@ def _create_arg_reduction(fold: ReduceOp) -> Callable[..., Symbol]:
     def arg_reduction(
         a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False
     ) -> Symbol:
-        node = node_of(a)
+        node = convert_to_node(a)
         keep = keepdims is not np._NoValue and bool(keepdims)
         if not len(node.shape):
             node = reshape_node(node, (1,))
@@ -136,7 +136,7 @@ def _create_arg_reduction(fold: ReduceOp) -> Callable[..., Symbol]:
             refuse("argmin or argmax of an empty array")
         flat = cast(flat, Type.U8 if flat.type is Type.BOOL else compute_type(flat.type))
         positions = reduce_axes(flat, fold, (at,), keep and axis is not None)
-        return symbol(positions)
+        return wrap_node(positions)
 
     return arg_reduction
 
@@ -147,10 +147,10 @@ implements(np.argmin)(_create_arg_reduction(ReduceOp.ARGMIN))
 
 def scan_symbol(fold: ReduceOp, x: Any, axis: Any, dtype: Any = None, out: Any = None) -> Symbol:
     """Scan (running sum, product, ...) along an axis."""
-    node = node_of(x)
+    node = convert_to_node(x)
     node = node if axis is not None else reshape_node(node, (-1,))
     if not node.shape:
-        return symbol(node)
+        return wrap_node(node)
     type = node.type if dtype is None else type_of(dtype)
     inside = compute_type(type)
     node = cast(cast(node, type), inside)
@@ -158,7 +158,7 @@ def scan_symbol(fold: ReduceOp, x: Any, axis: Any, dtype: Any = None, out: Any =
                 {"fold": fold, "axis": int(axis or 0) % len(node.shape)})
     scan = cast(scan, type)
     if out is None:
-        return symbol(scan)
+        return wrap_node(scan)
     out.assign(scan)
     return out
 
@@ -191,7 +191,7 @@ def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Sym
 
 
 def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Symbol:
-    left = symbol(node_of(a))
+    left = wrap_node(convert_to_node(a))
     return call_ufunc(ufunc, (left.reshape((*left.shape, *(1,) * np.ndim(b))), b), **options)
 
 

@@ -21,7 +21,8 @@ from .node_builders import (
 )
 from .reductions import _reduce
 from .symbolic_array import (
-    Symbol, call_ufunc, full_precision_of, implements, kind_of, node_of, symbol,
+    Symbol, call_ufunc, choose_full_precision, convert_to_node, get_promotion_operand, implements,
+    wrap_node,
 )
 
 
@@ -29,19 +30,20 @@ from .symbolic_array import (
 def _where(condition: Any, *choices: Any) -> Symbol:
     if len(choices) != 2:
         refuse("np.nonzero")
-    test = node_of(condition)
+    test = convert_to_node(condition)
     if test.type is not Type.BOOL:
         test = apply_operation(Scalar.NE, test, number(0, test.type, len(test.shape)))
-    kinds = [v if isinstance(kind_of(v), type) else kind_of(v) for v in choices]
+    kinds = [v if isinstance(get_promotion_operand(v), type) else get_promotion_operand(v)
+             for v in choices]
     kind = np.result_type(*kinds)
-    return symbol(nodes.where(test, *(node_of(v, kind) for v in choices)))
+    return wrap_node(nodes.where(test, *(convert_to_node(v, kind) for v in choices)))
 
 
 @implements(np.copyto)
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    value = node_of(src, dst.dtype)
+    value = convert_to_node(src, dst.dtype)
     if where is not True:
-        value = nodes.where(node_of(where), value, dst.node)
+        value = nodes.where(convert_to_node(where), value, dst.node)
     dst.assign(value)
 
 
@@ -56,20 +58,21 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **_: An
 def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     if mode != "raise":
         refuse("np.take with mode=")
-    node = node_of(a) if axis is not None else reshape_node(node_of(a), (-1,))
-    return symbol(take_along_axis_of(node, node_of(indices), int(axis or 0) % len(node.shape)))
+    node = convert_to_node(a) if axis is not None else reshape_node(convert_to_node(a), (-1,))
+    return wrap_node(take_along_axis_of(node, convert_to_node(indices),
+                                        int(axis or 0) % len(node.shape)))
 
 
 @implements(np.take_along_axis)
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Symbol:
     """Select elements by position along an axis; other axes broadcast."""
-    x, index = node_of(arr), node_of(indices)
+    x, index = convert_to_node(arr), convert_to_node(indices)
     at = axis % len(x.shape)
     index = normalize_positions(index, x.shape[at])
     shape = list(broadcast_shape(with_unit_axis(x, at), with_unit_axis(index, at)))
     index = broadcast_to(index, [index.shape[at] if i == at else n for i, n in enumerate(shape)])
     x = broadcast_to(x, [x.shape[at] if i == at else n for i, n in enumerate(shape)])
-    return symbol(Node(Op.TAKE_ALONG, (x, index), index.shape, x.type, {"axis": at}))
+    return wrap_node(Node(Op.TAKE_ALONG, (x, index), index.shape, x.type, {"axis": at}))
 
 
 def with_unit_axis(node: Node, axis: int) -> Node:
@@ -95,13 +98,13 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Symbol:
 @implements(np.tril)
 def _tril(m: Any, k: int = 0) -> Symbol:
     keep = triangle(m.shape, k)
-    return symbol(nodes.where(keep, m.node, number(0, m.node.type, m.ndim)))
+    return wrap_node(nodes.where(keep, m.node, number(0, m.node.type, m.ndim)))
 
 
 @implements(np.triu)
 def _triu(m: Any, k: int = 0) -> Symbol:
     keep = triangle(m.shape, k - 1)
-    return symbol(nodes.where(keep, number(0, m.node.type, m.ndim), m.node))
+    return wrap_node(nodes.where(keep, number(0, m.node.type, m.ndim), m.node))
 
 
 @lowering("tril")
@@ -153,14 +156,14 @@ def einsum(subscripts: Any, *operands: Any, **_: Any) -> Symbol:
             refuse(f"np.einsum of {subscripts}")
     sizes = {c: n for t, x in zip(terms, operands, strict=True)
              for c, n in zip(t, x.shape, strict=True)}
-    nodes = [node_of(x) for x in operands]
+    nodes = [convert_to_node(x) for x in operands]
     if len(nodes) == 1:
         letters = [c for c in terms[0] if c in target]
         summed = reduce_axes(
             nodes[0], ReduceOp.SUM, [i for i, c in enumerate(terms[0]) if c not in target]
         )
-        return symbol(graph.permute(summed, [letters.index(c) for c in target]))
-    return symbol(_contract_pair(nodes, terms, target, sizes))
+        return wrap_node(graph.permute(summed, [letters.index(c) for c in target]))
+    return wrap_node(_contract_pair(nodes, terms, target, sizes))
 
 
 def _spell_ellipses(terms: list[str], target: str, ranks: list[int]) -> tuple[list[str], str]:
@@ -192,7 +195,7 @@ def _contract_pair(nodes: list[Node], terms: list[str], target: str, sizes: dict
     type = type_of(np.result_type(*(dtype_of(n.type) for n in matrices)))
     inside = compute_type(type)
     first, second = (cast(n, inside) for n in matrices)
-    y = cast(graph.matmul(first, second, full_precision_of(type)), type)
+    y = cast(graph.matmul(first, second, choose_full_precision(type)), type)
     result_letters = batch + left + right
     y = reshape_node(y, [sizes[c] for c in result_letters])
     return graph.permute(y, [result_letters.index(c) for c in target])

@@ -15,8 +15,10 @@ from ..registry import refuse
 from .node_builders import (
     broadcast_to, concatenate, prepend_axes, reshape_node, slice_axis, stack_nodes, type_of,
 )
-from .reductions import axes_of
-from .symbolic_array import Symbol, implements, is_symbol, kind_of, node_of, symbol
+from .reductions import normalize_axes
+from .symbolic_array import (
+    Symbol, convert_to_node, get_promotion_operand, implements, is_symbol, wrap_node,
+)
 
 
 @implements(np.shape)
@@ -31,7 +33,7 @@ def _ndim(a: Any) -> int:
 
 @implements(np.size)
 def _size(a: Any, axis: Any = None) -> int:
-    return a.size if axis is None else math.prod(a.shape[i] for i in axes_of(axis, a.ndim))
+    return a.size if axis is None else math.prod(a.shape[i] for i in normalize_axes(axis, a.ndim))
 
 
 @implements(np.result_type)
@@ -86,13 +88,14 @@ def _squeeze(a: Any, axis: Any = None) -> Symbol:
 
 @implements(np.broadcast_to)
 def _broadcast_to(array: Any, shape: Any, subok: bool = False) -> Symbol:
-    return symbol(broadcast_to(node_of(array), (shape,) if isinstance(shape, int) else shape))
+    return wrap_node(broadcast_to(convert_to_node(array),
+                                  (shape,) if isinstance(shape, int) else shape))
 
 
 @implements(np.broadcast_arrays)
 def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Symbol, ...]:
     shape = np.broadcast_shapes(*(np.shape(a) for a in args))
-    return tuple(symbol(broadcast_to(node_of(a), shape)) for a in args)
+    return tuple(wrap_node(broadcast_to(convert_to_node(a), shape)) for a in args)
 
 
 @implements(np.copy)
@@ -112,7 +115,7 @@ def _imag(val: Any) -> Symbol:
 
 @implements(np.isreal)
 def _isreal(x: Any) -> Symbol:
-    return symbol(graph.constant(True, Type.BOOL, x.shape))
+    return wrap_node(graph.constant(True, Type.BOOL, x.shape))
 
 
 @implements(np.iscomplexobj)
@@ -126,7 +129,7 @@ def _create_filled_like(value: Any) -> Callable[..., Symbol]:
     ) -> Symbol:
         kind = a.dtype if dtype is None else np.dtype(dtype)
         wanted = a.shape if shape is None else shape
-        return symbol(graph.constant(value, type_of(kind), tuple(wanted)))
+        return wrap_node(graph.constant(value, type_of(kind), tuple(wanted)))
 
     return filled_like
 
@@ -138,15 +141,16 @@ implements(np.ones_like)(_create_filled_like(1))
 @implements(np.full_like)
 def _full_like(a: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Symbol:
     kind = a.dtype if dtype is None else np.dtype(dtype)
-    return symbol(broadcast_to(node_of(fill_value, kind), a.shape))
+    return wrap_node(broadcast_to(convert_to_node(fill_value, kind), a.shape))
 
 
 # ------------------------------------------------------------------------------- joining
 
 
 def _cast_to_common(arrays: Sequence[Any]) -> list[Node]:
-    kind = np.result_type(*(kind_of(a) if not isinstance(kind_of(a), type) else a for a in arrays))
-    return [node_of(a, kind) for a in arrays]
+    operands = ((a, get_promotion_operand(a)) for a in arrays)
+    kind = np.result_type(*(a if isinstance(kind, type) else kind for a, kind in operands))
+    return [convert_to_node(a, kind) for a in arrays]
 
 
 @implements(np.concatenate)
@@ -154,13 +158,13 @@ def _concatenate(arrays: Any, axis: Any = 0, out: Any = None, **_: Any) -> Symbo
     nodes = _cast_to_common(arrays)
     if axis is None:
         nodes, axis = [reshape_node(n, (-1,)) for n in nodes], 0
-    return symbol(concatenate(nodes, axis % len(nodes[0].shape)))
+    return wrap_node(concatenate(nodes, axis % len(nodes[0].shape)))
 
 
 @implements(np.stack)
 def _stack(arrays: Any, axis: int = 0, out: Any = None, **_: Any) -> Symbol:
     nodes = _cast_to_common(arrays)
-    return symbol(stack_nodes(nodes, axis % (len(nodes[0].shape) + 1)))
+    return wrap_node(stack_nodes(nodes, axis % (len(nodes[0].shape) + 1)))
 
 
 @implements(np.split)
@@ -177,7 +181,7 @@ def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Symbol]:
 
 @implements(np.flip)
 def _flip(m: Any, axis: Any = None) -> Symbol:
-    axes = axes_of(axis, m.ndim)
+    axes = normalize_axes(axis, m.ndim)
     return m[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(m.ndim))]
 
 
@@ -187,37 +191,37 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Symbol:
         return _roll(a.reshape(-1), shift, 0).reshape(a.shape)
     shifts = shift if isinstance(shift, (tuple, list)) else (shift,)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    node = node_of(a)
+    node = convert_to_node(a)
     for s, at in zip(shifts, axes, strict=True):
         at %= len(node.shape)
         n = node.shape[at]
         k = int(s) % n if n else 0
         if k:
             node = concatenate([slice_axis(node, at, n - k, k), slice_axis(node, at, 0, n - k)], at)
-    return symbol(node)
+    return wrap_node(node)
 
 
 @implements(np.tile)
 def _tile(A: Any, reps: Any) -> Symbol:
     repeats = list(reps) if hasattr(reps, "__len__") else [reps]
-    node = prepend_axes(node_of(A), len(repeats))
+    node = prepend_axes(convert_to_node(A), len(repeats))
     repeats = [1] * (len(node.shape) - len(repeats)) + repeats
     pairs = [(r, n) for r, n in zip(repeats, node.shape, strict=True)]
     inner = reshape_node(node, [v for _, n in pairs for v in (1, n)])
-    return symbol(reshape_node(broadcast_to(inner, [v for p in pairs for v in p]),
-                               [r * n for r, n in pairs]))
+    return wrap_node(reshape_node(broadcast_to(inner, [v for p in pairs for v in p]),
+                                  [r * n for r, n in pairs]))
 
 
 @implements(np.repeat)
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Symbol:
     if not isinstance(repeats, (int, np.integer)):
         refuse("np.repeat with an array of repeats")
-    node = node_of(a) if axis is not None else reshape_node(node_of(a), (-1,))
+    node = convert_to_node(a) if axis is not None else reshape_node(convert_to_node(a), (-1,))
     at = int(axis or 0) % len(node.shape)
     shape, r = list(node.shape), int(repeats)
     inner = reshape_node(node, [*shape[: at + 1], 1, *shape[at + 1 :]])
     wide = broadcast_to(inner, [*shape[: at + 1], r, *shape[at + 1 :]])
-    return symbol(reshape_node(wide, [*shape[:at], shape[at] * r, *shape[at + 1 :]]))
+    return wrap_node(reshape_node(wide, [*shape[:at], shape[at] * r, *shape[at + 1 :]]))
 
 
 @implements(np.pad)
@@ -226,7 +230,7 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> 
         refuse("np.pad with a mode other than zeros")
     pairs = np.broadcast_to(np.asarray(pad_width), (array.ndim, 2)).tolist()
     low, high = zip(*pairs, strict=True)
-    return symbol(graph.pad(node_of(array), low, high))
+    return wrap_node(graph.pad(convert_to_node(array), low, high))
 
 
 @implements(np.diff)

@@ -18,7 +18,7 @@ import numpy as np
 from ....native.loop_ir.ir import Scalar, Type
 from ....native.loop_ir.numpy_forms import dtype_of
 from ...ir import graph
-from ...ir.axis_order import inverse_permutation
+from ...ir.axis_order import invert_permutation
 from ...ir.graph import Node
 from ..registry import Untraceable, refuse
 from .indexing import expand_ellipsis, match_advanced_index, match_basic_index
@@ -186,14 +186,14 @@ class SymbolArray(metaclass=_Kind):
         if any(not isinstance(item, slice) for item in lead):
             refuse("integers next to arrays in an index")
         window = match_basic_index(self.shape, tuple(lead))
-        rest = [node_of(i) if _is_array(i) else slice(None) for i in items]
+        rest = [convert_to_node(i) if _is_array(i) else slice(None) for i in items]
         return window.result, window.read, match_advanced_index(window.result, rest)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         items = expand_ellipsis(index, self.ndim)
         if any(_is_array(item) for item in items):
             refuse("assignment through an index array")
-        source = node_of(value, self.dtype)
+        source = convert_to_node(value, self.dtype)
         shape = match_basic_index(self.shape, tuple(items)).result
         while len(source.shape) > len(shape) and source.shape[0] == 1:
             source = reshape_node(source, source.shape[1:])
@@ -213,7 +213,7 @@ class SymbolArray(metaclass=_Kind):
             axes = axes[0]
         order = tuple(range(self.ndim))[::-1] if not axes else \
             tuple(int(a) % self.ndim for a in axes)
-        inverse = inverse_permutation(order)
+        inverse = invert_permutation(order)
         return SymbolArray.window(
             self, lambda n: graph.permute(n, order), lambda n, v: graph.permute(v, inverse)
         )
@@ -278,7 +278,7 @@ class SymbolArray(metaclass=_Kind):
 Symbol = Any  # a SymbolArray, for code that calls NumPy's functions on it
 
 
-def symbol(node: Node) -> Symbol:
+def wrap_node(node: Node) -> Symbol:
     """A symbol that carries a node."""
     return SymbolArray(node)
 
@@ -303,7 +303,7 @@ def is_symbol(x: Any) -> bool:
     return x.__class__ is SymbolArray
 
 
-def node_of(x: Any, dtype: Any = None) -> Node:
+def convert_to_node(x: Any, dtype: Any = None) -> Node:
     """The node of a symbol, array or number, cast to `dtype` if given."""
     if x.__class__ is SymbolArray:
         return x.node if dtype is None else cast(x.node, type_of(dtype))
@@ -323,7 +323,7 @@ def _resolve_types(ufunc: np.ufunc, kinds: tuple) -> tuple[np.dtype, ...]:
     return ufunc.resolve_dtypes((*kinds, *(None,) * ufunc.nout))
 
 
-def kind_of(x: Any) -> Any:
+def get_promotion_operand(x: Any) -> Any:
     """An operand for NumPy's promotion: a dtype, or a Python number's class."""
     if x.__class__ is SymbolArray:
         return x.node.attributes.get("weak") or x.dtype
@@ -334,7 +334,7 @@ def kind_of(x: Any) -> Any:
     return np.asarray(x).dtype
 
 
-def promotion_proxy(x: Any) -> Any:
+def make_promotion_proxy(x: Any) -> Any:
     """A stand-in for an operand in PyTorch's promotion: a small array, or a number."""
     if x.__class__ is not SymbolArray:
         return x
@@ -350,15 +350,15 @@ def call_ufunc(
     if options:
         refuse(f"{ufunc.__name__} with {', '.join(options)}")
     if ufunc is np.matmul:
-        return _store(matmul_symbols(*map(node_of, inputs)), out, where)
+        return _store(matmul_symbols(*map(convert_to_node, inputs)), out, where)
     table: dict[str, Callable[..., Node]] = UNARY if len(inputs) == 1 else BINARY
     builder = table.get(ufunc.__name__)
     if builder is None or len(inputs) > 2 or ufunc.nout != 1:
         return refuse(f"ufunc {ufunc.__name__}")
-    kinds = _resolve_types(ufunc, tuple(map(kind_of, inputs)))
+    kinds = _resolve_types(ufunc, tuple(map(get_promotion_operand, inputs)))
     if dtype is not None:
         kinds = (np.dtype(dtype),) * (len(inputs) + 1)
-    nodes = [node_of(x, kind) for x, kind in zip(inputs, kinds, strict=False)]
+    nodes = [convert_to_node(x, kind) for x, kind in zip(inputs, kinds, strict=False)]
     inside = compute_type(nodes[0].type)
     if inside is not nodes[0].type:
         nodes = [cast(n, inside) for n in nodes]
@@ -368,7 +368,8 @@ def call_ufunc(
 def apply_elementwise(operation: Scalar, x: Symbol) -> Symbol:
     """Apply a scalar operation to one symbol, computing half precision in F32."""
     node = x.node
-    return symbol(cast(apply_operation(operation, cast(node, compute_type(node.type))), node.type))
+    return wrap_node(cast(apply_operation(operation, cast(node, compute_type(node.type))),
+                          node.type))
 
 
 def _store(node: Node, out: Any, mask: Any) -> SymbolArray:
@@ -381,11 +382,11 @@ def _store(node: Node, out: Any, mask: Any) -> SymbolArray:
     if out.__class__ is not SymbolArray:
         refuse("out= that is not symbolic")
     node = cast(node, out._node.type)
-    out.assign(node if mask is True else where(node_of(mask), node, out.node))
+    out.assign(node if mask is True else where(convert_to_node(mask), node, out.node))
     return out
 
 
-def full_precision_of(type: Type) -> int | None:
+def choose_full_precision(type: Type) -> int | None:
     """The matmul precision that represents a type exactly; None to follow the user's setting."""
     return 1 if type is Type.BF16 else None
 
@@ -400,11 +401,12 @@ def matmul_symbols(a: Node, b: Node) -> Node:
     b = reshape_node(b, (*b.shape, 1)) if column else b
     lead, (m, k), n = a.shape[:-2], a.shape[-2:], b.shape[-1]
     if len(b.shape) == 2 and lead:  # one large product
-        result = graph.matmul(reshape_node(a, (math.prod(lead) * m, k)), b, full_precision_of(type))
+        result = graph.matmul(reshape_node(a, (math.prod(lead) * m, k)), b,
+                              choose_full_precision(type))
     else:
         rank = max(len(a.shape), len(b.shape))
         a, b = (reshape_node(x, (1,) * (rank - len(x.shape)) + x.shape) for x in (a, b))
-        result = graph.matmul(a, b, full_precision_of(type))
+        result = graph.matmul(a, b, choose_full_precision(type))
         lead = result.shape[:-2]
     shape = (*lead, *(() if row else (m,)), *(() if column else (n,)))
     return cast(reshape_node(result, shape), type)

@@ -19,9 +19,9 @@ from ....ops.core.promotion import compute_dtype
 from ...fusion.fusion_group import MOVEMENTS
 from ...ir.any_length import serves_any_length
 from ...ir.graph import Node, Op, reshape
-from ...kernels.flash_attention import block_extent
+from ...kernels.flash_attention import choose_block_extent
 from ..numpy.selection import triangle
-from ..numpy.symbolic_array import Symbol, symbol
+from ..numpy.symbolic_array import Symbol, wrap_node
 from ..registry import lowering
 
 
@@ -32,7 +32,7 @@ def _compute_scores(
     s = np.matmul(q, k.swapaxes(-1, -2)) * scale
     low = s.dtype.type(-math.inf)
     if is_causal:
-        s = np.where(symbol(triangle(s.shape, 0)), s, low)
+        s = np.where(wrap_node(triangle(s.shape, 0)), s, low)
     if mask is None:
         return s
     if mask.dtype.kind == "b":
@@ -48,7 +48,7 @@ def _prefers_flash(q: Symbol, k: Symbol, v: Symbol, causal: bool, keep: int) -> 
     columns, width, size = k.shape[-2], v.shape[-1], q.dtype.itemsize
     if 0 in (*q.shape, *k.shape, *v.shape) or q.dtype.kind != "f" or serves_any_length():
         return False
-    block = block_extent(rows, columns, depth, width, size, causal)
+    block = choose_block_extent(rows, columns, depth, width, size, causal)
     if block and math.prod(batch) * rows * columns * size > MAX_STORED_SCORE_BYTES:
         return True
     if block < min(MIN_ATTENTION_BLOCK, rows, columns):
@@ -77,10 +77,10 @@ def _attend_by_blocks(
     attributes = {"scale": float(scale), "causal": bool(is_causal)}
     inputs = (q.node, k.node, v.node, *masks)
     type = q.node.type
-    y = symbol(Node(Op.ATTENTION, inputs, (*q.shape[:-1], v.shape[-1]), type, attributes))
+    y = wrap_node(Node(Op.ATTENTION, inputs, (*q.shape[:-1], v.shape[-1]), type, attributes))
     if keep == Saved.NOTHING:
         return y, None
-    sums = symbol(
+    sums = wrap_node(
         Node(Op.ATTENTION_SUMS, (q.node, k.node, *masks), q.shape[:-1], type, attributes))
     if keep == Saved.LOG_SUMS:
         return y, sums
@@ -95,7 +95,7 @@ def _find_softmax_sums(saved: Symbol) -> Symbol | None:
         node = node.inputs[-1] if node.op is Op.APPLY and node.operation is Scalar.SUB else node
         while node.op in MOVEMENTS:
             node = node.inputs[0]
-    return symbol(node) if node.op is Op.ATTENTION_SUMS else None
+    return wrap_node(node) if node.op is Op.ATTENTION_SUMS else None
 
 
 def _attend_by_softmax(
@@ -148,8 +148,8 @@ def _attention_backward(
         inputs += _mask_nodes(mask, q)
         attributes = {"scale": float(scale), "causal": bool(is_causal)}
         return tuple(
-            symbol(Node(Op.ATTENTION_GRADIENT, inputs, x.shape, x.node.type,
-                        {**attributes, "of": of})).astype(dtype)
+            wrap_node(Node(Op.ATTENTION_GRADIENT, inputs, x.shape, x.node.type,
+                           {**attributes, "of": of})).astype(dtype)
             for of, x in enumerate((q, k, v))
         )
     p = saved

@@ -16,10 +16,10 @@ from ....native.loop_ir.numpy_forms import dtype_of
 from ...ir import graph
 from ...ir.graph import Node, Op
 from ..numpy.node_builders import cast, compute_type, reshape_node, slice_axis
-from ..numpy.symbolic_array import Symbol, node_of, symbol
+from ..numpy.symbolic_array import Symbol, convert_to_node, wrap_node
 from ..registry import lowering
 from . import conv3d
-from .strided_windows import cropped, interleave, zeros_of
+from .strided_windows import build_zeros, interleave, pad_or_crop
 
 
 class _Plane:
@@ -54,8 +54,8 @@ class _Plane:
         return reshape_node(w, (*w.shape[:2], 1, w.shape[2])) if self.line else w
 
 
-def conv_node(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
-              groups: int) -> Node:
+def build_conv(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
+               groups: int) -> Node:
     """CONV of an image (n, h, w, c) and a weight (kh, kw, c / groups, k)."""
     lengths = [
         (n - d * (k - 1) - 1) // s + 1
@@ -63,14 +63,14 @@ def conv_node(x: Node, w: Node, stride: Sequence[int], dilation: Sequence[int],
     ]
     shape = (x.shape[0], *lengths, w.shape[3])
     if 0 in shape or 0 in x.shape or 0 in w.shape:
-        return zeros_of(x, shape)
+        return build_zeros(x, shape)
     return Node(Op.CONV, (x, w), shape, x.type,
                 {"stride": tuple(stride), "dilation": tuple(dilation),
                  "groups": groups})
 
 
 def _cast_to_compute_type(*symbols: Any) -> tuple[Type, list[Node]]:
-    nodes = [node_of(s) for s in symbols]
+    nodes = [convert_to_node(s) for s in symbols]
     type = nodes[0].type
     return type, [cast(n, compute_type(type)) for n in nodes]
 
@@ -78,19 +78,19 @@ def _cast_to_compute_type(*symbols: Any) -> tuple[Type, list[Node]]:
 def _add_bias(y: Node, bias: Any) -> Node:
     if bias is None:
         return y
-    return (symbol(y) + bias.astype(dtype_of(y.type), copy=False)).node
+    return (wrap_node(y) + bias.astype(dtype_of(y.type), copy=False)).node
 
 
 @lowering("_convolution")
 def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -> Symbol:
     if len(window.kernel) == 3:
-        y = conv3d.convolution(_convolution, input, weight, window, groups)
+        y = conv3d.convolve(_convolution, input, weight, window, groups)
         return conv3d.add_bias(y, bias)
     type, (x, w) = _cast_to_compute_type(input, weight)
     plane = _Plane(window)
     w = graph.permute(plane.weight(w), (2, 3, 1, 0))
-    y = conv_node(plane.padded(plane.image(x)), w, plane.stride, plane.dilation, groups)
-    return symbol(cast(plane.channels_first(_add_bias(y, bias)), type))
+    y = build_conv(plane.padded(plane.image(x)), w, plane.stride, plane.dilation, groups)
+    return wrap_node(cast(plane.channels_first(_add_bias(y, bias)), type))
 
 
 @lowering("_convolution_weight")
@@ -102,14 +102,14 @@ def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Sy
     x, g = plane.padded(plane.image(x)), plane.image(g)
     shape = (*plane.kernel, x.shape[3] // groups, g.shape[3])
     if 0 in x.shape or 0 in g.shape:
-        gradient = zeros_of(x, shape)
+        gradient = build_zeros(x, shape)
     else:
         gradient = Node(Op.CONV_WEIGHT, (x, g), shape, x.type, {
             "stride": plane.stride, "dilation": plane.dilation, "groups": groups})
     gradient = graph.permute(gradient, (3, 2, 0, 1))
     if plane.line:
         gradient = reshape_node(gradient, (*gradient.shape[:2], gradient.shape[3]))
-    return symbol(cast(gradient, type))
+    return wrap_node(cast(gradient, type))
 
 
 # ------------------------------------------------------------------------------- backward
@@ -120,7 +120,8 @@ def _transposed_convolution(
     input: Any, weight: Any, bias: Any, spatial: Sequence[int], window: Any, groups: int
 ) -> Symbol:
     if len(window.kernel) == 3:
-        y = conv3d.transposed(_transposed_convolution, input, weight, spatial, window, groups)
+        y = conv3d.convolve_transposed(_transposed_convolution, input, weight, spatial, window,
+                                       groups)
         return conv3d.add_bias(y, bias)
     type, (g, w) = _cast_to_compute_type(input, weight)
     plane = _Plane(window)
@@ -130,7 +131,7 @@ def _transposed_convolution(
     w = reshape_node(w, (groups, o // groups, each, kh, kw))
     w = reshape_node(graph.permute(w, (3, 4, 1, 0, 2)), (kh, kw, o // groups, groups * each))
     y = _scatter_windows(plane.image(g), w, plane, lengths, groups)
-    return symbol(cast(plane.channels_first(_add_bias(y, bias)), type))
+    return wrap_node(cast(plane.channels_first(_add_bias(y, bias)), type))
 
 
 def _locate_phase_taps(k: int, s: int, d: int, r: int) -> tuple[int, int, int, int, int]:
@@ -172,10 +173,10 @@ def _lower_phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts:
         )
         start += skipped
         if not taps:
-            return zeros_of(g, (g.shape[0], *counts, w.shape[3]))
+            return build_zeros(g, (g.shape[0], *counts, w.shape[3]))
         # Reversed: the last tap reads the first position.
         w = slice_axis(w, axis, first + (taps - 1) * step, taps, -step)
         low = (taps - 1) * dilation - start
-        g = cropped(g, axis + 1, low, counts[axis] + start - g.shape[axis + 1])
+        g = pad_or_crop(g, axis + 1, low, counts[axis] + start - g.shape[axis + 1])
         dilations.append(dilation)
-    return conv_node(g, w, (1, 1), dilations, groups)
+    return build_conv(g, w, (1, 1), dilations, groups)

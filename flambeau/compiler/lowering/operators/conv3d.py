@@ -9,7 +9,7 @@ import numpy as np
 
 from ....ops.spatial.conv_reference import Window
 from ...ir import graph
-from ..numpy.symbolic_array import Symbol, symbol
+from ..numpy.symbolic_array import Symbol, wrap_node
 from .pool import Windows
 
 Plane = Callable[..., Symbol]  # the convolution of planes, or one of its gradients
@@ -45,7 +45,7 @@ def _slice_planes(x: Symbol, window: Window, tap: int) -> Symbol:
     lows, highs = ((0, 0, v, 0, 0) for v in (low, high))
     count = _select_depth_axis(window).output(x.shape[2:3])[0]
     start = tap * window.dilation[0]
-    deep = symbol(graph.pad(x.node, lows, highs))
+    deep = wrap_node(graph.pad(x.node, lows, highs))
     return deep[:, :, start : start + step * (count - 1) + 1 : step]
 
 
@@ -56,7 +56,7 @@ def _add_parts(parts: Sequence[Symbol]) -> Symbol:
     return total
 
 
-def convolution(plane: Plane, x: Symbol, w: Symbol, window: Window, groups: int) -> Symbol:
+def convolve(plane: Plane, x: Symbol, w: Symbol, window: Window, groups: int) -> Symbol:
     """Convolve x (n, c, d, h, w)."""
     parts = [
         plane(
@@ -68,7 +68,7 @@ def convolution(plane: Plane, x: Symbol, w: Symbol, window: Window, groups: int)
     return _as_volumes(_add_parts(parts), x.shape[0])
 
 
-def transposed(
+def convolve_transposed(
     plane: Plane, g: Symbol, w: Symbol, spatial: Sequence[int], window: Window, groups: int
 ) -> Symbol:
     """The cotangent of the input, whose spatial extents are `spatial`."""
@@ -84,7 +84,7 @@ def transposed(
     gradient = Windows(like, _select_depth_axis(window)).returned(
         lambda at: parts[at[0]].node, like
     )
-    return np.moveaxis(symbol(gradient), -1, 2)
+    return np.moveaxis(wrap_node(gradient), -1, 2)
 
 
 def weight(plane: Plane, x: Symbol, g: Symbol, window: Window, groups: int) -> Symbol:

@@ -14,7 +14,7 @@ import numpy as np
 from ....native.loop_ir.ir import Scalar, Type
 from ....native.target.graph_costs import MAX_POSITION_TABLE_ELEMENTS, MAX_SELECT_CHAIN_POSITIONS
 from ...ir import graph
-from ...ir.axis_order import inverse_permutation
+from ...ir.axis_order import invert_permutation
 from ...ir.graph import Node, Op
 from ..numpy.indexing import (
     flatten_positions, match_advanced_index, normalize_positions, take_along_axis_of,
@@ -22,7 +22,7 @@ from ..numpy.indexing import (
 from ..numpy.node_builders import (
     apply_operation, broadcast_to, cast, compute_type, iota, number, reshape_node, where,
 )
-from ..numpy.symbolic_array import Symbol, is_symbol, node_of, symbol
+from ..numpy.symbolic_array import Symbol, convert_to_node, is_symbol, wrap_node
 from ..registry import lowering, refuse, require, require_positions
 
 
@@ -38,7 +38,8 @@ def _add_rows(index: Node, values: Node, shape: Sequence[int]) -> Node:
 
 @lowering("_embedding")
 def _embedding(weight: Any, indices: Any, *_: Any) -> Symbol:
-    return symbol(take_along_axis_of(node_of(weight), node_of(indices), 0, False))
+    return wrap_node(take_along_axis_of(convert_to_node(weight), convert_to_node(indices), 0,
+                                        False))
 
 
 @lowering("embedding_dense_backward")
@@ -48,7 +49,7 @@ def _embedding_backward(
 ) -> Symbol:
     width = grad_output.shape[-1]
     g = grad_output.node
-    flat = reshape_node(cast(node_of(indices), Type.I64), (-1,))
+    flat = reshape_node(cast(convert_to_node(indices), Type.I64), (-1,))
     g = cast(reshape_node(g, (flat.shape[0], width)), compute_type(g.type))
     if padding_idx >= 0:
         is_counted = apply_operation(Scalar.NE, flat, number(padding_idx, Type.I64, 1))
@@ -57,7 +58,7 @@ def _embedding_backward(
         ones = graph.constant(1, g.type, flat.shape)
         counts = take_along_axis_of(_add_rows(flat, ones, (num_weights,)), flat, 0, False)
         g = apply_operation(Scalar.DIV, g, reshape_node(counts, (*counts.shape, 1)))
-    return symbol(cast(_add_rows(flat, g, (num_weights, width)), grad_output.node.type))
+    return wrap_node(cast(_add_rows(flat, g, (num_weights, width)), grad_output.node.type))
 
 
 # ------------------------------------------------------------------------------- one axis
@@ -67,21 +68,21 @@ def _take_along_axis(x: Node, index: Node, axis: int) -> Node:
     """Select x's elements at an index of the same rank, whose other extents may be smaller."""
     for i, n in enumerate(index.shape):
         if i != axis and n < x.shape[i]:
-            x = symbol(x)[(slice(None),) * i + (slice(0, n),)].node
+            x = wrap_node(x)[(slice(None),) * i + (slice(0, n),)].node
     index = cast(index, Type.I64)
     return Node(Op.TAKE_ALONG, (x, index), index.shape, x.type, {"axis": axis})
 
 
 @lowering("gather")
 def _gather(input: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Symbol:
-    x, at = node_of(input), node_of(index)
+    x, at = convert_to_node(input), convert_to_node(index)
     if not x.shape:
-        return symbol(broadcast_to(x, at.shape))
+        return wrap_node(broadcast_to(x, at.shape))
     if not at.shape:
-        return symbol(reshape_node(take_along_axis_of(x, at, 0, False), ()))
+        return wrap_node(reshape_node(take_along_axis_of(x, at, 0, False), ()))
     if 0 in at.shape:
-        return symbol(graph.constant(0, x.type, at.shape))
-    return symbol(_take_along_axis(x, at, dim % len(x.shape)))
+        return wrap_node(graph.constant(0, x.type, at.shape))
+    return wrap_node(_take_along_axis(x, at, dim % len(x.shape)))
 
 
 def _flatten_index(index: Node, axis: int, shape: Sequence[int]) -> Node:
@@ -101,7 +102,7 @@ def _scatter_sum(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
 def _add_along(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
     """Add g at the indices of a zero array of a shape; with one index per row, use a select."""
     if not shape:
-        return reshape_node(symbol(g).sum().node, ())
+        return reshape_node(wrap_node(g).sum().node, ())
     if not index.shape:
         index, g = reshape_node(index, (1,)), reshape_node(g, (1,))
     if 0 in index.shape:
@@ -116,14 +117,14 @@ def _add_along(g: Node, axis: int, index: Node, shape: Sequence[int]) -> Node:
 @lowering("_scattered")
 def _scatter_backward(g: Any, dim: int, index: Any, shape: Sequence[int]) -> Symbol:
     axis = dim % len(shape) if shape else 0
-    return symbol(_add_along(node_of(g), axis, node_of(index), tuple(shape)))
+    return wrap_node(_add_along(convert_to_node(g), axis, convert_to_node(index), tuple(shape)))
 
 
 def _crop_source(src: Node, index: Node) -> Node:
     """The part of a source that an index covers."""
     if len(src.shape) != len(index.shape):
         return broadcast_to(src, index.shape)
-    return symbol(src)[tuple(slice(0, n) for n in index.shape)].node
+    return wrap_node(src)[tuple(slice(0, n) for n in index.shape)].node
 
 
 def _require_along(x: Node, dim: int, index: Node) -> None:
@@ -133,19 +134,20 @@ def _require_along(x: Node, dim: int, index: Node) -> None:
 
 @lowering("_scatter_add")
 def _scatter_add(input: Any, dim: int, index: Any, src: Any) -> Symbol:
-    x, at = node_of(input), node_of(index)
+    x, at = convert_to_node(input), convert_to_node(index)
     _require_along(x, dim, at)
     if 0 in at.shape:
         return input
-    share = _add_along(_crop_source(node_of(src), at), dim % max(len(x.shape), 1), at, x.shape)
-    return input + symbol(share)
+    share = _add_along(_crop_source(convert_to_node(src), at), dim % max(len(x.shape), 1), at,
+                       x.shape)
+    return input + wrap_node(share)
 
 
 @lowering("_scatter_reduce")
 def _scatter_reduce(
     input: Symbol, dim: int, index: Any, src: Any, reduce: str, include_self: bool
 ) -> Symbol:
-    x, at = input.node, node_of(index)
+    x, at = input.node, convert_to_node(index)
     if reduce not in ("sum", "mean"):
         refuse(f"a scatter by {reduce}")
     _require_along(x, dim, at)
@@ -153,8 +155,8 @@ def _scatter_reduce(
         return input
     axis = dim % max(len(x.shape), 1)
     ones = graph.constant(1, Type.I64, at.shape)
-    counts = symbol(_add_along(ones, axis, at, x.shape))
-    total = symbol(_add_along(_crop_source(node_of(src), at), axis, at, x.shape))
+    counts = wrap_node(_add_along(ones, axis, at, x.shape))
+    total = wrap_node(_add_along(_crop_source(convert_to_node(src), at), axis, at, x.shape))
     initial = input if include_self else np.where(np.equal(counts, 0), input, input.dtype.type(0))
     if reduce == "sum":
         return initial + total
@@ -164,15 +166,15 @@ def _scatter_reduce(
 
 @lowering("_scatter")
 def _scatter(input: Any, dim: int, index: Any, src: Any) -> Symbol:
-    x, at = node_of(input), cast(node_of(index), Type.I64)
-    _require_along(x, dim, node_of(index))
+    x, at = convert_to_node(input), cast(convert_to_node(index), Type.I64)
+    _require_along(x, dim, convert_to_node(index))
     if 0 in at.shape:
-        return symbol(x)
+        return wrap_node(x)
     if not x.shape or not at.shape:
-        return symbol(_write_in_order(reshape_node(x, (-1,)), 0, reshape_node(at, (1,)),
-                                      reshape_node(node_of(src), (1,)), x.shape))
-    return symbol(
-        _write_in_order(x, dim % len(x.shape), at, _crop_source(node_of(src), at), x.shape)
+        return wrap_node(_write_in_order(reshape_node(x, (-1,)), 0, reshape_node(at, (1,)),
+                                         reshape_node(convert_to_node(src), (1,)), x.shape))
+    return wrap_node(
+        _write_in_order(x, dim % len(x.shape), at, _crop_source(convert_to_node(src), at), x.shape)
     )
 
 
@@ -184,14 +186,14 @@ def _write_in_order(x: Node, axis: int, index: Node, src: Node, result: Sequence
     part = [n for i, n in enumerate(index.shape) if i != axis]
     inner = x
     if shape != part:
-        inner = symbol(x)[tuple(
+        inner = wrap_node(x)[tuple(
             slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))].node
     places = iota(inner.shape, axis)
     updated = inner
     for k in range(index.shape[axis]):
         pick = (slice(None),) * axis + (slice(k, k + 1),)
-        hits = apply_operation(Scalar.EQ, places, symbol(index)[pick].node)
-        updated = where(hits, symbol(src)[pick].node, updated)
+        hits = apply_operation(Scalar.EQ, places, wrap_node(index)[pick].node)
+        updated = where(hits, wrap_node(src)[pick].node, updated)
     if inner is not x:
         updated = Node(Op.UPDATE, (x, updated), x.shape, x.type, {
             "starts": (0,) * len(x.shape), "steps": (1,) * len(x.shape)})
@@ -203,47 +205,49 @@ def _write_in_order(x: Node, axis: int, index: Node, src: Node, result: Sequence
 
 @lowering("index_select")
 def _index_select(input: Any, dim: int, index: Any) -> Symbol:
-    x, at = node_of(input), node_of(index)
+    x, at = convert_to_node(input), convert_to_node(index)
     if not x.shape:
         return input
-    return symbol(take_along_axis_of(x, reshape_node(at, (-1,)), dim % len(x.shape), False))
+    return wrap_node(take_along_axis_of(x, reshape_node(at, (-1,)), dim % len(x.shape), False))
 
 
 @lowering("_index_add")
 def _index_add(
     input: Any, dim: int, index: Any, source: Any, alpha: Any = 1
 ) -> Symbol:
-    x, at, values = node_of(input), reshape_node(node_of(index), (-1,)), node_of(source)
-    _require_along(x, dim, node_of(index))
+    x, at, values = convert_to_node(input), reshape_node(convert_to_node(index),
+                                                         (-1,)), convert_to_node(source)
+    _require_along(x, dim, convert_to_node(index))
     values = cast(values, x.type)
     if not x.shape:
         x, values = reshape_node(x, (1,)), reshape_node(values, (-1,))
     axis = dim % len(x.shape)
     items = [at if i == axis else slice(None) for i in range(len(x.shape))]
     front = match_advanced_index(x.shape, items, False)
-    share = symbol(front.added(x.shape, values))
+    share = wrap_node(front.added(x.shape, values))
     share = share if alpha.__class__ in (int, float) and alpha == 1 else share * alpha
-    return (symbol(x) + share).reshape(input.shape).astype(input.dtype)
+    return (wrap_node(x) + share).reshape(input.shape).astype(input.dtype)
 
 
 @lowering("_index_fill")
 def _index_fill(input: Any, dim: int, index: Any, value: Any) -> Symbol:
-    x, at = node_of(input), reshape_node(node_of(index), (-1,))
+    x, at = convert_to_node(input), reshape_node(convert_to_node(index), (-1,))
     shape = x.shape
     x = x if shape else reshape_node(x, (1,))
     axis = dim % len(x.shape)
-    require_positions(node_of(index), x.shape[axis], True)
+    require_positions(convert_to_node(index), x.shape[axis], True)
     places = iota((x.shape[axis], at.shape[0]), 0)
     wanted = reshape_node(normalize_positions(at, x.shape[axis]), (1, at.shape[0]))
-    hits = symbol(apply_operation(Scalar.EQ, places, wanted)).any(1)
+    hits = wrap_node(apply_operation(Scalar.EQ, places, wanted)).any(1)
     mask = hits.reshape([-1 if i == axis else 1 for i in range(len(x.shape))])
-    filled = where(mask.node, cast(node_of(value), x.type), x)
-    return symbol(reshape_node(filled, shape))
+    filled = where(mask.node, cast(convert_to_node(value), x.type), x)
+    return wrap_node(reshape_node(filled, shape))
 
 
 @lowering("take")
 def _take(input: Any, index: Any) -> Symbol:
-    return symbol(take_along_axis_of(reshape_node(node_of(input), (-1,)), node_of(index)))
+    return wrap_node(take_along_axis_of(reshape_node(convert_to_node(input), (-1,)),
+                                        convert_to_node(index)))
 
 
 @lowering("_scatter_add_flat")
@@ -253,7 +257,7 @@ def _scatter_add_flat(g: Symbol, indices: Symbol, spatial: Sequence[int]) -> Sym
     if not g.size:
         return np.zeros_like(g, shape=(*lead, *spatial))
     index = cast(reshape_node(indices.node, (images, -1)), Type.I64)
-    return symbol(reshape_node(
+    return wrap_node(reshape_node(
         _scatter_sum(reshape_node(g.node, index.shape), 1, index, (images, n)), (*lead, *spatial)))
 
 
@@ -263,7 +267,7 @@ def _gather_flat(input: Symbol, indices: Symbol, n: int) -> Symbol:
         return np.zeros_like(input, shape=indices.shape)
     flat = input.reshape((*input.shape[: input.ndim - n], -1))
     index = indices.reshape((*flat.shape[:-1], -1))
-    return symbol(_take_along_axis(flat.node, index.node, flat.ndim - 1)).reshape(indices.shape)
+    return wrap_node(_take_along_axis(flat.node, index.node, flat.ndim - 1)).reshape(indices.shape)
 
 
 # ------------------------------------------------------------------------------- the last written
@@ -279,7 +283,7 @@ def _find_last_writers(index: Node, n: int) -> tuple[Node, Node]:
         Scalar.EQ, iota((n, m), 0), reshape_node(normalize_positions(index, n), (1, m))
     )
     writers = where(hits, iota((n, m), 1), number(-1, Type.I64, 2))
-    last = symbol(writers).max(1)
+    last = wrap_node(writers).max(1)
     clamped: Symbol = np.maximum(last, 0)
     named: Symbol = np.greater_equal(last, 0)
     return clamped.node, named.node
@@ -301,18 +305,18 @@ def _index_copy(input: Symbol, dim: int, index: Symbol, source: Symbol) -> Any:
     axis = dim % x.ndim
     require_positions(index.node, x.shape[axis], True)
     x, source = (np.moveaxis(v, axis, 0) for v in (x, source))
-    written_rows = symbol(write_rows(x.node, reshape_node(index.node, (-1,)), source.node))
+    written_rows = wrap_node(write_rows(x.node, reshape_node(index.node, (-1,)), source.node))
     return np.moveaxis(written_rows, 0, axis).reshape(input.shape)
 
 
 @lowering("put")
 def _lower_put(input: Symbol, index: Any, source: Any, accumulate: bool = False) -> Symbol:
-    x, at, values = (reshape_node(node_of(v), (-1,)) for v in (input, index, source))
-    require_positions(node_of(index), x.shape[0], True)
+    x, at, values = (reshape_node(convert_to_node(v), (-1,)) for v in (input, index, source))
+    require_positions(convert_to_node(index), x.shape[0], True)
     if accumulate:
-        share = symbol(_add_rows(normalize_positions(at, x.shape[0]), values, x.shape))
+        share = wrap_node(_add_rows(normalize_positions(at, x.shape[0]), values, x.shape))
         return input + share.reshape(input.shape)
-    return symbol(write_rows(x, at, values)).reshape(input.shape) if at.shape[0] else input
+    return wrap_node(write_rows(x, at, values)).reshape(input.shape) if at.shape[0] else input
 
 
 @lowering("_max_unpool1d", "_max_unpool2d", "_max_unpool3d")
@@ -325,7 +329,7 @@ def _max_unpool(input: Symbol, indices: Symbol, spatial: Sequence[int]) -> Symbo
     at = indices.reshape((images, -1)).astype(np.int64) + np.arange(images)[:, None] * n
     zeros: Symbol = np.zeros_like(input, shape=(images * n,))
     unpooled = write_rows(zeros.node, at.reshape(-1).node, input.reshape(-1).node)
-    return symbol(unpooled).reshape((*lead, *spatial))
+    return wrap_node(unpooled).reshape((*lead, *spatial))
 
 
 # ------------------------------------------------------------------------------- masks
@@ -341,7 +345,7 @@ def _rank_selected(mask: Symbol) -> Symbol:
 def _masked_scatter_backward(g: Symbol, mask: Symbol, shape: Sequence[int]) -> Symbol:
     if not g.size:
         return np.zeros_like(g, shape=tuple(shape))
-    values = symbol(take_along_axis_of(g.node, _rank_selected(mask).node, 0, False)).reshape(
+    values = wrap_node(take_along_axis_of(g.node, _rank_selected(mask).node, 0, False)).reshape(
         mask.shape
     )
     return np.where(mask, values, g.dtype.type(0))
@@ -354,7 +358,7 @@ def _masked_scatter(input: Symbol, mask: Symbol, source: Symbol) -> Symbol:
         return input
     last = source.size - 1
     places = np.minimum(_rank_selected(mask), last)
-    values = symbol(take_along_axis_of(source.reshape(-1).node, places.node, 0, False))
+    values = wrap_node(take_along_axis_of(source.reshape(-1).node, places.node, 0, False))
     return np.where(mask, values.reshape(mask.shape), input)
 
 
@@ -368,7 +372,7 @@ def _convert_index(where: Any, rank: int) -> list[Any]:
         if is_symbol(w) or isinstance(w, np.ndarray):
             if w.dtype.kind == "b":
                 refuse("a boolean mask as an index")
-            entries.append(node_of(w))
+            entries.append(convert_to_node(w))
         elif isinstance(w, slice) and w == slice(None):
             entries.append(w)
         else:
@@ -381,7 +385,7 @@ def _index(input: Symbol, where: Any) -> Symbol:
     items = _convert_index(where, input.ndim)
     if sum(item.__class__ is Node for item in items) > 1:  # TAKE checks a single index
         _require_each(input.shape, items)
-    return symbol(match_advanced_index(input.shape, items).read(input.node))
+    return wrap_node(match_advanced_index(input.shape, items).read(input.node))
 
 
 def _require_each(shape: Sequence[int], items: Sequence[Any]) -> None:
@@ -394,7 +398,7 @@ def _require_each(shape: Sequence[int], items: Sequence[Any]) -> None:
 @lowering("index_adjoint")
 def _index_adjoint(g: Symbol, shape: Sequence[int], where: Any) -> Symbol:
     positions = match_advanced_index(shape, _convert_index(where, len(shape)))
-    return symbol(positions.added(shape, g.node))
+    return wrap_node(positions.added(shape, g.node))
 
 
 @lowering("_index_put")
@@ -404,7 +408,7 @@ def _index_put(input: Symbol, values: Symbol, where: Any, accumulate: bool) -> A
         _require_each(input.shape, items)
         positions = match_advanced_index(input.shape, items)
         share = positions.added(input.shape, cast(values.node, input.node.type))
-        return input + symbol(share)
+        return input + wrap_node(share)
     masks = [w for w in where if is_symbol(w) and w.dtype.kind == "b"]
     if len(masks) == len(where) == 1 and values.size == 1:
         mask = masks[0].reshape((*masks[0].shape, *(1,) * (input.ndim - masks[0].ndim)))
@@ -419,4 +423,4 @@ def _index_put(input: Symbol, values: Symbol, where: Any, accumulate: bool) -> A
     updated = reshape_node(
         write_rows(flat, reshape_node(positions.index, (-1,)), source), front.shape
     )
-    return symbol(graph.permute(updated, inverse_permutation(positions.order)))
+    return wrap_node(graph.permute(updated, invert_permutation(positions.order)))

@@ -9,9 +9,9 @@ import numpy as np
 from ....ops.core.promotion import compute_dtype
 from ....ops.loss.reduction import MEAN, NONE
 from ..numpy.node_builders import iota
-from ..numpy.symbolic_array import Symbol, call_ufunc, symbol
+from ..numpy.symbolic_array import Symbol, call_ufunc, wrap_node
 from ..registry import lowering, require
-from .softmax import inside, log_probabilities
+from .softmax import log_probabilities, round_and_widen
 
 
 def _find_class_axis(x: Symbol) -> int:
@@ -21,7 +21,7 @@ def _find_class_axis(x: Symbol) -> int:
 def _is_target(target: Symbol, shape: tuple[int, ...], axis: int) -> Symbol:
     """Mask the target class of each row; all false if the target is not a class."""
     t = np.expand_dims(target.astype(np.int64, copy=False), axis)
-    return call_ufunc(np.equal, (symbol(iota(shape, axis)), t))
+    return call_ufunc(np.equal, (wrap_node(iota(shape, axis)), t))
 
 
 def _weigh_rows(
@@ -70,14 +70,14 @@ def _scale_cotangent(
 def _nll_loss(
     input: Symbol, target: Symbol, weight: Any, reduction: int, ignore_index: int
 ) -> Symbol:
-    return _lower_nll(inside(input), target, weight, reduction, ignore_index, input.dtype)
+    return _lower_nll(round_and_widen(input), target, weight, reduction, ignore_index, input.dtype)
 
 
 @lowering("_cross_entropy", "_cross_entropy2d")
 def _cross_entropy(
     input: Symbol, target: Symbol, weight: Any, reduction: int, ignore_index: int
 ) -> tuple[Symbol, Symbol]:
-    y = log_probabilities(inside(input), _find_class_axis(input))
+    y = log_probabilities(round_and_widen(input), _find_class_axis(input))
     loss = _lower_nll(y, target, weight, reduction, ignore_index, input.dtype)
     return loss, y.astype(input.dtype)
 
@@ -98,7 +98,7 @@ def _cross_entropy_backward(
     share: Symbol, logs: Symbol, target: Symbol, weight: Any, reduction: int,
     ignore_index: int,
 ) -> Symbol:
-    y, axis = inside(logs), _find_class_axis(logs)
+    y, axis = round_and_widen(logs), _find_class_axis(logs)
     c = _scale_cotangent(share, target, weight, reduction, ignore_index, y.dtype)
     hits = _is_target(target, y.shape, axis).astype(y.dtype)
     return ((np.exp(y) - hits) * np.expand_dims(c, axis)).astype(logs.dtype)
@@ -108,7 +108,7 @@ def _cross_entropy_backward(
 def _binary_cross_entropy(
     input: Symbol, target: Symbol, weight: Any, reduction: int
 ) -> Symbol:
-    x, t = inside(input), inside(target)
+    x, t = round_and_widen(input), round_and_widen(target)
     for values in (x, t):
         require(np.all((values >= 0) & (values <= 1)))
     low = x.dtype.type(-100)

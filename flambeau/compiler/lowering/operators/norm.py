@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....ops.core.promotion import compute_dtype
-from ..numpy.symbolic_array import Symbol, symbol
+from ..numpy.symbolic_array import Symbol, wrap_node
 from ..registry import lowering
 
 Maybe = Symbol | None
@@ -177,7 +177,7 @@ def _group_norm_backward(
 ) -> tuple[Symbol, ...]:
     kind, c = input.dtype if weight is None else weight.dtype, input.shape[1]
     if not input.size:
-        zeros = symbol(mean.node)[:0, 0]
+        zeros = wrap_node(mean.node)[:0, 0]
         zeros = np.zeros_like(zeros, dtype=kind, shape=(c,))
         return np.zeros_like(input), zeros, zeros
     share, x, w = _cast_to(mean.dtype, g, input, weight)

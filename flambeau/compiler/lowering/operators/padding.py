@@ -16,7 +16,7 @@ from ..numpy.node_builders import (
     apply_operation, cast, compute_type, literal, reduce_axes, reshape_node, slice_axis,
     stack_nodes,
 )
-from ..numpy.symbolic_array import Symbol, symbol
+from ..numpy.symbolic_array import Symbol, wrap_node
 from ..registry import lowering
 from .pool import Windows
 from .strided_windows import add_border
@@ -31,8 +31,8 @@ def _constant_pad(input: Symbol, pad: Sequence[int], value: float = 0) -> Symbol
         node = slice_axis(node, axis, start, max(end - start, 0))
     low, high = ([max(n, 0) for n in side] for side in zip(*pairs, strict=True))
     fill = np.asarray(value).astype(input.dtype)
-    return symbol(add_border(node, low, high, float(fill) if fill.dtype.kind in "fV" else
-                             fill.item()))
+    number = float(fill) if fill.dtype.kind in "fV" else fill.item()
+    return wrap_node(add_border(node, low, high, number))
 
 
 def _place_along(part: Node, axis: int, at: int, n: int) -> Node:
@@ -78,7 +78,7 @@ def _padded_adjoint(
     for axis, (before, after) in reversed(list(enumerate(_pair_pads(pad, g.ndim)))):
         if before or after:
             y = _fold_padding(y, shape[axis], axis, before, after, mode)
-    return symbol(cast(y, g.node.type))
+    return wrap_node(cast(y, g.node.type))
 
 
 # ------------------------------------------------------------------------------- resampling
@@ -87,7 +87,7 @@ def _padded_adjoint(
 @lowering("_resampled_adjoint")
 def _resampled_adjoint(g: Symbol, shape: Sequence[int], taps: Sequence[Any]) -> Symbol:
     """Multiply by a matrix along each axis, or sum repeated elements for nearest upsampling."""
-    y = symbol(cast(g.node, compute_type(g.node.type)))
+    y = wrap_node(cast(g.node, compute_type(g.node.type)))
     for t in reversed(taps):
         n, out = shape[t.axis], t.places.shape[1]
         repeated = np.arange(n).repeat(out // n) if out % n == 0 else None
@@ -111,7 +111,7 @@ def _im2col(input: Symbol, window: Any) -> Symbol:
     x = windows.bordered(input.node, 0)
     n, c = input.shape[:2]
     parts = stack_nodes([windows.met(x, at) for at in windows.positions()], 2)
-    return symbol(reshape_node(parts, (n, c * windows.places, -1)))
+    return wrap_node(reshape_node(parts, (n, c * windows.places, -1)))
 
 
 @lowering("_col2im")
@@ -121,4 +121,4 @@ def _col2im(input: Symbol, spatial: Sequence[int], window: Any) -> Symbol:
     like = graph.constant(0, input.node.type, (n, c, *spatial))
     windows = Windows(like, window)
     columns = input.reshape((n, c, kh, kw, *windows.output))
-    return symbol(windows.returned(lambda at: columns[:, :, at[0], at[1]].node, like))
+    return wrap_node(windows.returned(lambda at: columns[:, :, at[0], at[1]].node, like))

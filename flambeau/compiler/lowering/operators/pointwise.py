@@ -9,7 +9,7 @@ import numpy as np
 
 from ....native.loop_ir.ir import Scalar
 from ....ops.core.promotion import compute_dtype
-from ..numpy.reductions import axes_of
+from ..numpy.reductions import normalize_axes
 from ..numpy.symbolic_array import Symbol, apply_elementwise
 from ..registry import lowering, refuse
 
@@ -47,7 +47,7 @@ def _vector_norm(
     kind = input.dtype if dtype is None else dtype.numpy
     x = input.astype(kind, copy=False)
     x = x.astype(compute_dtype(x.dtype), copy=False)
-    axes = axes_of(dim if dim not in ((), []) else None, x.ndim)
+    axes = normalize_axes(dim if dim not in ((), []) else None, x.ndim)
     options: dict[str, Any] = {"axis": axes, "keepdims": keepdim}
     if ord == 2:
         y = np.sqrt(np.sum(x * x, **options))

@@ -21,9 +21,9 @@ from ..numpy.node_builders import (
     apply_operation, broadcast_to, cast, compute_type, literal, number, reduce_axes, reshape_node,
     slice_axis, where,
 )
-from ..numpy.symbolic_array import Symbol, node_of, symbol
+from ..numpy.symbolic_array import Symbol, convert_to_node, wrap_node
 from ..registry import lowering
-from .strided_windows import add_border, interleave, zeros_of
+from .strided_windows import add_border, build_zeros, interleave
 
 
 class Windows:
@@ -132,7 +132,7 @@ class Windows:
             for i, (v, r, s, count) in enumerate(zip(reach, phase, w.stride, counts, strict=True)):
                 value = _shift_axis(value, self.first + i, (v - r) // s, count)
             total = value if total is None else apply_operation(Scalar.ADD, total, value)
-        return zeros_of(like, (*self.lead, *counts)) if total is None else total
+        return build_zeros(like, (*self.lead, *counts)) if total is None else total
 
 
 def _shift_axis(node: Node, axis: int, by: int, count: int) -> Node:
@@ -159,9 +159,9 @@ def _reduce_maxima(x: Node, windows: Windows) -> Node:
 
 @lowering("_max_pool1d", "_max_pool2d", "_max_pool3d")
 def _max_pool(input: Any, window: Any) -> Symbol:
-    x = node_of(input)
+    x = convert_to_node(input)
     inside = cast(x, compute_type(x.type))
-    return symbol(cast(_reduce_maxima(inside, Windows(x, window)), x.type))
+    return wrap_node(cast(_reduce_maxima(inside, Windows(x, window)), x.type))
 
 
 def _order(windows: Windows) -> Node:
@@ -196,7 +196,7 @@ def _equals(firsts: Node, i: int) -> Node:
 
 @lowering("_max_pool_placed")
 def _max_pool_scatter(g: Any, input: Any, tops: Any, window: Any) -> Symbol:
-    x, y, share = node_of(input), node_of(tops), node_of(g)
+    x, y, share = convert_to_node(input), convert_to_node(tops), convert_to_node(g)
     type = share.type
     x, y, share = (cast(n, compute_type(n.type)) for n in (x, y, share))
     windows = Windows(x, window)
@@ -204,19 +204,19 @@ def _max_pool_scatter(g: Any, input: Any, tops: Any, window: Any) -> Symbol:
     if windows.apart:
         hits = apply_operation(Scalar.EQ, _order(windows), windows.over(firsts))
         spread_share = where(hits, windows.over(share), number(0, share.type, len(hits.shape)))
-        return symbol(cast(windows.whole(spread_share), type))
+        return wrap_node(cast(windows.whole(spread_share), type))
     numbers = {at: i for i, at in enumerate(windows.positions())}
     zero = number(0, share.type, len(share.shape))
 
     def part(at: tuple[int, ...]) -> Node:
         return where(_equals(firsts, numbers[at]), share, zero)
 
-    return symbol(cast(windows.returned(part, share), type))
+    return wrap_node(cast(windows.returned(part, share), type))
 
 
 @lowering("_max_pool_picked")
 def _max_pool_gather(u: Any, input: Any, tops: Any, window: Any) -> Symbol:
-    x, y, values = node_of(input), node_of(tops), node_of(u)
+    x, y, values = convert_to_node(input), convert_to_node(tops), convert_to_node(u)
     windows = Windows(x, window)
     inside = compute_type(x.type)
     firsts = _locate_first_maxima(cast(x, inside), cast(y, inside), windows)
@@ -225,16 +225,16 @@ def _max_pool_gather(u: Any, input: Any, tops: Any, window: Any) -> Symbol:
     for i, at in enumerate(windows.positions()):
         value = windows.met(values, at)
         gathered = value if gathered is None else where(_equals(firsts, i), value, gathered)
-    return symbol(gathered) if gathered is not None else u
+    return wrap_node(gathered) if gathered is not None else u
 
 
 @lowering("_max_pool1d_with_indices", "_max_pool2d_with_indices", "_max_pool3d_with_indices")
 def _max_pool_with_indices(input: Any, window: Any) -> tuple[Symbol, Symbol]:
-    x = node_of(input)
+    x = convert_to_node(input)
     windows = Windows(x, window)
     inside = cast(x, compute_type(x.type))
     tops = _reduce_maxima(inside, windows)
-    rest = symbol(cast(_locate_first_maxima(inside, tops, windows), Type.I64))
+    rest = wrap_node(cast(_locate_first_maxima(inside, tops, windows), Type.I64))
     flat: Any = 0
     factor = math.prod(windows.window.kernel)
     for i, (k, n) in enumerate(zip(window.kernel, windows.spatial, strict=True)):
@@ -244,7 +244,7 @@ def _max_pool_with_indices(input: Any, window: Any) -> tuple[Symbol, Symbol]:
         start = np.arange(windows.output[i]) * window.stride[i] - window.padding[i][0]
         start = start.reshape((-1, *(1,) * (windows.rank - 1 - i)))
         flat = flat * n + (place * window.dilation[i] + start)
-    return symbol(cast(tops, x.type)), flat
+    return wrap_node(cast(tops, x.type)), flat
 
 
 # ------------------------------------------------------------------------------- averages
@@ -263,7 +263,7 @@ def _avg_pool(input: Symbol, average: Any) -> Symbol:
     else:
         y = windows.folded(windows.bordered(x, 0), Scalar.ADD)
     divisors = average.divisors(windows.spatial)
-    total = symbol(y)
+    total = wrap_node(y)
     if not x.type.floating:
         signs = np.sign(total) * np.sign(divisors)
         return (signs * (np.abs(total) // np.abs(divisors))).astype(input.dtype)
@@ -272,7 +272,7 @@ def _avg_pool(input: Symbol, average: Any) -> Symbol:
 
 @lowering("_avg_pool1d_backward", "_avg_pool2d_backward", "_avg_pool3d_backward")
 def _avg_pool_backward(g: Symbol, spatial: Sequence[int], average: Any) -> Symbol:
-    share = symbol(_cast_to_compute_type(g))
+    share = wrap_node(_cast_to_compute_type(g))
     share = share / average.divisors(spatial).astype(share.dtype)
     rank = len(spatial)
     like = graph.constant(0, share.node.type, (*g.shape[:-rank], *spatial))
@@ -281,7 +281,7 @@ def _avg_pool_backward(g: Symbol, spatial: Sequence[int], average: Any) -> Symbo
         gradient = windows.whole(broadcast_to(windows.over(share.node), windows.split))
     else:
         gradient = windows.returned(lambda at: share.node, share.node)
-    return symbol(gradient).astype(g.dtype)
+    return wrap_node(gradient).astype(g.dtype)
 
 
 def _has_even_windows(spatial: Sequence[int], output: Sequence[int]) -> bool:
@@ -314,11 +314,11 @@ def _multiply_by_matrices(x: Symbol, matrices: Sequence[np.ndarray]) -> Symbol:
 
 @lowering("_adaptive_avg_pool1d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def _adaptive_average(input: Symbol, output: Sequence[int]) -> Symbol:
-    x = symbol(_cast_to_compute_type(input))
+    x = wrap_node(_cast_to_compute_type(input))
     spatial = x.shape[-len(output) :]
     if _has_even_windows(spatial, output):
         windows = Windows(x.node, _EvenWindows(spatial, output))
-        y = symbol(reduce_axes(windows.divided(x.node), ReduceOp.SUM, windows.inner))
+        y = wrap_node(reduce_axes(windows.divided(x.node), ReduceOp.SUM, windows.inner))
         return (y / x.dtype.type(windows.places)).astype(input.dtype)
     matrices = [
         _build_averaging_matrix(n, m, x.dtype) for n, m in zip(spatial, output, strict=True)
@@ -331,13 +331,13 @@ def _adaptive_average(input: Symbol, output: Sequence[int]) -> Symbol:
 def _adaptive_average_backward(
     g: Symbol, spatial: Sequence[int], output: Sequence[int]
 ) -> Symbol:
-    share = symbol(_cast_to_compute_type(g))
+    share = wrap_node(_cast_to_compute_type(g))
     if _has_even_windows(spatial, output):
         like = graph.constant(0, share.node.type, (*g.shape[: -len(spatial)], *spatial))
         windows = Windows(like, _EvenWindows(spatial, output))
         share = share / share.dtype.type(windows.places)
         gradient = windows.whole(broadcast_to(windows.over(share.node), windows.split))
-        return symbol(gradient).astype(g.dtype)
+        return wrap_node(gradient).astype(g.dtype)
     matrices = [
         _build_averaging_matrix(n, m, share.dtype).T for n, m in zip(spatial, output, strict=True)
     ]
@@ -358,7 +358,7 @@ def _adaptive_largest(
                      for i, n, m in zip(at, spatial, output, strict=True))
         part = input[(Ellipsis, *cell)].reshape((*lead, -1))
         best = np.argmax(part, -1)
-        positions.append(symbol(literal(places[cell].reshape(-1)))[best])
+        positions.append(wrap_node(literal(places[cell].reshape(-1)))[best])
         tops.append(np.take_along_axis(part, best[..., None], -1)[..., 0])
     shape = (*lead, *output)
     return np.stack(tops, -1).reshape(shape), np.stack(positions, -1).reshape(shape)

@@ -23,8 +23,8 @@ from ....ops.core.promotion import compute_dtype
 from ....ops.recurrent.time_steps import Steps
 from ...fusion.fusion_group import MOVEMENTS
 from ...ir.graph import Node, Op
-from ...ir.recurrence import recurrence, recurrence_gradient
-from ..numpy.symbolic_array import Symbol, symbol
+from ...ir.recurrence import build_recurrence, build_recurrence_gradient
+from ..numpy.symbolic_array import Symbol, wrap_node
 from ..registry import lowering
 
 Sizes = tuple[int, ...]
@@ -82,11 +82,12 @@ class _KernelLayer(_Layer):
         self, sums: Symbol, states: Values, w: Symbol, bias: Any, w_hr: Any, keeps: Sequence[str]
     ) -> tuple[dict[str, Symbol], list[Symbol]]:
         inputs = {"x": self._stack_steps(sums), **states, "w": w, "bias": bias}
-        stacked = {name: self._build_result(recurrence, inputs, name) for name in ("y", *keeps)}
+        stacked = {name: self._build_result(build_recurrence, inputs, name)
+                   for name in ("y", *keeps)}
         final = [self._select_last(stacked["y"])]
         if self.cell.carries:
             final.append(self._select_last(stacked["cells"]) if keeps
-                         else self._build_result(recurrence, inputs, "c"))
+                         else self._build_result(build_recurrence, inputs, "c"))
         return {name: self._flatten_steps(x) for name, x in stacked.items()}, final
 
     def backward(
@@ -100,7 +101,7 @@ class _KernelLayer(_Layer):
                   **{f"d{name}": cotangents[f"d{name}"] for name in states}}
         if before:
             inputs |= {"previous": stacked[before[0]], "first": states[before[1]]}
-        build = partial(self._build_result, recurrence_gradient, inputs)
+        build = partial(self._build_result, build_recurrence_gradient, inputs)
         of_sums = {name: self._flatten_steps(build(name))
                    for name in ("d", "dx") if name == "d" or self.cell.apart}
         return of_sums, [build(f"d{name}") if name in needs else None for name in states]
@@ -126,7 +127,7 @@ class _KernelLayer(_Layer):
     def _build_result(self, build: Callable[..., Node], inputs: Values, of: str) -> Symbol:
         """Build the node of one result (`of`) of the kernel."""
         present = {name: None if _is_absent_or_zero(x) else x.node for name, x in inputs.items()}
-        return symbol(build(self.name, present, self.reverse, of))
+        return wrap_node(build(self.name, present, self.reverse, of))
 
 
 class _StepwiseLayer(_Layer):

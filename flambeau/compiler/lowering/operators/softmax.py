@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ....ops.core.promotion import compute_dtype
-from ..numpy.reductions import axes_of
+from ..numpy.reductions import normalize_axes
 from ..numpy.symbolic_array import Symbol
 from ..registry import lowering
 
 
-def inside(x: Symbol, dtype: Any = None) -> Symbol:
+def round_and_widen(x: Symbol, dtype: Any = None) -> Symbol:
     """Round to `dtype`, if given, and convert to the dtype of the computation."""
     x = x if dtype is None else x.astype(dtype.numpy, copy=False)
     return x.astype(compute_dtype(x.dtype), copy=False)
@@ -22,7 +22,7 @@ def _view_at_least_1d(x: Symbol) -> Symbol:
     return x if x.ndim else x.reshape(1)
 
 
-def probabilities(x: Symbol, axis: int) -> Symbol:
+def compute_softmax(x: Symbol, axis: int) -> Symbol:
     """Return exp(x - max) divided by its sum along the axis."""
     e = np.exp(x - np.max(x, axis, keepdims=True))
     return e / np.sum(e, axis, keepdims=True)
@@ -37,15 +37,15 @@ def log_probabilities(x: Symbol, axis: int) -> Symbol:
 @lowering("softmax")
 def _softmax(input: Symbol, dim: int, dtype: Any = None) -> Symbol:
     kind = input.dtype if dtype is None else dtype.numpy
-    x = _view_at_least_1d(inside(input, dtype))
-    y = probabilities(x, dim) if x.size else x
+    x = _view_at_least_1d(round_and_widen(input, dtype))
+    y = compute_softmax(x, dim) if x.size else x
     return y.reshape(input.shape).astype(kind)
 
 
 @lowering("log_softmax")
 def _log_softmax(input: Symbol, dim: int, dtype: Any = None) -> Symbol:
     kind = input.dtype if dtype is None else dtype.numpy
-    x = _view_at_least_1d(inside(input, dtype))
+    x = _view_at_least_1d(round_and_widen(input, dtype))
     y = log_probabilities(x, dim) if x.size else x
     return y.reshape(input.shape).astype(kind)
 
@@ -60,7 +60,7 @@ def _softmax_backward(
 ) -> Symbol:
     if not output.ndim:
         return np.zeros_like(output)
-    g, y = inside(grad_output), inside(output)
+    g, y = round_and_widen(grad_output), round_and_widen(output)
     share = g * y
     return _cast_result(share - y * np.sum(share, dim, keepdims=True), output, input_dtype)
 
@@ -71,14 +71,14 @@ def _log_softmax_backward(
 ) -> Symbol:
     if not output.ndim:
         return np.zeros_like(output)
-    g, y = inside(grad_output), inside(output)
+    g, y = round_and_widen(grad_output), round_and_widen(output)
     return _cast_result(g - np.exp(y) * np.sum(g, dim, keepdims=True), output, input_dtype)
 
 
 @lowering("logsumexp")
 def _logsumexp(input: Symbol, dim: Any, keepdim: bool = False) -> Symbol:
-    x = inside(input if input.dtype.kind in "fV" else input.astype(np.float32))
-    axes = axes_of(dim if dim not in ((), []) else None, x.ndim)
+    x = round_and_widen(input if input.dtype.kind in "fV" else input.astype(np.float32))
+    axes = normalize_axes(dim if dim not in ((), []) else None, x.ndim)
     if not x.size:
         return np.log(np.sum(np.exp(x), axes, keepdims=keepdim)).astype(input.dtype)
     top = np.max(x, axes, keepdims=True)

@@ -14,7 +14,7 @@ from ..numpy.node_builders import (
 )
 
 
-def cropped(node: Node, axis: int, low: int, high: int) -> Node:
+def pad_or_crop(node: Node, axis: int, low: int, high: int) -> Node:
     """Pad with zeros along an axis; negative numbers crop."""
     start, end = max(-low, 0), max(-high, 0)
     length = node.shape[axis] - start - end
@@ -57,6 +57,6 @@ def interleave(parts: list[Node], axis: int) -> Node:
     return reshape_node(stacked_parts, shape)
 
 
-def zeros_of(node: Node, shape: Sequence[int]) -> Node:
+def build_zeros(node: Node, shape: Sequence[int]) -> Node:
     """Zeros of a shape, with a node's type."""
     return graph.constant(0, node.type, tuple(shape))

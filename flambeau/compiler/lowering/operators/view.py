@@ -12,16 +12,16 @@ from ..numpy.indexing import match_advanced_index, take_along_axis_of
 from ..numpy.node_builders import (
     apply_operation, broadcast_to, literal, reshape_node, slice_axis, stack_nodes,
 )
-from ..numpy.symbolic_array import Symbol, symbol
+from ..numpy.symbolic_array import Symbol, wrap_node
 from ..registry import lowering, refuse
-from .strided_windows import cropped, interleave
+from .strided_windows import interleave, pad_or_crop
 
 
 @lowering("expand")
 def _expand(input: Symbol, *size: int, implicit: bool = False) -> Symbol:
     new = len(size) - input.ndim
     shape = [input.shape[i - new] if n == -1 else int(n) for i, n in enumerate(size)]
-    return symbol(broadcast_to(input.node, shape))
+    return wrap_node(broadcast_to(input.node, shape))
 
 
 @lowering("unfold")
@@ -31,13 +31,13 @@ def _unfold(input: Symbol, dimension: int, size: int, step: int) -> Symbol:
     at = dimension % input.ndim
     n = (input.shape[at] - size) // step + 1
     if size <= step:  # disjoint windows: split the axis in two
-        node = cropped(input.node, at, 0, n * step - input.shape[at])
+        node = pad_or_crop(input.node, at, 0, n * step - input.shape[at])
         shape = (*node.shape[:at], n, step, *node.shape[at + 1 :])
         return np.moveaxis(
-            symbol(slice_axis(reshape_node(node, shape), at + 1, 0, size)), at + 1, -1
+            wrap_node(slice_axis(reshape_node(node, shape), at + 1, 0, size)), at + 1, -1
         )
     parts = [slice_axis(input.node, at, k, n, step) for k in range(size)]
-    return symbol(stack_nodes(parts, input.ndim))
+    return wrap_node(stack_nodes(parts, input.ndim))
 
 
 @lowering("_folded")
@@ -55,13 +55,13 @@ def _fold_copies(
         for k in range(r, size, step):
             part = g[..., k].node
             low = k // step
-            part = cropped(part, at, low, total - count - low)
+            part = pad_or_crop(part, at, low, total - count - low)
             copies_total = (
                 part if copies_total is None else apply_operation(Scalar.ADD, copies_total, part)
             )
         zeros: Symbol = np.zeros_like(g, shape=(*shape[:at], total, *shape[at + 1 :]))
         phases.append(zeros.node if copies_total is None else copies_total)
-    return symbol(slice_axis(interleave(phases, at), at, 0, length))
+    return wrap_node(slice_axis(interleave(phases, at), at, 0, length))
 
 
 def _compute_positions(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
@@ -87,7 +87,7 @@ def _as_strided(
     places = _compute_positions(size, stride, offset - start)
     if places.size and (places.min() < 0 or places.max() >= input.size):
         refuse("a view beyond the input's memory")
-    return symbol(take_along_axis_of(input.reshape(-1).node, literal(places), 0, False))
+    return wrap_node(take_along_axis_of(input.reshape(-1).node, literal(places), 0, False))
 
 
 @lowering("_strided_adjoint")
@@ -104,6 +104,6 @@ def _strided_adjoint(
     n = int(max(written.max(), read.max())) + 1
     where = match_advanced_index((n,), [literal(written.reshape(-1))], False)
     memory = where.added((n,), g.reshape(-1).node)
-    gathered = symbol(take_along_axis_of(memory, literal(read), 0, False))
+    gathered = wrap_node(take_along_axis_of(memory, literal(read), 0, False))
     counts = np.bincount(read.reshape(-1), minlength=n)[read]
     return gathered if (counts == 1).all() else (gathered / counts.astype(g.dtype)).astype(g.dtype)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ....nn.module import Module
 from ....nn.registration import CALL_HOOKS, HOOK_TABLES
-from ..declarations import in_library
+from ..declarations import is_in_library
 from ..facts import Facts
 from ..guards import Test
 from ..provenance import Aspect, Kind, Provenance
@@ -108,5 +108,5 @@ def _list_settings(kind: Any) -> frozenset[str]:
     """Return the names that the library's methods of a module class use."""
     methods = [f for base in kind.__mro__ for f in vars(base).values()]
     codes = [f.__code__ for f in methods if hasattr(f, "__code__")]
-    used = {name for code in codes if in_library(code) for name in code.co_names}
+    used = {name for code in codes if is_in_library(code) for name in code.co_names}
     return frozenset(_OWN | used)

@@ -13,7 +13,7 @@ from ....optim.lr_scheduler import LRScheduler
 from ....optim.optimizer import Optimizer
 from ....tensor.random.generator import Generator
 from ....tensor.tensor import Tensor
-from ..declarations import in_library
+from ..declarations import is_in_library
 from ..facts import Facts
 from ..guards import Test, is_same_value
 from ..provenance import Aspect, Kind, Provenance, is_plain
@@ -108,7 +108,7 @@ def _list_names(kind: Any, function: Any) -> frozenset[str]:
                 inner: Any = getattr(value, "fget", getattr(value, "func", value))
                 if not isinstance(inner, types.FunctionType) or inner in seen:
                     continue
-                if in_library(inner.__code__):
+                if is_in_library(inner.__code__):
                     seen.add(inner)
                     functions.append(inner)
     return frozenset(names)

@@ -10,7 +10,7 @@ from ....tensor import Tensor
 from ....tensor.dtypes import bfloat16, float16
 from ... import collectives
 from ...data_parallel.bucket import GradBucket
-from ...process_group import member
+from ...process_group import require_member
 
 __all__ = [
     "allreduce_hook", "bf16_compress_hook", "bf16_compress_wrapper", "fp16_compress_hook",
@@ -20,7 +20,7 @@ __all__ = [
 
 def _average(group: Any, tensor: Tensor) -> Future:
     """Return a future of the tensor's mean over the processes. Overwrites the tensor."""
-    tensor.div_(member(group).size())
+    tensor.div_(require_member(group).size())
     work = collectives.all_reduce(tensor, group=group, async_op=True)
     assert work is not None
     return work.get_future().then(lambda future: future.value()[0])

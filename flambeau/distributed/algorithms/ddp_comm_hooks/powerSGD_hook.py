@@ -13,7 +13,7 @@ from ....tensor import Tensor
 from ....tensor.random.generator import Generator
 from ... import collectives
 from ...data_parallel.bucket import GradBucket
-from ...process_group import member
+from ...process_group import require_member
 from . import default_hooks
 
 __all__ = ["PowerSGDState", "powerSGD_hook"]
@@ -60,7 +60,7 @@ class PowerSGDState:
 def _average(group: Any, tensor: Tensor) -> Tensor:
     tensor = tensor.contiguous()
     collectives.all_reduce(tensor, group=group)
-    return tensor.div_(member(group).size())
+    return tensor.div_(require_member(group).size())
 
 
 def _is_compressible(gradient: Tensor, state: PowerSGDState) -> bool:

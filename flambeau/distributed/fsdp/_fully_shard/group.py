@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .... import ops
-from ...engines.engine import reduced
+from ...engines.engine import reduce_array
 from ...reduce_op import ReduceOp
 from ...work import Work
 from .parameter import MeshInfo, ShardedParameter
@@ -106,7 +106,7 @@ class ParameterGroup:
         info, size = self.info, self.info.parts
         engine = info.shard_group._engine
         if size > 1:
-            reduced(rows, ReduceOp.SUM, engine, engine.all_reduce)
+            reduce_array(rows, ReduceOp.SUM, engine, engine.all_reduce)
         own = rows[info.rank]
         if info.replicate_group is not None:
             if self._unreduced is not None:
@@ -118,7 +118,7 @@ class ParameterGroup:
             engine = info.replicate_group._engine
             size *= engine.size
             if engine.size > 1:
-                reduced(own, ReduceOp.SUM, engine, engine.all_reduce)
+                reduce_array(own, ReduceOp.SUM, engine, engine.all_reduce)
         np.divide(own, own.dtype.type(self.divide_factor or size), out=own)
 
     def finish_reduce(self) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....autograd.engine import current_task_number, queue_callback
+from ....autograd.engine import get_task_number, queue_callback
 from ....autograd.mode import is_grad_enabled
 from ....nn.module import Module
 from ....tensor import Tensor
 from ...collective_launch import refuse_compilation
-from ...data_parallel.reducer import tensors_in
+from ...data_parallel.reducer import iterate_tensors
 from ..input_dtypes import cast_floats
 from .group import ParameterGroup
 from .policies import MixedPrecisionPolicy
@@ -72,7 +72,7 @@ class ModuleState:
         """Gather the parameters; return the inputs, cast if the policy says so."""
         refuse_compilation("a sharded model")
         root = self._find_root()
-        is_recomputing = current_task_number() is not None
+        is_recomputing = get_task_number() is not None
         if root is self and not is_recomputing:
             root.order = []
             for state in root.states:
@@ -95,10 +95,10 @@ class ModuleState:
         """Release the parameters until backward; return the outputs in their dtype."""
         if self.policy.output_dtype is not None:
             outputs = cast_floats(outputs, self.policy.output_dtype)
-        if current_task_number() is not None:
+        if get_task_number() is not None:
             return outputs  # recomputed: backward follows
         if is_grad_enabled():
-            for tensor in tensors_in(outputs):
+            for tensor in iterate_tensors(outputs):
                 if tensor.requires_grad:
                     tensor.register_hook(self._open)
         if self.group is not None and self.reshards_after_forward:
@@ -120,7 +120,7 @@ class ModuleState:
     def _open(self, gradient: Tensor) -> None:
         """Gather the parameters when a gradient of an output arrives."""
         root = self._find_root()
-        task = current_task_number()
+        task = get_task_number()
         if root._ending != task:
             root._ending = task
             queue_callback(root.end_backward)

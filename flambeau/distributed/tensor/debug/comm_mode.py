@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from ....ops.core.aten import Packet
-from ....ops.registration.custom_operators import namespace
+from ....ops.registration.custom_operators import get_namespace
 from ..redistribute import OBSERVERS
 
 __all__ = ["CommDebugMode"]
@@ -50,11 +50,11 @@ class CommDebugMode:
 
 
 def _find_packet(name: str) -> Packet:
-    packet: Packet = namespace("c10d_functional")._packets[name]
+    packet: Packet = get_namespace("c10d_functional")._packets[name]
     return packet
 
 
-namespace("c10d_functional")._packets.update({
+get_namespace("c10d_functional")._packets.update({
     name: Packet(name, "c10d_functional")
     for name in ("all_gather_into_tensor", "all_reduce", "all_to_all_single",
                  "reduce_scatter_tensor")

@@ -1,6 +1,6 @@
 """torch.distributed.tensor.parallel: modules whose parameters are cut over a device mesh."""
 
-from ....tensor.absent import lacking
+from ....tensor.absent import make_absent_getattr
 from .input_output import PrepareModuleInput, PrepareModuleInputOutput, PrepareModuleOutput
 from .loss import loss_parallel
 from .parallelize import parallelize_module
@@ -12,4 +12,4 @@ __all__ = [
     "parallelize_module",
 ]
 
-__getattr__ = lacking(__name__, ("input_reshard",))
+__getattr__ = make_absent_getattr(__name__, ("input_reshard",))

@@ -19,7 +19,7 @@ _CALLS = 4
 _NUMBERS = 64  # of a batch, at least
 
 
-def conversion_line(session: Any, names: frozenset[str]) -> Place | None:
+def find_conversion(session: Any, names: frozenset[str]) -> Place | None:
     """The line of a dataset's __getitem__ that calls one of some methods or functions."""
     for loader in list(session.loaders.values()):
         code = getattr(getattr(type(loader.dataset), "__getitem__", None), "__code__", None)
@@ -102,7 +102,7 @@ for _ in range(5):
         if self.times[key] == _CALLS:
             self.session.follow(call.module)
             self.report(f"every element of the inputs is {float(array.flat[0]):g}",
-                        conversion_line(self.session, _CASTS), call.spot,
+                        find_conversion(self.session, _CASTS), call.spot,
                         shape=str(array.shape), value=float(np.ravel(array)[0]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ....tensor.storage import version_of
+from ....tensor.storage import get_version
 from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level, Place
@@ -87,7 +87,7 @@ for step in range(12):
             self.session.follow(base)
             parts = self.parts.setdefault(id(base), {})
             key = (tensor._array.ctypes.data, tensor._array.shape)
-            before, version = parts.get(key), version_of(tensor)
+            before, version = parts.get(key), get_version(tensor)
             parts[key] = version
             if before is not None and len(parts) > 1 and version - before >= len(parts):
                 self._judge(tensor, call.spot, version - before)
@@ -99,9 +99,9 @@ for step in range(12):
                     or value._array.ndim == 0:
                 continue
             self.session.follow(value)
-            before = self.versions.setdefault(id(value), version_of(value))
-            if version_of(value) - before > 2 * len(value._array):
-                self._judge(value, spot, version_of(value) - before)
+            before = self.versions.setdefault(id(value), get_version(value))
+            if get_version(value) - before > 2 * len(value._array):
+                self._judge(value, spot, get_version(value) - before)
 
     def _judge(self, tensor: Any, spot: Spot | None, writes: int) -> None:
         counter = tensor._counter

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ....tensor.tensor import Tensor
 from ...events import ModuleCall
 from ...finding import Level, Place
@@ -115,15 +115,15 @@ for epoch in range(3):
         dataset: Any = getattr(loader, "dataset", None)
         if any(dataset is other for other in self.trained):
             return  # a look at the training samples
-        if any(shares_transform(root_of(dataset), root_of(other)) for other in self.trained):
-            line = find_assignment(dataset, user_frame(1)) or \
-                find_assignment(root_of(dataset), user_frame(1))
+        if any(shares_transform(find_root(dataset), find_root(other)) for other in self.trained):
+            line = find_assignment(dataset, find_user_frame(1)) or \
+                find_assignment(find_root(dataset), find_user_frame(1))
             self.report("evaluation samples change from pass to pass because of the training "
                         "transform", Place(*line) if line else None, self.first[id(loader)][1],
                         samples=len(dataset))
 
 
-def root_of(dataset: Any) -> Any:
+def find_root(dataset: Any) -> Any:
     """The dataset that subsets are of."""
     while type(dataset).__name__ == "Subset":
         dataset = dataset.dataset

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ...events import ModuleCall
 from ...finding import Level, Place
 from ...places import Spot
@@ -109,7 +109,7 @@ with torch.no_grad():
 
     def _find_origin(self, array: np.ndarray) -> list[Place]:
         """Where the evaluation's table or dataset was built."""
-        frame = user_frame(1)
+        frame = find_user_frame(1)
         line = find_table(array, frame, latest=True) or find_assignment(
             getattr(self.loader, "dataset", None), frame)
         return [Place(*line)] if line else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from ....native.foundation.user_frames import is_internal, user_frame
+from ....native.foundation.user_frames import find_user_frame, is_internal
 from ...events import Backward, ModuleCall
 from ...finding import Level, Place
 from ...places import Spot
@@ -112,7 +112,7 @@ for fold in range(4):
     def _judge_evaluation(self, call: ModuleCall, hashes: list[int], seen: set[int]) -> None:
         data = id(getattr(self.loader[0], "dataset", None))
         counts = self.looked.setdefault(
-            (id(call.module), data, _list_lines(user_frame(1))), [0, 0, 0]
+            (id(call.module), data, _list_lines(find_user_frame(1))), [0, 0, 0]
         )
         known = sum(h in seen for h in hashes)
         counts[0] += len(hashes)
@@ -127,7 +127,7 @@ for fold in range(4):
         if counts[1] >= 16 and 0.05 * counts[0] <= counts[1] < 0.98 * counts[0] \
                 and (counts[2] or alone):
             dataset = getattr(self.loader[0], "dataset", None)
-            line = find_assignment(dataset, user_frame(1)) if alone else None
+            line = find_assignment(dataset, find_user_frame(1)) if alone else None
             self.report("evaluation samples were in the training batches",
                         Place(*line) if line else None, call.spot, samples=counts[0],
                         **{"trained on": counts[1]})

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ...events import ModuleCall
 from ...finding import Level, Place
 from ...programs import edit
@@ -63,7 +63,7 @@ for _ in range(4):
             and 0.5 < values.max() * 255 < 1.001 and _on_grid(values * (255.0 * 255.0))
         self.times[key] = self.times.get(key, 0) + 1 if scaled else _CALLS
         if scaled and self.times[key] == _CALLS:
-            line = find_assignment(call.tensors[0], user_frame(1))
+            line = find_assignment(call.tensors[0], find_user_frame(1))
             self.report("the model's inputs are bytes divided by 255 twice",
                         Place(*line) if line else None, call.spot, largest=float(values.max()))
 

@@ -11,7 +11,7 @@ from ...events import ModuleCall
 from ...finding import Level
 from ...programs import edit
 from ..rule import Rule
-from .constant_inputs import conversion_line
+from .constant_inputs import find_conversion
 
 _CONFIRMING_BATCHES = 3  # one bright batch may be an accident
 _MIN_BRIGHTEST = 100  # below, the numbers may be classes or counts
@@ -92,7 +92,7 @@ for _ in range(4):
         self.batches[key] = self.batches.get(key, 0) + 1
         if self.batches[key] == _CONFIRMING_BATCHES:
             self.report("images of bytes reach the first convolution unscaled",
-                        conversion_line(self.session, _CONVERSIONS), call.spot,
+                        find_conversion(self.session, _CONVERSIONS), call.spot,
                         self.session.built_at.get(call.module), range=[low, high])
 
 

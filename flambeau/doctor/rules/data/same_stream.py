@@ -74,12 +74,12 @@ for batch in DataLoader(Stream(), batch_size=16, num_workers=2):
             if self.times[key] == _TIMES:
                 code = getattr(type(dataset).__iter__, "__code__", None)
                 line = None if code is None else Place(
-                    code.co_filename, first_yield(code), code.co_qualname)
+                    code.co_filename, find_first_yield(code), code.co_qualname)
                 self.report("batches of different workers are the same", line, spot,
                             num_workers=loader.num_workers)
 
 
-def first_yield(code: Any) -> int:
+def find_first_yield(code: Any) -> int:
     """The line of a generator's first yield; its first line where there is none."""
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("YIELD_VALUE", "GET_YIELD_FROM_ITER") and instruction.positions:

@@ -85,7 +85,7 @@ for rows, labels in DataLoader(samples, batch_size=16, collate_fn=collate):
         code = collate.__code__
         self.times[code] = self.times.get(code, 0) + 1
         if self.times[code] == _TIMES:
-            self.report("rows of the batch have labels of other samples", ordering_line(code),
+            self.report("rows of the batch have labels of other samples", find_ordering(code),
                         samples=count)
 
 
@@ -110,7 +110,7 @@ def _order(rows: np.ndarray, samples: list[np.ndarray]) -> list[int] | None:
     return order if len(set(order)) == len(order) else None
 
 
-def ordering_line(code: Any) -> Place:
+def find_ordering(code: Any) -> Place:
     """The line of a function that puts things in order; its first one where there is none."""
     body = find_body(code.co_filename, code)
     lines = [node.lineno for node in ast.walk(body) if isinstance(node, ast.Call)

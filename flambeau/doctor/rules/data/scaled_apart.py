@@ -11,7 +11,7 @@ from ...events import ModuleCall, Statistic
 from ...finding import Level, Place
 from ...places import Spot, place_of
 from ...programs import edit
-from ...samples import row_hashes
+from ...samples import hash_rows
 from ...source import parse_file
 from ..rule import Rule
 
@@ -33,7 +33,7 @@ class Part:
     def add(self, call: ModuleCall) -> None:
         """Add what is new of a batch."""
         array = call.tensors[0]._array
-        hashes = row_hashes(array)
+        hashes = hash_rows(array)
         if len(hashes) != len(array) or len(self.seen) > _MAX_ROWS:
             self.whole = False
             return

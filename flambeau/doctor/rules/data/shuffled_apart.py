@@ -14,7 +14,7 @@ from ...programs import edit
 from ..rule import Rule
 
 
-def owner(array: Any) -> int:
+def find_owner(array: Any) -> int:
     """What identifies the memory that an array looks at."""
     while isinstance(array, np.ndarray) and isinstance(array.base, np.ndarray):
         array = array.base
@@ -101,19 +101,19 @@ for (xb, yb), (other,) in zip(labelled, unlabelled):
     def _remember(self, tensor: Tensor, order: int, n: int, spot: Spot | None) -> None:
         if len(self.orders) > 256:
             self.orders.clear()
-        self.orders[owner(tensor._array)] = order, n, spot, tensor._array
+        self.orders[find_owner(tensor._array)] = order, n, spot, tensor._array
 
     def on_call(self, call: ModuleCall) -> None:
         if call.recorded:
             for tensor in call.tensors:
-                entry = self.orders.get(owner(tensor._array))
+                entry = self.orders.get(find_owner(tensor._array))
                 if entry is not None:
                     self.inputs.append(entry)
 
     def on_loss(self, call: LossCall) -> None:
         if not isinstance(call.target, Tensor) or len(self.inputs) != 1:
             return
-        target, entry = self.orders.get(owner(call.target._array)), self.inputs[0]
+        target, entry = self.orders.get(find_owner(call.target._array)), self.inputs[0]
         if target is not None and target[0] != entry[0] and target[1] == entry[1]:
             self.report("the targets are in a different order than the inputs", target[2], entry[2],
                         call.spot, samples=target[1])

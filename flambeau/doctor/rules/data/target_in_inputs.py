@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....native.foundation.user_frames import is_internal, user_frame
+from ....native.foundation.user_frames import find_user_frame, is_internal
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level, Place
 from ...places import Spot
@@ -120,7 +120,7 @@ for rows in t.split(16):
             counts[1] += len(goal)
             if counts[0] >= _BATCHES and counts[1] >= _ROWS:
                 shared = np.shares_memory(inputs, target)  # written so, as in many an example
-                line = find_table(self._table(inputs), user_frame(1))
+                line = find_table(self._table(inputs), find_user_frame(1))
                 self.report(f"column {column} of the inputs is the target",
                             Place(*line) if line and not shared else None, call.spot,
                             level=Level.HINT if shared else None,

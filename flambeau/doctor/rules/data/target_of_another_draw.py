@@ -10,7 +10,7 @@ from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
 from ...places import Spot
 from ...programs import edit
-from ...samples import row_hashes
+from ...samples import hash_rows
 from ..rule import Rule
 
 _MAX_ROWS = 1 << 14  # rows that are remembered
@@ -120,7 +120,7 @@ for _ in range(9):
         """Whether the model was given nothing but rows of earlier steps, which hold no noise."""
         parts = [part for part in (_select_part(array, target.shape) for array in self.inputs)
                  if part is not None and part.ndim > 1]
-        hashes = [row_hashes(part, min_columns=2) for part in parts]
+        hashes = [hash_rows(part, min_columns=2) for part in parts]
         known = bool(hashes) and all(
             rows and len(rows) == len(part) and self.rows.issuperset(rows)
             for rows, part in zip(hashes, parts, strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...events import Backward
 from ...finding import Level
-from ...graph import Graph, node_of, operator_name, spot_of
+from ...graph import Graph, find_spot, get_node, get_operator_name
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -75,7 +75,7 @@ for _ in range(4):
         self.logs: weakref.WeakSet[Any] = weakref.WeakSet()  # nodes of log_prob's results
 
     def on_log_prob(self, distribution: Any, value: Any, result: Any, spot: Spot | None) -> None:
-        node = node_of(getattr(result, "_node", None))
+        node = get_node(getattr(result, "_node", None))
         if node is not None and not getattr(value, "requires_grad", False):
             self.logs.add(node)
 
@@ -83,9 +83,9 @@ for _ in range(4):
         if not backward.watched or not self.logs:
             return
         for node in backward.graph.nodes:
-            if operator_name(node) != "mul" or len(node.edges) != 2:
+            if get_operator_name(node) != "mul" or len(node.edges) != 2:
                 continue
-            sides = [node_of(edge) for edge in node.edges]
+            sides = [get_node(edge) for edge in node.edges]
             if any(side is None for side in sides):
                 continue
             logs = [self._is_log(side) for side in sides]
@@ -97,20 +97,20 @@ for _ in range(4):
     def _is_log(self, node: Any) -> bool:
         if not hasattr(node, "edges"):
             return False
-        if operator_name(node) in ("stack", "cat") and node.edges:
-            return all(edge is not None and self._is_log(node_of(edge)) for edge in node.edges)
-        while operator_name(node) in _THROUGH and len(node.edges) == 1:
+        if get_operator_name(node) in ("stack", "cat") and node.edges:
+            return all(edge is not None and self._is_log(get_node(edge)) for edge in node.edges)
+        while get_operator_name(node) in _THROUGH and len(node.edges) == 1:
             if node in self.logs:
                 return True
-            node = node_of(node.edges[0])
+            node = get_node(node.edges[0])
             if not hasattr(node, "edges"):
                 return False
-            if operator_name(node) in ("stack", "cat"):
+            if get_operator_name(node) in ("stack", "cat"):
                 return self._is_log(node)
         return hasattr(node, "edges") and node in self.logs
 
     def _judge(self, node: Any, weight: Any, backward: Backward) -> None:
         leaves = Graph([weight]).leaves.values() if hasattr(weight, "edges") else [weight]
         if any(leaf._array.size > 1 for leaf in leaves):
-            self.report("the factor of log_prob requires grad", spot_of(node),
+            self.report("the factor of log_prob requires grad", find_spot(node),
                         backward.spot, parameters=len(list(leaves)))

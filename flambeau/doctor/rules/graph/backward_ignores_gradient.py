@@ -11,7 +11,7 @@ from typing import Any
 from ....autograd.function import BackwardFunction
 from ...events import Backward
 from ...finding import Level, Place
-from ...graph import spot_of
+from ...graph import find_spot
 from ...programs import edit
 from ...source import find_body
 from ..rule import Rule
@@ -127,7 +127,7 @@ for _ in range(3):
             return
         self.report(f"{function.__name__}.backward never reads `{gradient}`, the gradient of "
                     "its output", Place(code.co_filename, lines[-1], code.co_qualname),
-                    spot_of(node))
+                    find_spot(node))
 
 
 def _reads(code: CodeType, name: str) -> bool:

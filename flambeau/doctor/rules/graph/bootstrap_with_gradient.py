@@ -7,7 +7,7 @@ from typing import Any
 from ....nn.parameter import Parameter
 from ...events import Backward, ModuleCall
 from ...finding import Level
-from ...graph import RESHAPES, Graph, node_of, operator_name, spot_of
+from ...graph import RESHAPES, Graph, find_spot, get_node, get_operator_name
 from ...programs import edit
 from ..rule import Rule
 
@@ -84,33 +84,35 @@ for _ in range(3):
         if not twice or not backward.watched:
             return
         for node in backward.graph.nodes:
-            if operator_name(node) not in _COMPARED or len(node.edges) != 2 or None in node.edges:
+            if get_operator_name(node) not in _COMPARED:
                 continue
-            sides = [node_of(edge) for edge in node.edges]
+            if len(node.edges) != 2 or None in node.edges:
+                continue
+            sides = [get_node(edge) for edge in node.edges]
             for target, value in (sides, sides[::-1]):
-                sum_node = _bootstrap(target)
+                sum_node = _find_bootstrap(target)
                 if sum_node is not None and hasattr(value, "edges") \
-                        and _bootstrap(value) is None and _do_share_parameters(target, value):
+                        and _find_bootstrap(value) is None and _do_share_parameters(target, value):
                     self.report("the target of the difference depends on the network being "
-                                "trained", spot_of(sum_node), spot_of(node), backward.spot)
+                                "trained", find_spot(sum_node), find_spot(node), backward.spot)
                     return
 
     on_gradient = on_backward
 
 
-def _bootstrap(node: Any) -> Any:
+def _find_bootstrap(node: Any) -> Any:
     """The sum in `constant + factor * value`, seen through reshapes; None of anything else."""
-    while hasattr(node, "edges") and operator_name(node) in RESHAPES and node.edges:
-        node = node_of(node.edges[0])
-    if not hasattr(node, "edges") or operator_name(node) != "_add":
+    while hasattr(node, "edges") and get_operator_name(node) in RESHAPES and node.edges:
+        node = get_node(node.edges[0])
+    if not hasattr(node, "edges") or get_operator_name(node) != "_add":
         return None
-    recorded = [node_of(edge) for edge in node.edges if edge is not None]
+    recorded = [get_node(edge) for edge in node.edges if edge is not None]
     if len(recorded) != 1:
         return None
     factor = recorded[0]
-    while hasattr(factor, "edges") and operator_name(factor) in RESHAPES and factor.edges:
-        factor = node_of(factor.edges[0])
-    if not hasattr(factor, "edges") or operator_name(factor) != "mul":
+    while hasattr(factor, "edges") and get_operator_name(factor) in RESHAPES and factor.edges:
+        factor = get_node(factor.edges[0])
+    if not hasattr(factor, "edges") or get_operator_name(factor) != "mul":
         return None
     return node if sum(edge is not None for edge in factor.edges) == 1 else None
 

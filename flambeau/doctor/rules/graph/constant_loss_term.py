@@ -6,12 +6,12 @@ import ast
 from types import FrameType
 from typing import Any
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level, Place
-from ...graph import Graph, module_of
-from ...places import Spot, callers, place_of
+from ...graph import Graph, find_module
+from ...places import Spot, list_callers, place_of
 from ...programs import edit
 from ...source import find_body, find_statements
 from ..rule import Rule
@@ -88,21 +88,21 @@ for _ in range(4):
 
     def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
         if kind == "argmax()":
-            self.on_slope(callers(4))
+            self.on_slope(list_callers(4))
         if kind != "item()" or len(self.items) >= 64:
             return
-        spots = callers(4)
+        spots = list_callers(4)
         if spots not in self.items:
             graph = Graph([tensor._node])
             self.items[spots] = all(id(leaf) in self.session.optimized
                                     for leaf in graph.leaves.values()) and not any(
-                None in node.edges or module_of(node) is not None for node in graph.nodes)
+                None in node.edges or find_module(node) is not None for node in graph.nodes)
 
     def on_backward(self, backward: Backward) -> None:
         if not backward.watched or backward.spot is None:
             return
         times = self.looked[backward.spot] = self.looked.get(backward.spot, 0) + 1
-        frame = user_frame(1)
+        frame = find_user_frame(1)
         if times != 2 or frame is None:  # once, when all variables have values
             return
         self._judge_items(backward, frame)
@@ -120,14 +120,14 @@ for _ in range(4):
 
     def on_threshold(self, tensor: Any, bound: float, spot: Spot | None) -> None:
         if tensor._node is not None:
-            self.on_slope(callers(4))
+            self.on_slope(list_callers(4))
 
     def on_slope(self, spots: tuple[Spot, ...]) -> None:
         if len(self.ends) < 64:
             self.ends.add(spots)
 
     def on_alias(self, result: Any, spot: Spot | None) -> None:
-        self.on_slope(callers(4))
+        self.on_slope(list_callers(4))
 
     def on_addend(self, constant: Any, spot: Spot | None) -> None:
         if spot is not None and len(self.addends) < 64:

@@ -8,7 +8,7 @@ from typing import Any
 from ....nn.parameter import Parameter
 from ...events import Backward, ModuleCall, Update
 from ...finding import Level
-from ...graph import node_of, reached
+from ...graph import find_leaves, get_node
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -97,7 +97,7 @@ for _ in range(5):
             cut.times += 1
             return
         cut = self.cuts[spot] = _Cut(kind, spot)
-        leaves = reached(node_of(tensor._node))
+        leaves = find_leaves(get_node(tensor._node))
         cut.parameters = {key for key, leaf in leaves.items() if isinstance(leaf, Parameter)}
 
     def on_call(self, call: ModuleCall) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...events import Backward
 from ...finding import Level
-from ...graph import saved_arrays
+from ...graph import iterate_saved_arrays
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -76,7 +76,7 @@ for _ in range(3):
     def on_backward(self, backward: Backward) -> None:
         if self.copies and backward.watched:
             for node in backward.graph.nodes:
-                for _, array in saved_arrays(node):
+                for _, array in iterate_saved_arrays(node):
                     entry = self.copies.get(id(array))
                     if entry is not None and not np.array_equal(array, entry[1], equal_nan=True):
                         self._tell(entry, node.name(), backward)

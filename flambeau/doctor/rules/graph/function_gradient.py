@@ -107,7 +107,7 @@ for _ in range(3):
                 continue
             self.report(
                 f"{function.__name__}.backward gives {ratio:.3g} times the derivative of forward",
-                Place(code.co_filename, last_return(code), code.co_qualname), spot,
+                Place(code.co_filename, find_last_return(code), code.co_qualname), spot,
                 **{"backward / differences of forward": ratio},
             )
 
@@ -175,7 +175,7 @@ class Comparison:
         return float(np.median(ratios))
 
 
-def last_return(code: CodeType) -> int:
+def find_last_return(code: CodeType) -> int:
     """The line of a function's last return."""
     lines = [i.positions.lineno for i in dis.get_instructions(code)
              if i.opname == "RETURN_VALUE" and i.positions is not None]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...events import Backward
 from ...finding import Level
-from ...graph import spot_of
+from ...graph import find_spot
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -88,7 +88,7 @@ for _ in range(6):
         if len(counts) > _TIMES:
             carried = next(n for n in reversed(nodes) if n.sequence <= (newest or 0))
             self.report("the graph of this backward pass contains those of all earlier steps",
-                        backward.spot, spot_of(carried),
+                        backward.spot, find_spot(carried),
                         **{"nodes of earlier steps": counts[-4:]})
 
     on_gradient = on_backward

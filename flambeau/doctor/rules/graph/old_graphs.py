@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ...events import Backward
 from ...finding import Level, Place
-from ...graph import node_of
+from ...graph import get_node
 from ...places import Spot
 from ...programs import edit
 from ...source import find_body
@@ -32,7 +32,7 @@ def mentions(value: ast.AST, name: str) -> bool:
     return any(mentions(child, name) for child in ast.iter_child_nodes(value))
 
 
-def keepers(frame: FrameType, name: str) -> Iterator[int]:
+def find_keepers(frame: FrameType, name: str) -> Iterator[int]:
     """The lines of a function that put a variable into a sum or a list."""
     body = find_body(frame.f_code.co_filename, frame.f_code)
     for node in ast.walk(body) if body is not None else ():
@@ -107,7 +107,7 @@ for _ in range(16):
     def on_backward(self, backward: Backward) -> None:
         if not backward.watched or backward.tensor is None:
             return
-        node = node_of(backward.tensor._node)
+        node = get_node(backward.tensor._node)
         if node is None:
             return
         roots = self.roots.setdefault(backward.spot, [])
@@ -119,13 +119,13 @@ for _ in range(16):
     on_gradient = on_backward
 
     def _tell(self, backward: Backward, alive: int) -> None:
-        frame = user_frame(2)
+        frame = find_user_frame(2)
         places: list[Any] = []
         if frame is not None:
             file = frame.f_code.co_filename
             names = [n for n, value in list(frame.f_locals.items()) if value is backward.tensor]
             for name in names:
                 places += [Place(file, line, frame.f_code.co_qualname, "kept here")
-                           for line in keepers(frame, name)]
+                           for line in find_keepers(frame, name)]
         self.report(f"the graphs of {alive} earlier steps are still in memory", *places,
                     backward.spot, **{"graphs alive": alive})

@@ -9,7 +9,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import Backward, ModuleCall
 from ...finding import Level
-from ...graph import array_of, node_of, operator_name, saved, spot_of
+from ...graph import find_spot, get_array, get_node, get_operator_name, get_saved
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -17,12 +17,12 @@ from ..rule import Rule
 _STEPS = 8
 
 
-def recomputed(exponential: Any) -> list[Spot | None]:
+def find_recomputation(exponential: Any) -> list[Spot | None]:
     """Where the old log-probability was computed, if that was done with a graph of its own."""
-    difference = node_of(exponential.edges[0]) if exponential.edges else None
+    difference = get_node(exponential.edges[0]) if exponential.edges else None
     edges: tuple[Any, ...] = getattr(difference, "edges", ())
-    old = node_of(edges[1]) if len(edges) == 2 and edges[1] is not None else None
-    return [] if old is None or isinstance(old, Tensor) else [spot_of(old)]
+    old = get_node(edges[1]) if len(edges) == 2 and edges[1] is not None else None
+    return [] if old is None or isinstance(old, Tensor) else [find_spot(old)]
 
 
 class RatioAlwaysOne(Rule):
@@ -106,18 +106,19 @@ for _ in range(10):
         graph = backward.graph
         for node in graph.nodes:
             users = graph.consumers.get(id(node), ())
-            if operator_name(node) != "exp" or not any(
-                operator_name(user) == "_clamp" for user in users
+            if get_operator_name(node) != "exp" or not any(
+                get_operator_name(user) == "_clamp" for user in users
             ):
                 continue
-            ratios = array_of(saved(node, "y"))
+            ratios = get_array(get_saved(node, "y"))
             if ratios is None or ratios.size < 2:
                 continue
             self.over = not (ratios == 1).all()
             self.ones += 1
             if not self.over and self.ones >= _STEPS and self.again >= _STEPS // 2:
                 self.report("the clipped ratio is exactly 1 everywhere",
-                            *recomputed(node), spot_of(node), backward.spot, steps=self.ones)
+                            *find_recomputation(node), find_spot(node), backward.spot,
+                            steps=self.ones)
             return
 
     on_gradient = on_backward

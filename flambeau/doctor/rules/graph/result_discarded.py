@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level, Place
@@ -77,7 +77,7 @@ for _ in range(3):
         self.looked: set[Any] = set()
 
     def on_backward(self, backward: Backward) -> None:
-        frame = user_frame(1)
+        frame = find_user_frame(1)
         if not backward.watched or frame is None or frame.f_code in self.looked:
             return
         self.looked.add(frame.f_code)

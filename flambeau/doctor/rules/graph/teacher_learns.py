@@ -8,7 +8,7 @@ from typing import Any
 from ....nn.parameter import Parameter
 from ...events import Backward, LossCall
 from ...finding import Level
-from ...graph import Graph, producer, spot_of
+from ...graph import Graph, find_producer, find_spot
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -91,7 +91,7 @@ for _ in range(6):
     def on_loss(self, call: LossCall) -> None:
         target = call.target
         if call.name in ("kl_div", "cross_entropy") and getattr(target, "requires_grad", False):
-            student, teacher = producer(call.input), producer(target)
+            student, teacher = find_producer(call.input), find_producer(target)
             if student is not None and teacher is not None:
                 self.sides.append((weakref.ref(student), weakref.ref(teacher), call.spot))
 
@@ -122,4 +122,4 @@ for _ in range(6):
         self.times += 1
         if self.times >= _TIMES:
             self.report("the target of the distillation requires grad: the teacher is trained",
-                        spot_of(nodes[1]), spot, parameters=len(teacher_leaves))
+                        find_spot(nodes[1]), spot, parameters=len(teacher_leaves))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...events import LossCall
 from ...finding import Level
-from ...graph import array_of, operator_name, saved, spot_of
+from ...graph import find_spot, get_array, get_operator_name, get_saved
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -60,10 +60,10 @@ for _ in range(4):
 
     def on_loss(self, call: LossCall) -> None:
         node, target = call.node, getattr(call.target, "_array", None)
-        if node is None or not call.recorded or "clamp" not in operator_name(node) \
+        if node is None or not call.recorded or "clamp" not in get_operator_name(node) \
                 or target is None or target.shape != call.values.shape or target.dtype.kind != "f":
             return
-        before = array_of(saved(node, "input"))
+        before = get_array(get_saved(node, "input"))
         if before is None or before.size != call.values.size:
             return
         cut = before.reshape(-1) != call.values.reshape(-1)
@@ -74,4 +74,4 @@ for _ in range(4):
         self.times[call.spot] = count
         if count >= _TIMES:
             self.report(f"{cut.mean():.0%} of the outputs are outside the bounds of a clamp",
-                        spot_of(node), call.spot, share=float(cut.mean()))
+                        find_spot(node), call.spot, share=float(cut.mean()))

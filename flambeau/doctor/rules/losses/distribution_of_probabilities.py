@@ -6,7 +6,7 @@ from typing import Any
 
 from ....tensor.tensor import Tensor
 from ...finding import Level
-from ...graph import operator_name, producer
+from ...graph import find_producer, get_operator_name
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -57,8 +57,8 @@ loss.backward()
     def on_distribution(self, distribution: Any, logits: Any, spot: Spot | None) -> None:
         if not isinstance(logits, Tensor):
             return
-        node = producer(logits)
-        name = operator_name(node) if node is not None else ""
+        node = find_producer(logits)
+        name = get_operator_name(node) if node is not None else ""
         binary = type(distribution).__name__ == "Bernoulli"
         wanted = "sigmoid" if binary else "softmax"
         values = logits._array

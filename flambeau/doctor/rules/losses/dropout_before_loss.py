@@ -6,7 +6,7 @@ from typing import Any
 
 from ...events import LossCall
 from ...finding import Level
-from ...graph import module_of, operator_name, spot_of
+from ...graph import find_module, find_spot, get_operator_name
 from ...places import Spot
 from ..rule import Rule
 
@@ -76,11 +76,11 @@ for _ in range(4):
 
     def on_loss(self, call: LossCall) -> None:
         node = call.node
-        if node is None or not call.recorded or operator_name(node) not in ("mul", "dropout"):
+        if node is None or not call.recorded or get_operator_name(node) not in ("mul", "dropout"):
             return
-        layer = module_of(node)
+        layer = find_module(node)
         if "Dropout" in type(layer).__name__ or (
-            spot_of(node) in self.dropped and len(node.edges) == 1
+            find_spot(node) in self.dropped and len(node.edges) == 1
         ):
             self.report(f"{call.name} receives the output after dropout",
                         *self.origin(node), call.spot)

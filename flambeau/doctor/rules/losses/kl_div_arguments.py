@@ -7,7 +7,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
-from ...graph import operator_name
+from ...graph import get_operator_name
 from ...programs import edit
 from ..rule import Rule
 from .softmax_before_cross_entropy import are_probabilities
@@ -65,7 +65,7 @@ for _ in range(4):
         if call.name != "kl_div" or not isinstance(target, Tensor) or not call.values.size:
             return
         values, goal = call.values, target._array
-        name = operator_name(call.node) if call.node is not None else ""
+        name = get_operator_name(call.node) if call.node is not None else ""
         origin = self.origin(call.node) if call.node is not None else []
         if name == "softmax" or are_probabilities(values, -1):
             self.report("the input of kl_div is probabilities; it takes log-probabilities",

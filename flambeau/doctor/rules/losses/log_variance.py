@@ -7,7 +7,7 @@ from typing import Any
 
 from ...events import Backward
 from ...finding import Level
-from ...graph import node_of, operator_name, spot_of
+from ...graph import find_spot, get_node, get_operator_name
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -81,8 +81,8 @@ for _ in range(3):
         drawn = self.draws.get(id(constant))
         if name != "mul" or drawn is None or drawn() is not constant:
             return
-        node = node_of(recorded._node)
-        if operator_name(node) == "exp":
+        node = get_node(recorded._node)
+        if get_operator_name(node) == "exp":
             self.scales.append((weakref.ref(node), spot))
 
     def on_backward(self, backward: Backward) -> None:
@@ -95,17 +95,17 @@ for _ in range(3):
             scale = reference()
             if scale is None:
                 continue
-            log = node_of(scale.edges[0])
+            log = get_node(scale.edges[0])
             users = graph.consumers.get(id(log), ())
-            plain = any(operator_name(user) in ("_add", "_sub") for user in users)
+            plain = any(get_operator_name(user) in ("_add", "_sub") for user in users)
             again = any(
-                operator_name(user) == "exp" and user is not scale and any(
-                    operator_name(term) in ("_add", "_sub", "neg")
+                get_operator_name(user) == "exp" and user is not scale and any(
+                    get_operator_name(term) in ("_add", "_sub", "neg")
                     for term in graph.consumers.get(id(user), ())
                 ) for user in users
             )
             if plain and again:
-                self.report("exp of a log-variance scales the noise", spot_of(scale), spot,
+                self.report("exp of a log-variance scales the noise", find_spot(scale), spot,
                             backward.spot)
                 return
 

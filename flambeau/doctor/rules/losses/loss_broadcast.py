@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall
 from ...finding import Level
-from ...graph import node_of, operator_name, spot_of
-from ...places import Spot, callers
+from ...graph import find_spot, get_node, get_operator_name
+from ...places import Spot, list_callers
 from ...programs import edit
 from ..rule import Rule
 
@@ -21,7 +21,7 @@ _ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_
 _AXES_ADDED = ("unsqueeze", "_slice", "index", "_index", "expand")
 
 
-def column_and_row(a: Any, b: Any) -> int:
+def match_column_and_row(a: Any, b: Any) -> int:
     """N, where one shape is (..., N, 1) and the other (..., N) with N > 1; else 0."""
     for column, row in ((a._array.shape, b._array.shape), (b._array.shape, a._array.shape)):
         if row and column == (*row, 1) and row[-1] > 1:
@@ -86,7 +86,7 @@ for _ in range(4):
         self.spread: dict[int, Spot | None] = {}  # by N: differences of constants (N, 1) and (N,)
 
     def on_spread(self, a: Any, b: Any, spot: Spot | None) -> None:
-        n = column_and_row(a, b)
+        n = match_column_and_row(a, b)
         column, row = (a, b) if a._array.ndim > b._array.ndim else (b, a)
         base = column._base
         if n and row._array.ndim == 1 and (base is None or base._array.ndim > 1):
@@ -112,7 +112,7 @@ for _ in range(4):
         a, b = call.input._array.shape, target._array.shape
         if a == b or not a or not b:
             return
-        n = column_and_row(call.input, target)
+        n = match_column_and_row(call.input, target)
         if n or (len(a) != len(b) and a[0] == b[0] > 1 and a[-1] != b[-1]):
             self.report(
                 f"{call.name} broadcasts {a} against {b}: every prediction is compared with "
@@ -123,14 +123,14 @@ for _ in range(4):
             )
 
     def on_broadcast(self, name: str, a: Any, b: Any, spot: Spot | None) -> None:
-        n = column_and_row(a, b)
+        n = match_column_and_row(a, b)
         if not n or name not in ("_sub", "sub") or a.requires_grad and b.requires_grad:
             return
         column = a if a._array.ndim > b._array.ndim else b
-        node = node_of(column._node)
+        node = get_node(column._node)
         base = column._base
         if node is not None and not isinstance(node, Tensor) \
-                and operator_name(node) in _AXES_ADDED:
+                and get_operator_name(node) in _AXES_ADDED:
             return
         if base is not None and base is (b if column is a else a):
             return
@@ -142,14 +142,14 @@ for _ in range(4):
 
     def _find_reshape(self, a: Any, b: Any) -> Spot | None:
         """Where the prediction got its shape."""
-        node = node_of((a if a._node is not None else b)._node)
-        return None if node is None or isinstance(node, Tensor) else spot_of(node)
+        node = get_node((a if a._node is not None else b)._node)
+        return None if node is None or isinstance(node, Tensor) else find_spot(node)
 
 
 def _list_lines(a: Any, b: Any) -> tuple[Spot, ...]:
     """The call of the function that takes both tensors as they are, such as a loss: its caller is
     to give them one shape."""
-    frame, spots = user_frame(1), callers(2)
+    frame, spots = find_user_frame(1), list_callers(2)
     if frame is None or len(spots) < 2:
         return ()
     names = frame.f_code.co_varnames[:frame.f_code.co_argcount]

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...events import LossCall
 from ...finding import Level
-from ...graph import operator_name
+from ...graph import get_operator_name
 from ...programs import edit
 from ..rule import Rule
 from .softmax_before_cross_entropy import are_probabilities
@@ -67,7 +67,7 @@ for _ in range(4):
         if not np.isfinite(values).any():
             return
         top = float(values.max())
-        name = operator_name(call.node) if call.node is not None else ""
+        name = get_operator_name(call.node) if call.node is not None else ""
         if name == "log_softmax":
             return  # over another axis: softmax-over-the-batch
         if name == "softmax" or are_probabilities(values, axis):

@@ -8,7 +8,7 @@ from typing import Any
 from ....tensor.tensor import Tensor
 from ...events import Backward, ModuleCall
 from ...finding import Level
-from ...graph import Graph, node_of, operator_name, producer, spot_of
+from ...graph import Graph, find_producer, find_spot, get_node, get_operator_name
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -110,8 +110,8 @@ for _ in range(3):
 
     def _is_of_batches(self, tensor: Tensor) -> bool:
         """Whether rows are those of a batch, or of several, one below the other."""
-        rows, node = len(tensor._array), producer(tensor)
-        joined = node is not None and operator_name(node) in ("cat", "concat", "stack")
+        rows, node = len(tensor._array), find_producer(tensor)
+        joined = node is not None and get_operator_name(node) in ("cat", "concat", "stack")
         return rows in self.batches or (
             joined and any(rows % batch == 0 for batch in self.batches))
 
@@ -120,8 +120,8 @@ def _find_compared_columns(graph: Graph) -> set[Spot | None]:
     """The lines of both sides of a product whose left one is transposed: it sums over samples."""
     result: set[Spot | None] = set()
     for node in graph.nodes:
-        left: Any = node_of(node.edges[0]) if operator_name(node) in ("matmul", "mm") else None
-        if hasattr(left, "edges") and operator_name(left) in ("t", "transpose", "permute"):
-            sides = [node_of(edge) for edge in (left.edges[0], *node.edges[1:])]
-            result.update(spot_of(side) for side in sides if hasattr(side, "edges"))
+        left: Any = get_node(node.edges[0]) if get_operator_name(node) in ("matmul", "mm") else None
+        if hasattr(left, "edges") and get_operator_name(left) in ("t", "transpose", "permute"):
+            sides = [get_node(edge) for edge in (left.edges[0], *node.edges[1:])]
+            result.update(find_spot(side) for side in sides if hasattr(side, "edges"))
     return result

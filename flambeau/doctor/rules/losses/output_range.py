@@ -7,7 +7,7 @@ import math
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
-from ...graph import operator_name
+from ...graph import get_operator_name
 from ...programs import edit
 from ..rule import Rule
 
@@ -74,7 +74,7 @@ for _ in range(4):
 """)
 
     def on_loss(self, call: LossCall) -> None:
-        name = operator_name(call.node) if call.node is not None else ""
+        name = get_operator_name(call.node) if call.node is not None else ""
         if name not in (*_RANGES, *_POSITIVE) or not call.recorded or not call.values.size:
             return
         if call.name == "poisson_nll_loss":

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...events import LossCall
 from ...finding import Level
-from ...graph import RESHAPES, node_of, operator_name, saved_arrays
+from ...graph import RESHAPES, get_node, get_operator_name, iterate_saved_arrays
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -100,12 +100,12 @@ for _ in range(4):
 
 def _name_similarity(call: LossCall, target: np.ndarray) -> str | None:
     node = call.node
-    while hasattr(node, "edges") and operator_name(node) in _SCALED and node.edges:
-        node = node_of(node.edges[0])
-    if not hasattr(node, "edges") or operator_name(node) not in ("matmul", "mm") \
+    while hasattr(node, "edges") and get_operator_name(node) in _SCALED and node.edges:
+        node = get_node(node.edges[0])
+    if not hasattr(node, "edges") or get_operator_name(node) not in ("matmul", "mm") \
             or len(node.edges) != 2 or None in node.edges:
         return None
-    operands = dict(saved_arrays(node))
+    operands = dict(iterate_saved_arrays(node))
     left, right = operands.get("input"), operands.get("other")
     rows = np.arange(len(target))
     if left is None or right is None or not np.array_equal(left, right.T):

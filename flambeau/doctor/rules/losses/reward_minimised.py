@@ -8,11 +8,11 @@ from typing import Any
 
 from ...events import Backward
 from ...finding import Level
-from ...graph import RESHAPES, node_of, operator_name, spot_of
+from ...graph import RESHAPES, find_spot, get_node, get_operator_name
 from ...places import Spot, place_of
 from ...programs import edit
 from ..rule import Rule
-from .term_of_wrong_sign import signed_terms
+from .term_of_wrong_sign import find_signed_terms
 
 _REWARD = re.compile(r"\b(\w*(adv|reward|return|gain)\w*|rets?|R|G|gae)\b", re.IGNORECASE)
 _COST = re.compile(r"cost|regret|penalty|neg|minus|loss_?es\b", re.IGNORECASE)
@@ -78,7 +78,7 @@ for _ in range(4):
         self.logs: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def on_log_prob(self, distribution: Any, value: Any, result: Any, spot: Spot | None) -> None:
-        node = node_of(getattr(result, "_node", None))
+        node = get_node(getattr(result, "_node", None))
         if node is not None and not getattr(value, "requires_grad", False):
             self.logs.add(node)
 
@@ -88,9 +88,9 @@ for _ in range(4):
         ):
             return
         for root in backward.roots:
-            for node, sign in signed_terms(node_of(root)):
-                below = [node_of(edge) for edge in node.edges if edge is not None]
-                if sign > 0 and operator_name(node) == "mul" and len(below) == 1 \
+            for node, sign in find_signed_terms(get_node(root)):
+                below = [get_node(edge) for edge in node.edges if edge is not None]
+                if sign > 0 and get_operator_name(node) == "mul" and len(below) == 1 \
                         and self._is_log(below[0]):
                     self._judge(node, backward)
 
@@ -100,13 +100,13 @@ for _ in range(4):
         while hasattr(node, "edges"):
             if node in self.logs:
                 return True
-            if operator_name(node) not in RESHAPES | {"sum"} or not node.edges:
+            if get_operator_name(node) not in RESHAPES | {"sum"} or not node.edges:
                 return False
-            node = node_of(node.edges[0])
+            node = get_node(node.edges[0])
         return False
 
     def _judge(self, node: Any, backward: Backward) -> None:
-        place = place_of(spot_of(node))
+        place = place_of(find_spot(node))
         text = "" if place is None else place.text
         if _REWARD.search(text) and not _COST.search(text):
             self.report("log_prob times a reward enters the loss with a positive sign", place,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...events import LossCall
 from ...finding import Level
-from ...graph import operator_name
+from ...graph import get_operator_name
 from ...programs import edit
 from ..rule import Rule
 
@@ -64,7 +64,7 @@ for _ in range(4):
     def on_loss(self, call: LossCall) -> None:
         if call.name not in ("binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"):
             return
-        name = operator_name(call.node) if call.node is not None else ""
+        name = get_operator_name(call.node) if call.node is not None else ""
         if name in ("sigmoid", "softmax"):
             self.report(
                 f"{call.name} applies a sigmoid to the output of a {name} gave already",

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...events import LossCall
 from ...finding import Level
-from ...graph import operator_name
+from ...graph import get_operator_name
 from ..rule import Rule
 
 
@@ -80,7 +80,7 @@ for _ in range(4):
     def on_loss(self, call: LossCall) -> None:
         if call.name != "cross_entropy" or not call.recorded or not call.input.requires_grad:
             return
-        name = operator_name(call.node) if call.node is not None else ""
+        name = get_operator_name(call.node) if call.node is not None else ""
         classes = call.classes or 1
         floor = math.log(1 + (classes - 1) / math.e)
         if classes > 1 and (name == "softmax" or (

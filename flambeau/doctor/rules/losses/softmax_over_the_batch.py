@@ -7,16 +7,16 @@ from typing import Any
 from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall
 from ...finding import Level
-from ...graph import array_of, operator_name, saved
+from ...graph import get_array, get_operator_name, get_saved
 from ...programs import edit
 from ..rule import Rule
 
 
 def _find_axis(node: Any) -> tuple[int, tuple[int, ...]] | None:
     """The axis of a softmax and the shape of its output."""
-    if operator_name(node) not in ("softmax", "log_softmax"):
+    if get_operator_name(node) not in ("softmax", "log_softmax"):
         return None
-    output, dim = array_of(saved(node, "y")), saved(node, "dim")
+    output, dim = get_array(get_saved(node, "y")), get_saved(node, "dim")
     if output is None or not isinstance(dim, int) or not output.ndim:
         return None
     return dim % output.ndim, output.shape

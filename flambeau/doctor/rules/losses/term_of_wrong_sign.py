@@ -10,7 +10,9 @@ import numpy as np
 
 from ...events import Backward
 from ...finding import Level
-from ...graph import RESHAPES, node_of, operator_name, saved, saved_arrays, spot_of
+from ...graph import (
+    RESHAPES, find_spot, get_node, get_operator_name, get_saved, iterate_saved_arrays,
+)
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -18,7 +20,7 @@ from ..rule import Rule
 _SUMS = RESHAPES | {"mean", "sum", "_add", "_div", "stack", "cat"}
 
 
-def signed_terms(root: Any, limit: int = 256) -> Iterator[tuple[Any, int]]:
+def find_signed_terms(root: Any, limit: int = 256) -> Iterator[tuple[Any, int]]:
     """The nodes below a root through sums, means and factors, each with the sign it comes in."""
     stack = [(root, 1)]
     while stack and limit:
@@ -27,31 +29,31 @@ def signed_terms(root: Any, limit: int = 256) -> Iterator[tuple[Any, int]]:
             continue
         limit -= 1
         yield node, sign
-        name = operator_name(node)
-        below = [node_of(edge) for edge in node.edges if edge is not None]
+        name = get_operator_name(node)
+        below = [get_node(edge) for edge in node.edges if edge is not None]
         if name == "neg":
             stack.append((below[0], -sign))
         elif name == "_sub" and len(node.edges) == 2:
             sides = zip(node.edges, (sign, -sign), strict=True)
-            stack += [(node_of(edge), factor) for edge, factor in sides if edge is not None]
-        elif name == "_sub" and len(below) == 1 and saved(node, "other") is None:
+            stack += [(get_node(edge), factor) for edge, factor in sides if edge is not None]
+        elif name == "_sub" and len(below) == 1 and get_saved(node, "other") is None:
             stack.append((below[0], sign))
         elif name == "mul" and len(below) == 1:
-            factor = _factor(node)
+            factor = _get_factor_sign(node)
             if factor:
                 stack.append((below[0], sign * factor))
         elif name in _SUMS:
             stack += [(child, sign) for child in below]
 
 
-def _factor(node: Any) -> int:
+def _get_factor_sign(node: Any) -> int:
     """The sign of a number that is multiplied by; 0 for none (a weight that begins at 0 has none
     yet), and for anything else."""
-    arrays = [array for name, array in saved_arrays(node) if name in ("input", "other")]
+    arrays = [array for name, array in iterate_saved_arrays(node) if name in ("input", "other")]
     if arrays:
         values = arrays[0].reshape(-1)
         return int(np.sign(values[0])) if len(values) == 1 else 0
-    number = saved(node, "other")
+    number = get_saved(node, "other")
     return int(np.sign(number)) if isinstance(number, (int, float)) else 0
 
 
@@ -118,12 +120,12 @@ for _ in range(3):
         self.logs: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def on_log_prob(self, distribution: Any, value: Any, result: Any, spot: Spot | None) -> None:
-        node = node_of(getattr(result, "_node", None))
+        node = get_node(getattr(result, "_node", None))
         if node is not None and not getattr(value, "requires_grad", False):
             self.logs.add(node)
 
     def on_entropy(self, result: Any, spot: Spot | None) -> None:
-        node = node_of(getattr(result, "_node", None))
+        node = get_node(getattr(result, "_node", None))
         if node is not None:
             self.entropies.append((weakref.ref(node), spot))
 
@@ -133,38 +135,38 @@ for _ in range(3):
             group.get("maximize") for o in list(self.session.optimizers) for group in o.param_groups
         ):
             return
-        terms = list(signed_terms(node_of(backward.roots[0])))
+        terms = list(find_signed_terms(get_node(backward.roots[0])))
         policy = any(self._is_weighted_log(node) for node, _ in terms)
         for node, sign in terms:
             spots = [spot for reference, spot in entropies if reference() is node]
             if spots and sign > 0 and policy:
                 self.report("the entropy of a policy is minimized",
                             self._find_sum(node, terms) or spots[0], spots[0], backward.spot)
-            if sign > 0 and operator_name(node) == "_sub" and _is_negative_divergence(node):
+            if sign > 0 and get_operator_name(node) == "_sub" and _is_negative_divergence(node):
                 self.report("1 + v - mu^2 - exp(v) enters the loss with a positive sign",
-                            spot_of(node), backward.spot)
+                            find_spot(node), backward.spot)
 
     on_gradient = on_backward
 
     def _find_sum(self, node: Any, terms: list[tuple[Any, int]]) -> Spot | None:
         """The line that adds a term to the others."""
-        below, sums = node, [n for n, _ in terms if operator_name(n) in ("_add", "_sub")]
+        below, sums = node, [n for n, _ in terms if get_operator_name(n) in ("_add", "_sub")]
         for _ in range(6):
-            users = [n for n, _ in terms if any(node_of(e) is below for e in n.edges if e)]
+            users = [n for n, _ in terms if any(get_node(e) is below for e in n.edges if e)]
             if not users:
                 return None
             below = users[0]
             if below in sums:
-                return spot_of(below)
+                return find_spot(below)
         return None
 
     def _is_weighted_log(self, node: Any) -> bool:
-        if operator_name(node) not in ("mul", "minimum"):
+        if get_operator_name(node) not in ("mul", "minimum"):
             return False
-        return any(below in self.logs for below in _chain(node))
+        return any(below in self.logs for below in _list_factors(node))
 
 
-def _chain(node: Any) -> Iterator[Any]:
+def _list_factors(node: Any) -> Iterator[Any]:
     """The factors of a product, seen through reshapes, sums and negations."""
     stack, limit = [node], 24
     while stack and limit:
@@ -172,22 +174,22 @@ def _chain(node: Any) -> Iterator[Any]:
         node = stack.pop()
         if hasattr(node, "edges"):
             yield node
-            stack += [node_of(edge) for edge in node.edges if edge is not None]
+            stack += [get_node(edge) for edge in node.edges if edge is not None]
 
 
 def _is_negative_divergence(node: Any) -> bool:
     """Whether a node is `... + v - exp(v)` with nothing but sums in front."""
-    sides = [node_of(edge) for edge in node.edges if edge is not None]
-    if len(sides) != 2 or not hasattr(sides[1], "edges") or operator_name(sides[1]) != "exp":
+    sides = [get_node(edge) for edge in node.edges if edge is not None]
+    if len(sides) != 2 or not hasattr(sides[1], "edges") or get_operator_name(sides[1]) != "exp":
         return False
-    log = node_of(sides[1].edges[0])
+    log = get_node(sides[1].edges[0])
     stack = [sides[0]]
     while stack:
         left = stack.pop()
         if left is log:
             return True
-        if hasattr(left, "edges") and operator_name(left) in ("_add", "_sub"):
-            stack += [node_of(edge) for edge in left.edges[:1] if edge is not None]
-            if operator_name(left) == "_add":
-                stack += [node_of(edge) for edge in left.edges[1:] if edge is not None]
+        if hasattr(left, "edges") and get_operator_name(left) in ("_add", "_sub"):
+            stack += [get_node(edge) for edge in left.edges[:1] if edge is not None]
+            if get_operator_name(left) == "_add":
+                stack += [get_node(edge) for edge in left.edges[1:] if edge is not None]
     return False

@@ -9,12 +9,12 @@ from typing import Any
 
 from ...events import Backward, LossCall
 from ...finding import Level
-from ...graph import RESHAPES, node_of, operator_name, spot_of
+from ...graph import RESHAPES, find_spot, get_node, get_operator_name
 from ...places import Spot, place_of
 from ...programs import edit
 from ...source import find_statements
 from ..rule import Rule
-from .term_of_wrong_sign import signed_terms
+from .term_of_wrong_sign import find_signed_terms
 
 _HINGES = ("relu", "relu_only", "_clamp", "softplus", "maximum")
 _POWERS = ("_pow_number", "square", "abs", "_vector_norm")
@@ -91,14 +91,15 @@ for _ in range(3):
         if not backward.watched:
             return
         for node in backward.graph.nodes:
-            if operator_name(node) not in _HINGES or not node.edges or node.edges[0] is None:
+            if get_operator_name(node) not in _HINGES or not node.edges or node.edges[0] is None:
                 continue
-            terms = list(signed_terms(node_of(node.edges[0]), limit=32))
+            terms = list(find_signed_terms(get_node(node.edges[0]), limit=32))
             if sum(_is_distance(term) for term, _ in terms) < 2 or not any(
-                operator_name(term) == "_sub" for term, _ in terms
+                get_operator_name(term) == "_sub" for term, _ in terms
             ):
                 continue
-            spot = next((spot_of(term) for term, _ in terms if operator_name(term) == "_sub"), None)
+            spot = next((find_spot(term) for term, _ in terms if get_operator_name(term) == "_sub"),
+                        None)
             if any(_is_swapped(minus, plus) for plus, minus in _iterate_differences(spot)):
                 self.report("the distance to the negative is minimized and that to the positive "
                             "is maximized",
@@ -111,10 +112,10 @@ def _is_distance(node: Any) -> bool:
     """Whether a node is a norm, or a sum of squares, of a difference of two recorded tensors."""
     powers = 0
     for _ in range(8):
-        name = operator_name(node)
+        name = get_operator_name(node)
         if name in ("_mse_loss", "_l1_loss"):
             return True
-        below = [node_of(edge) for edge in node.edges if edge is not None]
+        below = [get_node(edge) for edge in node.edges if edge is not None]
         if name == "_sub":
             return powers > 0 and len(below) == 2
         if name not in _WITHIN or not below or not hasattr(below[0], "edges"):

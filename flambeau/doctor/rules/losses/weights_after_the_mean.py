@@ -7,7 +7,7 @@ from typing import Any
 
 from ...events import Backward, LossCall
 from ...finding import Level
-from ...graph import node_of
+from ...graph import get_node
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -67,7 +67,7 @@ for _ in range(4):
         self.losses: list[tuple[Any, set[int]]] = []  # nodes, weakly; numbers of samples
 
     def on_loss(self, call: LossCall) -> None:
-        node = node_of(getattr(call.result, "_node", None))
+        node = get_node(getattr(call.result, "_node", None))
         target = getattr(call.target, "_array", None)
         if node is not None and call.result._array.ndim == 0 and call.values.ndim:
             sizes = {call.values.size, len(call.values), 0 if target is None else target.size}
@@ -81,7 +81,7 @@ for _ in range(4):
     def on_operand(self, name: str, recorded: Any, constant: Any, spot: Spot | None) -> None:
         if name != "mul" or recorded._array.ndim or constant._array.size < 2:
             return
-        node = node_of(recorded._node)
+        node = get_node(recorded._node)
         for reference, sizes in self.losses:
             if reference() is node and constant._array.size in sizes:
                 self.report("a mean over the batch is multiplied by per-sample weights", spot,

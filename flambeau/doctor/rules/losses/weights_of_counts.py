@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ...events import LossCall
 from ...finding import Level, Place
 from ...programs import edit
@@ -118,7 +118,7 @@ for _ in range(5):
         """Where the variable that holds the weights was given them."""
         weight = call.argument("weight")
         line = find_assignment(call.argument("pos_weight") if weight is None else weight,
-                               user_frame(1))
+                               find_user_frame(1))
         return Place(*line) if line else None
 
     def _tell(self, call: LossCall, counts: np.ndarray, weight: np.ndarray) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from ...finding import Level
 from ...places import Spot
 from ...programs import edit
-from ..losses.loss_broadcast import column_and_row
+from ..losses.loss_broadcast import match_column_and_row
 from ..rule import Rule
 
 
@@ -45,7 +45,7 @@ one_hot = y.unsqueeze(1) == torch.arange(3)
 """)
 
     def on_compare(self, a: Any, b: Any, result: Any, spot: Spot | None) -> None:
-        n = column_and_row(a, b)
+        n = match_column_and_row(a, b)
         if n and not np.shares_memory(a._array, b._array):
             self.report(f"{a._array.shape} == {b._array.shape} compares all pairs", spot,
                         samples=n, pairs=n * n)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ....native.foundation.user_frames import is_internal, user_frame
+from ....native.foundation.user_frames import find_user_frame, is_internal
 from ....tensor.tensor import Tensor
 from ...events import LossCall
 from ...finding import Level
-from ...places import Spot, place_of, variable_name
+from ...places import Spot, find_variable_name, place_of
 from ...programs import edit
 from ...source import find_statements
 from ..rule import Rule
@@ -117,16 +117,16 @@ for _ in range(4):
         rows = index._array
         count = int(rows.sum()) if rows.dtype.kind == "b" else len(rows)
         if times < _TIMES or not 0 < count < 0.8 * len(target._array) \
-                or bound_name(index, _TRAINED, user_frame(1)):
+                or find_bound_name(index, _TRAINED, find_user_frame(1)):
             return
-        name = held_out_name(index, user_frame(1)) or _find_subscript_name(spot)
-        shown = name or variable_name(index, user_frame(1)) or "a part"
+        name = find_held_out_name(index, find_user_frame(1)) or _find_subscript_name(spot)
+        shown = name or find_variable_name(index, find_user_frame(1)) or "a part"
         self.report(f"the loss is of all {len(target._array)} rows, {count} of which are evaluated "
                     f"as {shown}", loss, spot, level=None if name else Level.HINT,
                     rows=len(target._array), evaluated=count)
 
 
-def bound_name(target: Any, pattern: re.Pattern[str], frame: FrameType | None) -> str | None:
+def find_bound_name(target: Any, pattern: re.Pattern[str], frame: FrameType | None) -> str | None:
     """The name, of those that fit a pattern, of a variable that holds an object."""
     while frame is not None:
         if not is_internal(frame.f_code):
@@ -137,10 +137,10 @@ def bound_name(target: Any, pattern: re.Pattern[str], frame: FrameType | None) -
     return None
 
 
-def held_out_name(index: Any, frame: FrameType | None) -> str | None:
+def find_held_out_name(index: Any, frame: FrameType | None) -> str | None:
     """A name that says of rows that they are held out: of a variable that holds the index, or
     of the training rows' mask, whose complement it is."""
-    name, rows = bound_name(index, _NAMES, frame), index._array
+    name, rows = find_bound_name(index, _NAMES, frame), index._array
     while name is None and frame is not None and rows.dtype.kind == "b":
         for other, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
             mask = getattr(value, "_array", None) if _TRAINED.search(other) else None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ...events import Backward
 from ...finding import Level, Place
 from ...programs import edit
@@ -94,7 +94,7 @@ for _ in range(4):
         for branch in ast.walk(function) if function is not None else ():
             if isinstance(branch, ast.If) and _keeps_the_greatest_loss(branch, function):
                 self.report_when_run(f"a state is kept when `{ast.unparse(branch.test)}`",
-                                     Place(file, branch.lineno), user_frame(1))
+                                     Place(file, branch.lineno), find_user_frame(1))
 
     on_gradient = on_backward
 

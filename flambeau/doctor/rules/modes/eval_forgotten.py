@@ -11,14 +11,14 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import Backward, LossCall, ModuleCall
 from ...finding import Level
-from ...graph import node_of
+from ...graph import get_node
 from ...places import Spot
 from ...programs import edit
 from ...source import is_statement
 from ..rule import Rule
 
 
-def active_layers(module: Any) -> list[str]:
+def find_active_layers(module: Any) -> list[str]:
     """The layers that behave otherwise in training: their names, those of them that train."""
     result = []
     for path, layer in module.named_modules():
@@ -184,7 +184,7 @@ with torch.no_grad():
         again = model.spot == call.spot and model.unused is not None and model.unused() is None
         model.looked = model.looked + 1 if again and model.argmax else 0
         model.argmax, model.unused = False, None
-        node = node_of(getattr(call.output, "_node", None))
+        node = get_node(getattr(call.output, "_node", None))
         if node is not None:
             model.unused = weakref.ref(node)
         if model.looked >= 2 and model.trained >= 0 and model.explicit < call.backwards:
@@ -227,7 +227,7 @@ with torch.no_grad():
                 self._tell(model)
 
     def _tell(self, model: _Model) -> None:
-        layers = active_layers(model.module)
+        layers = find_active_layers(model.module)
         if layers:
             name = self.session.name_of(model.module, "the model")
             self.report(f"{name} is evaluated in training mode", model.spot,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...events import Backward, ModuleCall
 from ...finding import Level
-from ...graph import node_of
+from ...graph import get_node
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -59,7 +59,7 @@ outputs = [net(xb) for xb in x.split(4)]
 
     def on_call(self, call: ModuleCall) -> None:
         output = call.output[0] if isinstance(call.output, tuple) and call.output else call.output
-        node = node_of(getattr(output, "_node", None))
+        node = get_node(getattr(output, "_node", None))
         if not call.recorded or call.module.training or node is None:
             return
         if self.first != call.spot:

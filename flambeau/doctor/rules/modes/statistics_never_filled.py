@@ -12,7 +12,7 @@ from ...finding import Level
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
-from ..state.average_forgets import averaging_line
+from ..state.average_forgets import find_averaging
 
 
 class StatisticsNeverFilled(Rule):
@@ -99,7 +99,7 @@ with torch.no_grad():
         ):
             average = id(layer.weight) not in self.session.optimized
             self.report("a trained batch norm evaluates with a mean of 0 and a variance of 1",
-                        averaging_line(self.step) if average else None, call.spot,
+                        find_averaging(self.step) if average else None, call.spot,
                         self.session.built_at.get(layer), features=layer.num_features)
 
 

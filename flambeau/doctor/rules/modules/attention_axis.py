@@ -7,7 +7,7 @@ from typing import Any
 from ....nn.parameter import Parameter
 from ...events import Backward
 from ...finding import Level
-from ...graph import RESHAPES, array_of, node_of, operator_name, saved, spot_of
+from ...graph import RESHAPES, find_spot, get_array, get_node, get_operator_name, get_saved
 from ...programs import edit
 from ..rule import Rule
 
@@ -74,19 +74,19 @@ for _ in range(3):
         if not backward.watched:
             return
         for node in backward.graph.nodes:
-            if operator_name(node) not in ("matmul", "mm", "bmm") or len(node.edges) != 2:
+            if get_operator_name(node) not in ("matmul", "mm", "bmm") or len(node.edges) != 2:
                 continue
-            weights = node_of(node.edges[0])
-            if not hasattr(weights, "edges") or operator_name(weights) != "softmax":
+            weights = get_node(node.edges[0])
+            if not hasattr(weights, "edges") or get_operator_name(weights) != "softmax":
                 continue
-            output, dim = array_of(saved(weights, "y")), saved(weights, "dim")
+            output, dim = get_array(get_saved(weights, "y")), get_saved(weights, "dim")
             if output is None or not isinstance(dim, int) or output.ndim < 2 \
                     or dim % output.ndim != output.ndim - 2:
                 continue
             if output.shape[-1] > 1 and output.shape[-2] > 1 and _compares_pairs(weights):
                 sums = output.sum(-1)
                 self.report("the weights of this product are normalised over the axis that is not "
-                            "summed over", spot_of(weights), spot_of(node), dim=dim,
+                            "summed over", find_spot(weights), find_spot(node), dim=dim,
                             **{"sums over the keys": [float(sums.min()), float(sums.max())]})
 
     on_gradient = on_backward
@@ -94,10 +94,10 @@ for _ in range(3):
 
 def _compares_pairs(node: Any) -> bool:
     """Whether scores come from products or sums of two activations."""
-    node = node_of(node.edges[0])
+    node = get_node(node.edges[0])
     while hasattr(node, "edges") and node.edges:
-        children = [node_of(edge) for edge in node.edges if edge is not None]
-        name = operator_name(node)
+        children = [get_node(edge) for edge in node.edges if edge is not None]
+        name = get_operator_name(node)
         two = len(children) == 2 and all(
             hasattr(child, "edges") and not isinstance(child, Parameter) for child in children
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...events import Backward
 from ...finding import Level
-from ...graph import array_of, module_of, operator_name, saved
+from ...graph import find_module, get_array, get_operator_name, get_saved
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -90,9 +90,9 @@ for _ in range(16):
         if not backward.watched:
             return
         for position, node in enumerate(backward.graph.nodes):
-            if operator_name(node) not in ("relu", "relu_only"):
+            if get_operator_name(node) not in ("relu", "relu_only"):
                 continue
-            output = array_of(saved(node, "y"))
+            output = get_array(get_saved(node, "y"))
             if output is None or output.ndim < 2 or output.shape[1] < 8 or output.size > 1 << 20:
                 continue
             self._look(node, output, position)
@@ -101,7 +101,7 @@ for _ in range(16):
 
     def _look(self, node: Any, output: np.ndarray, position: int) -> None:
         places = self.origin(node)
-        key = (module_of(node), places[0] if places else position, output.shape[1])
+        key = (find_module(node), places[0] if places else position, output.shape[1])
         axis = 1 if output.ndim != 3 else 2
         rows = np.moveaxis(output > 0, axis, 0).reshape(output.shape[axis], -1)
         on = np.asarray(rows.any(axis=1))

@@ -11,7 +11,7 @@ from ....autograd.node import Node
 from ....tensor.tensor import Tensor
 from ...events import Backward, ModuleCall
 from ...finding import Level
-from ...graph import RESHAPES, Graph, node_of, operator_name, spot_of
+from ...graph import RESHAPES, Graph, find_spot, get_node, get_operator_name
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -123,13 +123,14 @@ for _ in range(4):
             return
         graph = Graph([output._node])
         if any(node.hooks is not None or node.is_custom
-               or any(name in operator_name(node) for name in _STATISTICS) for node in graph.nodes):
+               or any(name in get_operator_name(node)
+               for name in _STATISTICS) for node in graph.nodes):
             return
         mixes, node = probe(output, first, graph)
         if mixes is False:
             self.separate.add(key)
         elif node is not None:
-            known.append((spot_of(node) or call.spot, operator_name(node)))
+            known.append((find_spot(node) or call.spot, get_operator_name(node)))
 
     def finish(self) -> None:
         """Tell, where no other check did."""
@@ -155,10 +156,10 @@ def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Any]:
     middle = examples // 2
     cotangent = np.zeros(output._array.shape, output._array.dtype)
     cotangent[middle] = np.random.default_rng(0).uniform(0.5, 1.5, cotangent[middle].shape)
-    beginning = node_of(first._node)
+    beginning = get_node(first._node)
     leading = {id(beginning)}
     for node in graph.nodes:  # oldest first
-        if any(edge is not None and id(node_of(edge)) in leading for edge in node.edges):
+        if any(edge is not None and id(get_node(edge)) in leading for edge in node.edges):
             leading.add(id(node))
     captures = {key: 0 for node in graph.nodes if id(node) in leading
                 for key in (id(node), (id(node), 0))}
@@ -174,8 +175,8 @@ def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Any]:
         return False, None
     for node in reversed(graph.nodes):
         output_array = arrays.get(id(node))
-        below = [arrays.get(id(node_of(edge))) for edge in node.edges
-                 if isinstance(node_of(edge), Node) and id(node_of(edge)) in leading]
+        below = [arrays.get(id(get_node(edge))) for edge in node.edges
+                 if isinstance(get_node(edge), Node) and id(get_node(edge)) in leading]
         if output_array is not None and is_apart(output_array, examples) and any(
             array is not None and not is_apart(array, examples) for array in below
         ):

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...events import Backward
 from ...finding import Level
-from ...graph import RESHAPES, module_of, node_of, operator_name, spot_of
+from ...graph import RESHAPES, find_module, find_spot, get_node, get_operator_name
 from ...programs import edit
 from ..rule import Rule
 
@@ -69,7 +69,7 @@ for _ in range(4):
         graph = backward.graph
         inner: set[int] = set()  # nodes of chains that were judged
         for node in reversed(graph.nodes):
-            if id(node) in inner or operator_name(node) != "linear":
+            if id(node) in inner or get_operator_name(node) != "linear":
                 continue
             chain = [node]
             while (below := _find_input(chain[-1])) is not None \
@@ -83,36 +83,36 @@ for _ in range(4):
             widths = [weights[0].shape[1], *(weight.shape[0] for weight in weights)]
             if min(widths[1:-1]) > max(widths[0], widths[-1]):
                 self.report("a linear layer directly follows a wide linear layer",
-                            *self.origin(chain[-1]), spot_of(chain[-2]), widths=widths)
+                            *self.origin(chain[-1]), find_spot(chain[-2]), widths=widths)
 
     on_gradient = on_backward
 
     def _is_in_one_network(self, below: Any, node: Any) -> bool:
         """Whether two layers follow each other in a Sequential, or in one forward method."""
-        first, second = module_of(below), module_of(node)
+        first, second = find_module(below), find_module(node)
         for root in list(self.session.roots):
             for owner in root.modules():
                 children = list(owner._modules.values())
                 if first in children and second in children:
                     if type(owner).__name__ == "Sequential":
                         return children.index(second) == children.index(first) + 1
-                    spots = spot_of(below), spot_of(node)
+                    spots = find_spot(below), find_spot(node)
                     return all(s is not None and s[0].co_name == "forward" for s in spots)
         return False
 
 
 def _find_input(node: Any) -> Any:
     """The linear node that a linear node's input comes straight from."""
-    if operator_name(node) != "linear" or not node.edges or node.edges[0] is None:
+    if get_operator_name(node) != "linear" or not node.edges or node.edges[0] is None:
         return None
-    below = node_of(node.edges[0])
-    while hasattr(below, "edges") and operator_name(below) in RESHAPES and below.edges:
-        below = node_of(below.edges[0])
-    return below if hasattr(below, "edges") and operator_name(below) == "linear" else None
+    below = get_node(node.edges[0])
+    while hasattr(below, "edges") and get_operator_name(below) in RESHAPES and below.edges:
+        below = get_node(below.edges[0])
+    return below if hasattr(below, "edges") and get_operator_name(below) == "linear" else None
 
 
 def _find_weight(node: Any) -> Any:
     """The weight of an nn.Linear that recorded a node."""
-    layer = module_of(node)
+    layer = find_module(node)
     weight = getattr(layer, "weight", None)
     return weight._array if type(layer).__name__ == "Linear" and weight is not None else None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....tensor.storage import version_of
+from ....tensor.storage import get_version
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
@@ -70,7 +70,7 @@ optimizer.step()
     def on_parameter(self, parameter: Any, source: Any, spot: Spot | None) -> None:
         address = parameter._array.ctypes.data
         start = self.empty.pop(address, None)
-        if start is not None and source is not None and version_of(source) == 0:
+        if start is not None and source is not None and get_version(source) == 0:
             self.session.follow(parameter)
             self.unwritten[id(parameter)] = address, start, spot
 
@@ -80,7 +80,7 @@ optimizer.step()
         for parameter in update.params:
             address, start, spot = self.unwritten.pop(id(parameter), (0, b"", None))
             array = parameter._array
-            if spot is not None and array.ctypes.data == address and version_of(parameter) == 0 \
+            if spot is not None and array.ctypes.data == address and get_version(parameter) == 0 \
                     and _start(array) == start:
                 self.report(f"{self.session.parameter_name(parameter)} holds uninitialized "
                             "memory from torch.empty()", spot, update.spot,

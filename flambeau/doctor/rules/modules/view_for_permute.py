@@ -7,7 +7,7 @@ from typing import Any
 from ....tensor.tensor import Tensor
 from ...events import Backward
 from ...finding import Level
-from ...graph import operator_name, producer
+from ...graph import find_producer, get_operator_name
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -91,6 +91,6 @@ out = nn.Conv2d(1, 4, 3)(images.view(8, 1, 12, 10))
 
 def _is_padded(tensor: Tensor) -> bool:
     """Whether a tensor comes from padding, or its last row is one number, as padding leaves it."""
-    node, rows = producer(tensor), tensor._array
-    return node is not None and operator_name(node) in _PADDING \
+    node, rows = find_producer(tensor), tensor._array
+    return node is not None and get_operator_name(node) in _PADDING \
         or bool((rows[..., -1, :] == rows[..., -1:, -1:][..., 0, :]).all())

@@ -11,7 +11,7 @@ from ....tensor.tensor import Tensor
 from ...events import Backward, Update
 from ...finding import Level
 from ...graph import (
-    Graph, module_of, node_of, operator_name, saved, saved_arrays, spot_of,
+    Graph, find_module, find_spot, get_node, get_operator_name, get_saved, iterate_saved_arrays,
 )
 from ...places import Spot
 from ...programs import edit
@@ -39,8 +39,8 @@ def _has_nonfinite(array: np.ndarray) -> bool:
 def find_culprit(graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
     """Return the oldest node whose operator left its domain, with a description and evidence."""
     for node in graph.nodes:
-        name = operator_name(node)
-        arrays = dict(saved_arrays(node))
+        name = get_operator_name(node)
+        arrays = dict(iterate_saved_arrays(node))
         source = arrays.get("input")
         if name in _OUTSIDE_DOMAIN and source is not None and not _has_nonfinite(source):
             outside = _OUTSIDE_DOMAIN[name](source)
@@ -66,10 +66,10 @@ def find_culprit(graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
 
 def _find_nonfinite_leaf(node: Any) -> Tensor | None:
     for edge in node.edges:
-        below = node_of(edge)
+        below = get_node(edge)
         if isinstance(below, Tensor) and _has_nonfinite(below._array):
             return below
-    value = saved(node, "input")
+    value = get_saved(node, "input")
     if isinstance(value, Tensor) and value._node is None and not value.requires_grad \
             and bool(np.isnan(value._array).any() if value._array.dtype.kind == "f" else False):
         return value
@@ -80,12 +80,12 @@ def find_steep_node(graph: Graph) -> tuple[Any, str] | None:
     """Return the oldest node with an infinite derivative, which backward multiplies by zero, and
     a description."""
     for node in graph.nodes:
-        name = operator_name(node)
+        name = get_operator_name(node)
         if name not in _STEEP:
             continue
-        arrays = dict(saved_arrays(node))
+        arrays = dict(iterate_saved_arrays(node))
         array, steep_at = arrays.get("y" if name in _STEEP_AT_OUTPUT else "input"), 0.0
-        exponent = saved(node, "exponent")
+        exponent = get_saved(node, "exponent")
         if array is None or (exponent is not None and not 0 < exponent < 1):
             continue
         if name in ("acos", "asin"):
@@ -169,7 +169,7 @@ for _ in range(3):
             if backward.watched and len(self.places) < _MAX_GRAPHS:
                 graph = backward.graph
                 self.places.setdefault(
-                    graph.signature(), [(spot_of(n), module_of(n)) for n in graph.nodes]
+                    graph.signature(), [(find_spot(n), find_module(n)) for n in graph.nodes]
                 )
             return
         self._tell(f"the loss is {value}", backward)
@@ -205,8 +205,8 @@ for _ in range(3):
                 self.report(message, backward.spot, rate, **evidence)
             return
         node, description, details = result
-        spot = spot_of(node) or spots.get(id(node), (None, None))[0]
-        places = self.origin(node) if spot_of(node) is not None else [spot]
+        spot = find_spot(node) or spots.get(id(node), (None, None))[0]
+        places = self.origin(node) if find_spot(node) is not None else [spot]
         self.report(f"{message}: {description}", *places, backward.spot, **{**details, **evidence})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ...events import Update
 from ...finding import Level
 from ...places import Spot
@@ -91,7 +91,7 @@ for epoch in range(3):
         self.steps[key] = self.steps.get(key, 0) + 1
 
     def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
-        self.around[id(scheduler)] = find_running_loops(user_frame(1))
+        self.around[id(scheduler)] = find_running_loops(find_user_frame(1))
         self.first[id(scheduler)] = float(scheduler.optimizer.param_groups[0]["lr"])
 
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
@@ -103,7 +103,7 @@ for epoch in range(3):
         steps = self.steps.get(id(scheduler.optimizer), 0)
         if rate > _LOST * self.first[key] or count < 0.8 * steps or spot is None:
             return
-        if len(find_running_loops(user_frame(1)) - self.around[key]) >= 2:
+        if len(find_running_loops(find_user_frame(1)) - self.around[key]) >= 2:
             self.report(
                 f"{type(scheduler).__name__} is stepped after every batch: the learning rate is "
                 f"{rate / self.first[key]:.1g} of its initial value", spot,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ...finding import Level
 from ...places import Spot
 from ...programs import edit
@@ -71,14 +71,14 @@ for epoch in range(12):
         self.around: dict[int, set[tuple[str, int]]] = {}  # loops around constructors
 
     def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
-        self.around[id(scheduler)] = find_running_loops(user_frame(1))
+        self.around[id(scheduler)] = find_running_loops(find_user_frame(1))
 
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
         period = getattr(scheduler, "T_max", 0)
         if type(scheduler).__name__ != "CosineAnnealingLR" or spot is None \
                 or scheduler.last_epoch != 2 * period + 1:
             return
-        if len(find_running_loops(user_frame(1)) - self.around.get(id(scheduler), set())) >= 2:
+        if len(find_running_loops(find_user_frame(1)) - self.around.get(id(scheduler), set())) >= 2:
             self.report(f"the cosine ended {scheduler.last_epoch - period} steps ago, and its rate "
                         "has risen since", spot,
                         T_max=period, steps=scheduler.last_epoch)

@@ -9,7 +9,7 @@ from ...finding import Level
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
-from .tokens import pairing, sees_the_future
+from .tokens import find_pairing, sees_the_future
 
 
 class FutureVisible(Rule):
@@ -102,7 +102,7 @@ for _ in range(4):
         if call.spot in self.judged or not call.recorded:
             return
         for tokens in reversed(self.tokens):
-            pair = pairing(call, tokens)
+            pair = find_pairing(call, tokens)
             if pair is None:
                 continue
             self.judged.add(call.spot)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...events import Backward
 from ...finding import Level
-from ...graph import RESHAPES, Graph, array_of, node_of, operator_name, saved, spot_of
+from ...graph import RESHAPES, Graph, find_spot, get_array, get_node, get_operator_name, get_saved
 from ...programs import edit
 from ..rule import Rule
 
@@ -82,16 +82,16 @@ for _ in range(3):
             return
         graph = backward.graph
         for node in graph.nodes:
-            if operator_name(node) != "softmax":
+            if get_operator_name(node) != "softmax":
                 continue
-            weights, dim = array_of(saved(node, "y")), saved(node, "dim")
+            weights, dim = get_array(get_saved(node, "y")), get_saved(node, "dim")
             if weights is None or weights.ndim < 2 or not isinstance(dim, int):
                 continue
             for place, hidden, weighs in _iterate_masks(node, graph, weights):
                 lost = _weigh_hidden(weights, hidden, dim) if weighs else 0.0
                 if lost > _WEIGHT:
                     self.report("positions hidden by a mask get weight from the softmax",
-                                spot_of(place), spot_of(node), backward.spot,
+                                find_spot(place), find_spot(node), backward.spot,
                                 **{"their mean weight": lost})
 
     on_gradient = on_backward
@@ -101,7 +101,7 @@ def _iterate_masks(
     node: Any, graph: Graph, weights: np.ndarray
 ) -> Iterator[tuple[Any, np.ndarray, bool]]:
     """The masks before and after a softmax: the node, what it hides, whether values are weighed."""
-    before = node_of(node.edges[0])
+    before = get_node(node.edges[0])
     hidden = _find_hidden(before) if hasattr(before, "edges") else None
     if hidden is not None:
         yield before, hidden, _weighs(node, graph)
@@ -113,11 +113,11 @@ def _iterate_masks(
 
 def _find_hidden(node: Any) -> np.ndarray | None:
     """Where an operator puts a constant in place of numbers: by a mask, or by zeros and ones."""
-    name = operator_name(node)
+    name = get_operator_name(node)
     if name in ("masked_fill", "_masked_fill"):
-        return array_of(saved(node, "mask"))
+        return get_array(get_saved(node, "mask"))
     if name == "mul" and sum(edge is not None for edge in node.edges) == 1:
-        factor = array_of(saved(node, "other" if node.edges[0] is not None else "input"))
+        factor = get_array(get_saved(node, "other" if node.edges[0] is not None else "input"))
         if factor is not None and factor.size > 1 and np.isin(factor, (0, 1)).all():
             return factor == 0
     return None
@@ -126,7 +126,7 @@ def _find_hidden(node: Any) -> np.ndarray | None:
 def _weighs(node: Any, graph: Graph) -> bool:
     """Whether numbers are multiplied with others that are computed, through reshapes."""
     for user in graph.consumers.get(id(node), ()):
-        name = operator_name(user)
+        name = get_operator_name(user)
         if name in RESHAPES or name == "dropout":
             if _weighs(user, graph):
                 return True

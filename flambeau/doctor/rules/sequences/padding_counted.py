@@ -119,15 +119,15 @@ for _ in range(4):
         target = call.target._array
         if target.ndim == 1 and target.size == indices.size:
             target = target.reshape(indices.shape)
-        if target.ndim != 2 or target.shape != indices.shape or filler(indices) is None:
+        if target.ndim != 2 or target.shape != indices.shape or find_filler(indices) is None:
             self.times = 0
             return None
-        number = filler(target)
+        number = find_filler(target)
         self.times = self.times + 1 if number is not None else 0
         return number if self.times >= 3 else None
 
 
-def filler(rows: np.ndarray) -> int | None:
+def find_filler(rows: np.ndarray) -> int | None:
     """The number that fills rows up at their end and stands nowhere else, to several lengths."""
     if len(rows) < 4 or rows.shape[1] < 3:
         return None

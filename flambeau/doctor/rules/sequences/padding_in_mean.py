@@ -8,10 +8,10 @@ import numpy as np
 
 from ...events import Backward, Tokens
 from ...finding import Level
-from ...graph import RESHAPES, Graph, module_of, node_of, operator_name, saved, spot_of
+from ...graph import RESHAPES, Graph, find_module, find_spot, get_node, get_operator_name, get_saved
 from ...programs import edit
 from ..rule import Rule
-from .padding_counted import filler
+from .padding_counted import find_filler
 
 _TIMES = 3
 _SHARE = 0.15  # of the tokens that are padding
@@ -74,13 +74,13 @@ for _ in range(4):
         if not backward.watched or self.times >= _TIMES:
             return
         for tokens in every:
-            share = padding_share(tokens.indices)
+            share = measure_padding(tokens.indices)
             node = _find_mean(tokens, backward.graph) if share >= _SHARE else None
             if node is None:
                 continue
             self.times += 1
             if self.times == _TIMES:
-                self.report("the mean over all positions includes the padding", spot_of(node),
+                self.report("the mean over all positions includes the padding", find_spot(node),
                             tokens.spot, level=Level.HINT if tokens.padding is not None else None,
                             padding=float(share))
             return
@@ -88,22 +88,23 @@ for _ in range(4):
     on_gradient = on_backward
 
 
-def padding_share(indices: np.ndarray) -> float:
+def measure_padding(indices: np.ndarray) -> float:
     """How much of some tokens is padding at the end of rows; 0 where it is not clear."""
-    number = filler(indices) if indices.dtype.kind in "iu" else None
+    number = find_filler(indices) if indices.dtype.kind in "iu" else None
     return 0.0 if number is None else float((indices == number).mean())
 
 
 def _find_mean(tokens: Tokens, graph: Graph) -> Any:
     """The mean over the positions that takes an embedding's rows as they are."""
-    node = node_of(getattr(tokens.rows, "_node", None))
+    node = get_node(getattr(tokens.rows, "_node", None))
     while node is not None:
         users = graph.consumers.get(id(node), [])
         if len(users) != 1:
             return None
         node = users[0]
-        if operator_name(node) == "mean":
-            return node if saved(node, "dim") in (1, -2, (1,), (-2,)) else None
-        if operator_name(node) not in RESHAPES and "Dropout" not in type(module_of(node)).__name__:
+        if get_operator_name(node) == "mean":
+            return node if get_saved(node, "dim") in (1, -2, (1,), (-2,)) else None
+        is_dropout = "Dropout" in type(find_module(node)).__name__
+        if not is_dropout and get_operator_name(node) not in RESHAPES:
             return None
     return None

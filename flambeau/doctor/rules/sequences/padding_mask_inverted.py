@@ -9,7 +9,7 @@ import numpy as np
 from ....tensor.tensor import Tensor
 from ...events import Backward, Tokens
 from ...finding import Level
-from ...graph import array_of, operator_name, saved, spot_of
+from ...graph import find_spot, get_array, get_operator_name, get_saved
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -109,13 +109,14 @@ for _ in range(4):
         if not backward.watched or not self.indices or self.judged_calls:
             return
         for node in backward.graph.nodes:
-            weights = array_of(saved(node, "y")) if operator_name(node) == "softmax" else None
+            weights = get_array(get_saved(node,
+                                          "y")) if get_operator_name(node) == "softmax" else None
             if weights is None or weights.ndim < 3 or weights.size > _LARGEST:
                 continue
             shown = np.asarray(weights.any(axis=tuple(range(1, weights.ndim - 1))))
             rows = ~np.asarray(shown.all(axis=1))
             if shown[rows].sum() > rows.sum():  # else one position draws all attention
-                self._judge(~shown[rows], spot_of(node), rows)
+                self._judge(~shown[rows], find_spot(node), rows)
 
     on_gradient = on_backward
 

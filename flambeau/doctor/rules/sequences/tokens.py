@@ -19,7 +19,7 @@ class Pairing:
     length: int
 
 
-def pairing(call: LossCall, tokens: Tokens) -> Pairing | None:
+def find_pairing(call: LossCall, tokens: Tokens) -> Pairing | None:
     """Whether the targets of a cross entropy are the tokens themselves, or the next ones."""
     if call.name != "cross_entropy" or tokens.indices.ndim != 2 or call.target is None:
         return None

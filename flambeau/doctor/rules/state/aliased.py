@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....native.foundation.user_frames import is_internal, user_frame
+from ....native.foundation.user_frames import find_user_frame, is_internal
 from ...finding import Level, Place
 from ...places import Spot, place_of
 from ...source import find_loops, list_plain_assignments, read_variable
@@ -103,7 +103,7 @@ net.load_state_dict(net.state_dict())
             if self.itself < 3:
                 return
         self.report("the loaded state shares the model's memory: loading changes nothing",
-                    _alias(module, user_frame(1)), *before[:1], spot,
+                    _alias(module, find_user_frame(1)), *before[:1], spot,
                     **{"tensors shared": len(shared), "updates since": self.session.updates})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....native.foundation.user_frames import is_internal, user_frame
+from ....native.foundation.user_frames import find_user_frame, is_internal
 from ....nn.module import Module
 from ...events import Update
 from ...finding import Level, Place
@@ -102,7 +102,7 @@ for step in range(9):
         """Models in the running frames that no optimizer has, with the shapes of one that has."""
         optimized = self.session.optimized
         seen: list[Any] = []
-        frame = user_frame(1)
+        frame = find_user_frame(1)
         while frame is not None:
             if not is_internal(frame.f_code):
                 scopes = [frame.f_locals, frame.f_globals,
@@ -143,13 +143,13 @@ for step in range(9):
         shares = average.shares[-_STEPS:]
         if len(shares) == _STEPS and np.ptp(shares) < 0.02:
             writer: Spot | None = getattr(average.weight._counter, "writer", None)
-            place = place_of(writer) or averaging_line(update.spot)
+            place = place_of(writer) or find_averaging(update.spot)
             name = self.session.name_of(average.follower(), "the average")
             self.report(f"{name} takes {shares[-1]:.2%} of the new weights at each step", place,
                         share=shares[-1], steps=len(shares))
 
 
-def averaging_line(step: Spot | None) -> Place | None:
+def find_averaging(step: Spot | None) -> Place | None:
     """The first line after an update, or of the file, that scales and mixes weights in place."""
     place = place_of(step)
     tree = parse_file(place.file) if place is not None else None

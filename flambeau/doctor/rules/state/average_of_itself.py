@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from ....native.foundation.user_frames import user_frame
+from ....native.foundation.user_frames import find_user_frame
 from ...finding import Level
 from ...places import Spot
 from ...programs import edit
@@ -87,6 +87,6 @@ for _ in range(4):
         if self.times == _TIMES:
             copy_of = self.aliases.get(id(tensor))
             origin = copy_of[1] if copy_of is not None and copy_of[0]() is tensor else \
-                alias_line(self.session, user_frame(1))
+                alias_line(self.session, find_user_frame(1))
             self.report(f"{name}() mixes a parameter with itself: both share their memory",
                         origin, spot)

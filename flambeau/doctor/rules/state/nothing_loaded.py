@@ -11,7 +11,7 @@ from ...programs import edit
 from ..rule import Rule
 
 
-def common_prefix(names: Iterable[str]) -> str:
+def find_common_prefix(names: Iterable[str]) -> str:
     """The modules, as `module.`, with which all names begin; empty where there are none."""
     parts = [name.split(".")[:-1] for name in names]
     shared = []
@@ -68,7 +68,7 @@ net.load_state_dict(state, strict=False)
         fitting = len(expected & supplied)
         if fitting >= 0.1 * min(len(expected), len(supplied)):
             return
-        prefix = common_prefix(supplied)
+        prefix = find_common_prefix(supplied)
         evidence: dict[str, Any] = {"names that fit": f"{fitting} of {len(supplied)}"}
         if prefix:
             evidence["all begin with"] = repr(prefix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ....native.foundation.user_frames import is_internal, user_frame
+from ....native.foundation.user_frames import find_user_frame, is_internal
 from ....nn.module import Module
 from ...events import Update
 from ...finding import Level, Place
@@ -69,7 +69,7 @@ for _ in range(5):
         number = update.number
         if number & (number - 1) and number % 64:
             return
-        frame = user_frame(1)
+        frame = find_user_frame(1)
         while frame is not None:
             code = frame.f_code
             if not is_internal(code):

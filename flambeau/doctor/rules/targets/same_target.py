@@ -8,7 +8,7 @@ import numpy as np
 
 from ...events import LossCall
 from ...finding import Level
-from ...graph import node_of, operator_name
+from ...graph import get_node, get_operator_name
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -98,12 +98,12 @@ for _ in range(14):
         self.calls.setdefault(kind, []).append(call.spot)
 
     def _is_from_trained_layer(self, node: Any) -> bool:
-        if node is not None and operator_name(node) == "sigmoid":
-            node = node_of(node.edges[0])
-        if node is None or "linear" not in operator_name(node) and "conv" not in \
-                operator_name(node):
+        if node is not None and get_operator_name(node) == "sigmoid":
+            node = get_node(node.edges[0])
+        if node is None or "linear" not in get_operator_name(node) and "conv" not in \
+                get_operator_name(node):
             return False
-        leaves = [node_of(edge) for edge in node.edges if edge is not None]
+        leaves = [get_node(edge) for edge in node.edges if edge is not None]
         return any(id(leaf) in self.session.optimized for leaf in leaves)
 
     def finish(self) -> None:
@@ -123,8 +123,8 @@ def _is_square_product(call: LossCall) -> bool:
     if len(shape) != 2 or shape[0] != shape[1]:
         return False
     node = call.node
-    while node is not None and operator_name(node) in _SCALED and node.edges:
-        node = node_of(node.edges[0])
+    while node is not None and get_operator_name(node) in _SCALED and node.edges:
+        node = get_node(node.edges[0])
         if not hasattr(node, "edges"):
             return False
-    return node is not None and operator_name(node) in ("matmul", "mm")
+    return node is not None and get_operator_name(node) in ("matmul", "mm")

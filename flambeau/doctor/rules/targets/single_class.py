@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...events import LossCall
 from ...finding import Level
-from ...graph import array_of, operator_name, saved
+from ...graph import get_array, get_operator_name, get_saved
 from ...programs import edit
 from ..rule import Rule
 
@@ -62,9 +62,9 @@ for i in range(4):
                         *self.origin(call.node), shape=str(call.values.shape))
             return
         node = call.node
-        if node is None or operator_name(node) not in ("softmax", "log_softmax"):
+        if node is None or get_operator_name(node) not in ("softmax", "log_softmax"):
             return
-        output, dim = array_of(saved(node, "y")), saved(node, "dim")
+        output, dim = get_array(get_saved(node, "y")), get_saved(node, "dim")
         if output is not None and isinstance(dim, int) and output.shape[dim] == 1:
             self.report("softmax over 1 number is 1 whatever the network outputs",
                         *self.origin(node), call.spot, shape=str(output.shape), dim=dim)

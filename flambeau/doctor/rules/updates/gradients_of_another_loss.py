@@ -8,11 +8,11 @@ import numpy as np
 
 from ...events import Backward, Update
 from ...finding import Level
-from ...graph import call_of, node_of, spot_of
+from ...graph import call_of, find_spot, get_node
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
-from .no_zero_grad import smallest
+from .no_zero_grad import find_smallest
 
 _TIMES = 3
 _NUMBERS = 16  # of each gradient
@@ -103,7 +103,7 @@ class _Left:
 
     def __init__(self, every: list[Any], judge: int, spot: Spot | None, entry: Any) -> None:
         self.judge, self.spot, self.entry = judge, spot, entry
-        self.grads = {id(o): [(p, p._grad, _copy(p._grad)) for p in smallest(
+        self.grads = {id(o): [(p, p._grad, _copy(p._grad)) for p in find_smallest(
             [p for group in o.param_groups for p in group["params"]])] for o in every}
         self.stale: set[int] | None = None  # optimizers whose gradients the next pass adds to
 
@@ -137,13 +137,13 @@ def _find_crossings(backward: Backward, every: list[Any]) -> dict[int, Spot | No
     for node in backward.graph.nodes:
         direct, inherited = set(), set()
         for edge in node.edges:
-            source = None if edge is None else node_of(edge)
+            source = None if edge is None else get_node(edge)
             if id(source) in owners:
                 direct.add(owners[id(source)])
             else:
                 inherited |= below.get(id(source), set())
         for owner in direct:
             if inherited - {owner}:
-                result.setdefault(owner, call_of(node) or spot_of(node))
+                result.setdefault(owner, call_of(node) or find_spot(node))
         below[id(node)] = direct | inherited
     return result

@@ -7,7 +7,7 @@ from typing import Any
 from ....autograd.node import Node
 from ...events import Backward, Update
 from ...finding import Level
-from ...graph import node_of, operator_name, spot_of
+from ...graph import find_spot, get_node, get_operator_name
 from ...programs import edit
 from ..rule import Rule
 
@@ -72,15 +72,15 @@ for _ in range(14):
     def on_backward(self, backward: Backward) -> None:
         if self.over or len(self.values) > _STEPS:
             return
-        node = node_of(backward.roots[0]) if len(backward.roots) == 1 else None
-        if not isinstance(node, Node) or operator_name(node) != "neg" or backward.value is None:
+        node = get_node(backward.roots[0]) if len(backward.roots) == 1 else None
+        if not isinstance(node, Node) or get_operator_name(node) != "neg" or backward.value is None:
             self.over = True
             return
-        below = node_of(node.edges[0])
-        if not isinstance(below, Node) or operator_name(below) not in _LOSSES:
+        below = get_node(node.edges[0])
+        if not isinstance(below, Node) or get_operator_name(below) not in _LOSSES:
             self.over = True  # something else is minimized as well
             return
-        self.pending = spot_of(node), backward
+        self.pending = find_spot(node), backward
 
     def on_step(self, update: Update) -> None:
         if self.over or self.pending is None or self.pending[1].value is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...events import Backward, LossCall
 from ...finding import Level, Place
-from ...graph import node_of
+from ...graph import get_node
 from ...places import Spot, place_of
 from ...programs import edit
 from ...source import find_statements, parse_file
@@ -64,7 +64,7 @@ for _ in range(5):
         self.times: dict[Spot, int] = {}
 
     def on_loss(self, call: LossCall) -> None:
-        node = node_of(getattr(call.result, "_node", None))
+        node = get_node(getattr(call.result, "_node", None))
         if call.recorded and node is not None and call.spot is not None and len(self.losses) < 64:
             self.losses[call.spot] = node.sequence
 
@@ -83,14 +83,14 @@ for _ in range(5):
         place = place_of(spot)
         if place is None:
             return
-        line = overwriting_line(place)
+        line = find_overwriting(place)
         if line is not None:
             self.report("the loss of an earlier statement is overwritten before it is used",
                         Place(place.file, line, place.function), place, backward.spot,
                         **{"passes without it": _TIMES})
 
 
-def overwriting_line(place: Place) -> int | None:
+def find_overwriting(place: Place) -> int | None:
     """The statement of the same block that assigns the variable of a line anew, unread since."""
     for statement in find_statements(place.file, place.line):
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):

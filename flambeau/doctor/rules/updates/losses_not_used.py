@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....native.foundation.user_frames import is_internal, user_frame
+from ....native.foundation.user_frames import find_user_frame, is_internal
 from ...events import Backward, LossCall
 from ...finding import Level
-from ...graph import node_of
+from ...graph import get_node
 from ...places import Spot, place_of
 from ...programs import edit
 from ...source import find_loops
@@ -79,10 +79,10 @@ for epoch in range(8):
         self.out: set[Any] = set()  # lines whose unused losses may be meant
 
     def on_loss(self, call: LossCall) -> None:
-        node = node_of(getattr(call.result, "_node", None))
+        node = get_node(getattr(call.result, "_node", None))
         if not call.recorded or node is None:
             return
-        lines = running_lines()
+        lines = list_running_lines()
         self.spots[lines] = call.spot
         known = self.pending.setdefault(lines, [])
         if len(known) < _PENDING:
@@ -124,9 +124,9 @@ def _is_deeper(loss: Spot | None, backward: Spot | None) -> bool:
         find_loops(inner.file, inner.line)) > len(find_loops(outer.file, outer.line))
 
 
-def running_lines() -> tuple[Any, ...]:
+def list_running_lines() -> tuple[Any, ...]:
     """The user's functions that are running, each with its place in the bytecode."""
-    frame = user_frame(1)
+    frame = find_user_frame(1)
     lines: list[tuple[Any, int]] = []
     while frame is not None and len(lines) < 8:
         if not is_internal(frame.f_code):

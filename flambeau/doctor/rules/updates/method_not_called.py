@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from ....native.foundation.user_frames import is_installed_file, user_frame
+from ....native.foundation.user_frames import find_user_frame, is_installed_file
 from ...events import Backward, Update
 from ...finding import Level, Place
 from ...places import Spot
@@ -34,11 +34,11 @@ _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _SPACES = frozenset(("torch", "F", "nn", "functional", "flambeau"))
 
 
-def idle_statements(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
+def find_idle_statements(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
     """Statements without effect: line, what was written, what is lacking."""
     for node in ast.walk(tree):
         if isinstance(node, ast.For):
-            yield from rebound_parameters(node)
+            yield from find_rebound_parameters(node)
         if not isinstance(node, ast.Expr):
             continue
         value = node.value
@@ -59,7 +59,7 @@ def idle_statements(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
             yield node.lineno, ast.unparse(value), "result"
 
 
-def rebound_parameters(loop: ast.For) -> Iterator[tuple[int, str, str]]:
+def find_rebound_parameters(loop: ast.For) -> Iterator[tuple[int, str, str]]:
     """Assignments to the variable of a loop over parameters whose result nothing reads: the
     parameter stays as it is."""
     if not any(isinstance(part, ast.Attribute) and part.attr in _PARAMETERS
@@ -138,18 +138,18 @@ for _ in range(2):
         if is_installed_file(file):
             return
         tree = parse_file(file)
-        for line, written, lacking in idle_statements(tree) if tree is not None else ():
+        for line, written, lacking in find_idle_statements(tree) if tree is not None else ():
             if lacking == "call":
                 self.report_when_run(f"`{written}` is named, not called: it does nothing",
-                                     Place(file, line), user_frame(1), fix=f"{written}()")
+                                     Place(file, line), find_user_frame(1), fix=f"{written}()")
             elif lacking == "place":
                 name, _, value = written.partition(" = ")
                 self.report_when_run(f"`{written}` gives a name to a new tensor: no parameter "
-                                     "changes", Place(file, line), user_frame(1),
+                                     "changes", Place(file, line), find_user_frame(1),
                                      fix=f"{name}.copy_({value}) under torch.no_grad()")
             else:
                 self.report_when_run(f"the result of `{written}` is thrown away",
-                                     Place(file, line), user_frame(1), level=Level.LIKELY,
+                                     Place(file, line), find_user_frame(1), level=Level.LIKELY,
                                      fix=f"... = {written}")
 
     def on_backward(self, backward: Backward) -> None:

@@ -28,7 +28,7 @@ def _reads_flag(kind: type) -> bool:
     )
 
 
-def assigned(file: str, name: str) -> int | None:
+def find_assignment(file: str, name: str) -> int | None:
     """The line of a file that sets an attribute of this name."""
     tree = parse_file(file)
     for node in ast.walk(tree) if tree is not None else ():
@@ -104,6 +104,6 @@ Net()(x)
 
     def _tell(self, name: str, owner: str, spot: Spot) -> None:
         file = spot[0].co_filename
-        line = assigned(file, name)
+        line = find_assignment(file, name)
         place = None if line is None else Place(file, line)
         self.report(f"{owner} has no attribute '{name}': setting it has no effect", place, spot)

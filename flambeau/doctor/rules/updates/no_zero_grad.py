@@ -27,7 +27,7 @@ class _Used:
     stale: bool = False  # a later backward pass has added to it
 
 
-def smallest(params: list[Any]) -> list[Any]:
+def find_smallest(params: list[Any]) -> list[Any]:
     """The smallest parameters that have gradients."""
     return sorted((p for p in params if p._grad is not None), key=lambda p: p._array.size)[:SAMPLED]
 
@@ -93,7 +93,8 @@ for _ in range(5):
     def after_step(self, update: Update) -> None:
         if update.watched:
             self.used[id(update.optimizer)] = {
-                id(p): (p, _Used(p._grad, _copy_numbers(p._grad))) for p in smallest(update.params)
+                id(p): (p, _Used(p._grad, _copy_numbers(p._grad)))
+                for p in find_smallest(update.params)
             }
         else:
             self.used.pop(id(update.optimizer), None)

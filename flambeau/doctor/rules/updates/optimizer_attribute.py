@@ -8,7 +8,7 @@ from ...events import Update
 from ...finding import Level, Place
 from ...programs import edit
 from ..rule import Rule
-from .misspelt_flag import assigned
+from .misspelt_flag import find_assignment
 
 _SETTINGS = ("lr", "momentum", "weight_decay", "betas", "eps", "alpha", "dampening", "nesterov",
              "learning_rate", "amsgrad", "maximize")
@@ -78,7 +78,7 @@ for _ in range(4):
             if name in vars(optimizer) and name not in self.told:
                 self.told.add(name)
                 file = update.spot[0].co_filename if update.spot else ""
-                line = assigned(file, name)
+                line = find_assignment(file, name)
                 place = None if line is None else Place(file, line)
                 self.report(f"optimizer.{name} is an attribute that no update reads", place,
                             update.spot)

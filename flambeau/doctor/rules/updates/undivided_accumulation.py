@@ -7,7 +7,7 @@ from typing import Any
 
 from ...events import Backward, LossCall, Update
 from ...finding import Level
-from ...graph import node_of
+from ...graph import get_node
 from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
@@ -79,7 +79,7 @@ for _ in range(6):
         self.count = 0
 
     def on_loss(self, call: LossCall) -> None:
-        node = node_of(getattr(call.result, "_node", None))
+        node = get_node(getattr(call.result, "_node", None))
         if node is not None and call.argument("reduction", "mean") == "mean" \
                 and call.values.ndim and len(call.values) > 1:
             target = getattr(call.target, "_array", None)
@@ -88,7 +88,7 @@ for _ in range(6):
             self.means.append(weakref.ref(node))
 
     def on_backward(self, backward: Backward) -> None:
-        roots = [node_of(root) for root in backward.roots]
+        roots = [get_node(root) for root in backward.roots]
         mean = len(roots) == 1 and any(reference() is roots[0] for reference in self.means)
         self.passes.append(backward.spot if mean and backward.watched else None)
         self.means.clear()

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...events import Backward, Update, is_zero
 from ...finding import Level, Place
-from ...graph import array_of, operator_name, saved, spot_of
+from ...graph import find_spot, get_array, get_operator_name, get_saved
 from ...places import Spot
 from ...programs import edit
 from ..modules.units_alike import find_constant_fill
@@ -82,10 +82,10 @@ for _ in range(12):
             return
         self.off = self.flat = None
         for node in backward.graph.nodes:
-            if operator_name(node) in _FLAT:
-                self.flat = operator_name(node), spot_of(node)
-            if operator_name(node) in ("relu_only", "relu"):
-                output = array_of(saved(node, "y"))
+            if get_operator_name(node) in _FLAT:
+                self.flat = get_operator_name(node), find_spot(node)
+            if get_operator_name(node) in ("relu_only", "relu"):
+                output = get_array(get_saved(node, "y"))
                 if output is not None and output.size > 1 and not output.any():
                     self.off = next(iter(self.origin(node)), None)
 

@@ -10,14 +10,14 @@ from ....nn.module import Module
 from ....tensor.tensor import Tensor
 from .archive import Instance
 
-__all__ = ["ClassWriter", "Method", "attribute_read", "literal"]
+__all__ = ["ClassWriter", "Method", "write_attribute_read", "write_literal"]
 
 
 def _is_identifier(name: str) -> bool:
     return name.isidentifier() and not keyword.iskeyword(name)
 
 
-def attribute_read(owner: str, path: str) -> str:
+def write_attribute_read(owner: str, path: str) -> str:
     """Return the expression that reads `a.0.b` of an object."""
     result = owner
     for name in path.split("."):
@@ -25,14 +25,14 @@ def attribute_read(owner: str, path: str) -> str:
     return result
 
 
-def literal(value: Any) -> str:
+def write_literal(value: Any) -> str:
     """Return a constant as a TorchScript literal."""
     if isinstance(value, float):
         return {"inf": "inf", "-inf": "-inf", "nan": "nan"}.get(str(value), repr(value))
     if isinstance(value, str):
         return '"' + value.encode("unicode_escape").decode().replace('"', '\\"') + '"'
     if isinstance(value, (tuple, list)):
-        inner = ", ".join(map(literal, value))
+        inner = ", ".join(map(write_literal, value))
         if isinstance(value, list):
             return f"[{inner}]"
         return f"({inner}{',' if len(value) == 1 else ''})"

@@ -12,7 +12,7 @@ import re
 from .functional_losses import LOSSES
 from .functional_windows import WINDOWS
 
-__all__ = ["definitions", "signatures"]
+__all__ = ["list_signatures", "write_definitions"]
 
 _CALLED = re.compile(r"__torch__\.torch\.nn\.functional\.(\w+)\(")
 _POINTWISE = '''
@@ -206,12 +206,12 @@ def _parse() -> dict[str, tuple[ast.FunctionDef, str]]:
             for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
 
 
-def signatures() -> dict[str, ast.arguments]:
+def list_signatures() -> dict[str, ast.arguments]:
     """Return the parameters of each function."""
     return {name: node.args for name, (node, _) in _parse().items()}
 
 
-def definitions(names: set[str]) -> str:
+def write_definitions(names: set[str]) -> str:
     """Return the text of these functions, and of those that they call."""
     wanted, unvisited = set(names), list(names)
     while unvisited:

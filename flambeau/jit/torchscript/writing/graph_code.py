@@ -18,8 +18,8 @@ from ....tensor.dtypes import dtype
 from ....tensor.layout import layout, memory_format
 from ....utils import _pytree as pytree
 from .archive import drop_state, write
-from .classes import ClassWriter, attribute_read, literal
-from .functional_library import definitions, signatures
+from .classes import ClassWriter, write_attribute_read, write_literal
+from .functional_library import list_signatures, write_definitions
 
 __all__ = ["GraphCode", "save_graph"]
 
@@ -56,7 +56,7 @@ class GraphCode:
 
     def write_functions(self) -> str:
         """Return the definitions of the nn.functional functions that the graph calls."""
-        return definitions(self.functions)
+        return write_definitions(self.functions)
 
     def _write_body(self) -> list[str]:
         specs = iter(self.program.graph_signature.input_specs)
@@ -94,7 +94,7 @@ class GraphCode:
             if isinstance(value, tuple):
                 return f"Tuple[{', '.join(kinds)}]" if kinds else "Tuple[()]"
         elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
-            kinds = [self._name_nested(f"({text})[{literal(key)}]", part)
+            kinds = [self._name_nested(f"({text})[{write_literal(key)}]", part)
                      for key, part in value.items()]
         else:
             raise NotImplementedError(f"an input of type {type(value).__name__}")
@@ -106,7 +106,7 @@ class GraphCode:
         if spec.kind is InputKind.USER_INPUT:
             return
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
-            self._names[node] = attribute_read("self", str(spec.target))
+            self._names[node] = write_attribute_read("self", str(spec.target))
         else:
             self._names[node] = f"CONSTANTS.c{len(self.constants)}"
             self.constants.append(self.program.constants[str(spec.target)])
@@ -132,14 +132,14 @@ class GraphCode:
         else:
             path = qualified_name(target)
             name = path.rpartition(".")[2]
-            if path.startswith("torch.nn.functional.") and name in signatures():
+            if path.startswith("torch.nn.functional.") and name in list_signatures():
                 return self._write_functional(name, args, kwargs)
             if not path.startswith("torch.") or path.startswith("torch.nn.functional."):
                 raise NotImplementedError(f"a call of {path}")
         return self._write_operator(name, args, kwargs)
 
     def _write_functional(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
-        kinds = {a.arg: ast.unparse(a.annotation) for a in signatures()[name].args
+        kinds = {a.arg: ast.unparse(a.annotation) for a in list_signatures()[name].args
                  if a.annotation is not None}
         bound = {**dict(zip(kinds, args, strict=False)), **kwargs}
         for key in ("size_average", "reduce", "max_norm"):
@@ -205,7 +205,7 @@ class GraphCode:
             return "0"
         if isinstance(value, memory_format):
             return str(_MEMORY.index(str(value)))
-        return literal(value)
+        return write_literal(value)
 
 
 def _write_structure(tree: Any) -> tuple[str, str]:
@@ -221,7 +221,7 @@ def _write_structure(tree: Any) -> tuple[str, str]:
         parts = [_write_structure(t) for t in tree]
         return f"[{', '.join(p for p, _ in parts)}]", f"List[{parts[0][1]}]"
     if type(tree) is dict and tree and all(isinstance(k, str) for k in tree):
-        named = {literal(k): _write_structure(v) for k, v in tree.items()}
+        named = {write_literal(k): _write_structure(v) for k, v in tree.items()}
         kinds = {kind for _, kind in named.values()}
         if len(kinds) == 1:
             return ("{" + ", ".join(f"{k}: {v}" for k, (v, _) in named.items()) + "}",

@@ -10,10 +10,10 @@ from typing import Any
 
 from .... import nn
 from ....nn.module import Module
-from .classes import Method, attribute_read, literal
+from .classes import Method, write_attribute_read, write_literal
 from .transformer_library import TRANSFORMERS
 
-__all__ = ["forward_of"]
+__all__ = ["write_forward"]
 
 Writer = Callable[[Any], Method]
 _FUNCTIONAL = "__torch__.torch.nn.functional"
@@ -23,7 +23,7 @@ def _of(expression: str, parameters: str = "input: Tensor", *settings: str) -> W
     """Return a writer of one expression; each {} becomes the value of an attribute."""
 
     def write(module: Any) -> Method:
-        values = [literal(getattr(module, name)) for name in settings]
+        values = [write_literal(getattr(module, name)) for name in settings]
         return Method(parameters, f"return {expression.format(*values)}")
 
     return write
@@ -34,7 +34,7 @@ def _activation(name: str, *settings: str) -> Writer:
 
     def write(module: Any) -> Method:
         ending = "_" if getattr(module, "inplace", False) else ""
-        values = "".join(f", {literal(getattr(module, s))}" for s in settings)
+        values = "".join(f", {write_literal(getattr(module, s))}" for s in settings)
         return Method("input: Tensor", f"return torch.{name}{ending}(input{values})")
 
     return write
@@ -59,7 +59,7 @@ def _convolution(count: int, transposed: bool = False) -> Writer:
         return Method(
             "input: Tensor",
             f"return torch.conv{count}d(input, self.weight, self.bias, {stride}, "
-            f"{literal(padding)}, {dilation}, {m.groups})")
+            f"{write_literal(padding)}, {dilation}, {m.groups})")
 
     return write
 
@@ -179,11 +179,11 @@ def _loss(name: str, *settings: str) -> Writer:
 
     def write(m: Any) -> Method:
         extra = "".join(f", {s}=self.{s}" if s in ("weight", "pos_weight")
-                        else f", {s}={literal(getattr(m, s))}" for s in settings)
+                        else f", {s}={write_literal(getattr(m, s))}" for s in settings)
         return Method(
             "input: Tensor, target: Tensor",
             f"return {_FUNCTIONAL}.{name}(input, target{extra}, "
-            f"reduction={literal(m.reduction)})")
+            f"reduction={write_literal(m.reduction)})")
 
     return write
 
@@ -215,14 +215,15 @@ def _write_upsample(m: Any) -> Method:
     return Method(
         "input: Tensor",
         f"return {_FUNCTIONAL}.interpolate(input, {size}, {factors}, "
-        f"{literal(m.mode)}, {m.align_corners})")
+        f"{write_literal(m.mode)}, {m.align_corners})")
 
 
 def _chain(children: Callable[[Any], list[str]]) -> Writer:
     """Return a writer that calls child modules in sequence."""
 
     def write(m: Any) -> Method:
-        lines = [f"input = ({attribute_read('self', name)}).forward(input)" for name in children(m)]
+        lines = [f"input = ({write_attribute_read('self', name)}).forward(input)"
+                 for name in children(m)]
         return Method("input: Tensor", *lines, "return input")
 
     return write
@@ -276,7 +277,7 @@ _LIBRARY: dict[type, Writer] = {
 }
 
 
-def forward_of(module: Module, class_name: str) -> str | None:
+def write_forward(module: Module, class_name: str) -> str | None:
     """Return the text of a module's `forward`, or None if no class in this library defines it.
 
     A subclass that inherits `forward` counts as its base. Raises NotImplementedError for an

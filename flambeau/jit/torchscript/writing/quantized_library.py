@@ -12,9 +12,9 @@ from ....export.aten_functions import number_of_dtype
 from ....nn.module import Module
 from ....nn.modules import Identity
 from ....tensor.dtypes import float16
-from .classes import Method, literal
+from .classes import Method, write_literal
 
-__all__ = ["is_known", "packed_weights", "write_methods"]
+__all__ = ["find_packed_weights", "is_known", "write_methods"]
 
 Methods = dict[str, Method]  # by name
 
@@ -25,7 +25,7 @@ def write_methods(module: Module, class_name: str) -> dict[str, str] | None:
     if write is None:
         return None
     methods = write(module)
-    packed = packed_weights(module)
+    packed = find_packed_weights(module)
     if packed is not None:
         methods |= _write_packing(module)
     return {name: method.text(name, class_name, _RESULTS.get(name, ""))
@@ -38,7 +38,7 @@ def is_known(module: Module) -> bool:
     return kind in _LIBRARY and kind is not quantized.FloatFunctional
 
 
-def packed_weights(module: Module) -> tuple[str, tuple[Any, ...]] | None:
+def find_packed_weights(module: Module) -> tuple[str, tuple[Any, ...]] | None:
     """Return (class, state) of a module's packed weights, or None if it has none."""
     kind = _find_original(module)
     if issubclass(kind, quantized.Linear):
@@ -127,7 +127,7 @@ def _batch_norm(name: str) -> Callable[[Any], Methods]:
 
 def _norm(name: str, *settings: str) -> Callable[[Any], Methods]:
     def write(m: Any) -> Methods:
-        values = "".join(f"{literal(_as_plain(getattr(m, s)))}, " for s in settings)
+        values = "".join(f"{write_literal(_as_plain(getattr(m, s)))}, " for s in settings)
         return _forward(f"ops.quantized.{name}(input, {values}self.weight, self.bias, {m.eps}, "
                         f"{_parameters(m)})")
 

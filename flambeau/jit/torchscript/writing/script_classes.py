@@ -14,18 +14,18 @@ from typing import Any
 from ....nn.module import Module
 from ....tensor.tensor import Tensor
 from .annotations import is_named_tuple, is_written_class, type_text
-from .classes import literal
+from .classes import write_literal
 from .inferred_types import TypeInference
 from .source_code import FunctionCode
 
-__all__ = ["attribute_types", "write_enum", "write_interface", "write_script_class"]
+__all__ = ["list_attribute_types", "write_enum", "write_interface", "write_script_class"]
 
 _PYTHON_ONLY = ("ignore", "unused")
 
 
 def write_enum(kind: type[enum.Enum], qualified: str) -> str:
     """Return an Enum class's text: its members and their values."""
-    rows = [f"  {member.name} = {literal(member.value)}" for member in kind]
+    rows = [f"  {member.name} = {write_literal(member.value)}" for member in kind]
     return "\n".join([f"class {qualified.rpartition('.')[2]}(Enum):", *rows]) + "\n"
 
 
@@ -59,7 +59,7 @@ def write_script_class(kind: type, qualified: str, unit: Any) -> str:
 
     Raises NotImplementedError, with the line, for code that cannot be written.
     """
-    rows = attribute_types(kind, unit)
+    rows = list_attribute_types(kind, unit)
     lines = [f"class {qualified.rpartition('.')[2]}:", *(f"  {n} : {t}" for n, t in rows.items())]
     text = "\n".join(lines) + "\n"
     members = _list_members(kind)
@@ -106,7 +106,7 @@ def _write_dataclass_methods(kind: type, qualified: str, rows: dict[str, str], h
                                       f"{kind.__name__}.{field.name}; set it in __post_init__")
         default = "" if field.default is dataclasses.MISSING else "=" + (
             unit.register_enum_member(field.default) if isinstance(field.default, enum.Enum)
-            else literal(field.default))
+            else write_literal(field.default))
         if field.init:
             parameters += f", {field.name}: {rows[field.name]}{default}"
             body += f"    self.{field.name} = {field.name}\n"
@@ -120,7 +120,7 @@ def _write_dataclass_methods(kind: type, qualified: str, rows: dict[str, str], h
                    f"    return {same}\n")
 
 
-def attribute_types(kind: type, unit: Any) -> dict[str, str]:
+def list_attribute_types(kind: type, unit: Any) -> dict[str, str]:
     """Return the types of a class's attributes, annotated or inferred from `__init__`."""
     outer: dict[str, Any] = {kind.__name__: kind}
     initialize = kind.__dict__.get("__init__", getattr(kind, "__init__", None))

@@ -16,9 +16,9 @@ from .annotations import is_named_tuple, is_written_class, type_of_value, type_t
 from .archive import Call, Instance, drop_state, write
 from .classes import ClassWriter
 from .embedded import Embedded, is_embedded
-from .functional_library import definitions
+from .functional_library import write_definitions
 from .hooks import HookMethods, has_hooks, write_hooks
-from .module_library import forward_of
+from .module_library import write_forward
 from .module_state import ModuleState
 from .source_code import FunctionCode
 
@@ -112,7 +112,7 @@ class Script:
         names = {n for text in self.classes.code.values() for n in _FUNCTIONAL.findall(text)}
         code = drop_state(self.classes.code) if is_frozen else dict(self.classes.code)
         if names:
-            code["__torch__.torch.nn.functional"] = definitions(names)
+            code["__torch__.torch.nn.functional"] = write_definitions(names)
         write(file, self.root, code, self.constants, extra_files)
 
     # ------------------------------------------------------------- callbacks of function writers
@@ -129,7 +129,7 @@ class Script:
             self._write_hooks(module)
         if self._write_quantized(module):
             return
-        text = forward_of(module, self._names[id(module)])
+        text = write_forward(module, self._names[id(module)])
         if text is None:
             if type(module).forward is not Module.forward:  # else it is only a container
                 self.call_method(module, "forward")
@@ -244,7 +244,7 @@ class Script:
             known = self._objects.get(id(value))
             if known is None:
                 self._objects[id(value)] = known = Instance(self.declare(type(value)))
-                for name in script_classes.attribute_types(type(value), self):
+                for name in script_classes.list_attribute_types(type(value), self):
                     known.attributes[name] = self._convert_value(getattr(value, name))
             return known
         return value
@@ -279,7 +279,7 @@ class Script:
         attributes = _collect_settings(module) | attributes
         text = "".join(self._methods.get(id(module), {}).values())
         library = _find_quantized_library()
-        packed = None if library is None else library.packed_weights(module)
+        packed = None if library is None else library.find_packed_weights(module)
         if packed is not None:  # its state is the tensors and numbers to repack from
             kind, state = packed
             attributes = {"_packed_params": (f"__torch__.torch.classes.quantized.{kind}", None)}

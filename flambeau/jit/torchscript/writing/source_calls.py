@@ -17,7 +17,7 @@ from ....tensor.dtypes import (
 )
 from .annotations import is_named_tuple, is_written_class
 from .embedded import is_traced
-from .functional_library import signatures
+from .functional_library import list_signatures
 from .source_loops import SourceLoops
 from .static_values import Static
 
@@ -172,7 +172,7 @@ class SourceCalls(SourceLoops):
 
     def _write_operator(self, node: ast.Call, path: str) -> Any:
         name = path.rpartition(".")[2]
-        if path.startswith("torch.nn.functional.") and name in signatures():
+        if path.startswith("torch.nn.functional.") and name in list_signatures():
             return self._write_functional(node, name)
         if path.startswith("torch.nn.functional.") and name in _ONLY_IN_PYTHON:
             self.refuse(node, f"a call of {name}")
@@ -188,7 +188,7 @@ class SourceCalls(SourceLoops):
 
     def _write_functional(self, node: ast.Call, name: str) -> Any:
         """Write a call of an nn.functional function, expanding scalars to lists."""
-        arguments = signatures()[name].args
+        arguments = list_signatures()[name].args
         places = [a.arg for a in arguments]
         passed = dict(zip(places, node.args, strict=False))
         passed |= {str(k.arg): k.value for k in node.keywords}

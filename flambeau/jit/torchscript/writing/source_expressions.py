@@ -16,7 +16,7 @@ from ....tensor.dtypes import dtype
 from ....tensor.layout import layout, memory_format
 from ....tensor.tensor import Tensor
 from .annotations import type_text
-from .classes import literal
+from .classes import write_literal
 from .module_state import ModuleState
 from .static_values import Scope, Static
 
@@ -140,7 +140,7 @@ class SourceExpressions(ast.NodeTransformer):
         if isinstance(value, enum.Enum):
             return ast.parse(self.unit.register_enum_member(value), mode="eval").body
         try:
-            return ast.parse(literal(value), mode="eval").body
+            return ast.parse(write_literal(value), mode="eval").body
         except NotImplementedError:
             self.refuse(node, f"a value of type {type(value).__name__} from outside the function")
 

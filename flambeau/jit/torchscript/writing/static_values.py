@@ -16,7 +16,7 @@ from ....nn import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequent
 from ....nn.module import Module
 from ....tensor.tensor import Tensor
 from .annotations import SCRIPTED_CLASSES
-from .classes import attribute_read
+from .classes import write_attribute_read
 from .module_state import ModuleState
 
 __all__ = ["Scope", "Static", "list_elements", "list_loop_items"]
@@ -50,7 +50,7 @@ def list_elements(container: Static) -> dict[str, Static]:
     else:
         elements = owner._modules
     return {
-        name: Static(x, attribute_read(container.text or "self", name)
+        name: Static(x, write_attribute_read(container.text or "self", name)
                      if isinstance(x, (Module, Tensor)) else None)
         for name, x in elements.items()
     }
@@ -110,7 +110,7 @@ class Scope:
             return None
         value = getattr(owner.value, name)
         if isinstance(value, Module):
-            return Static(value, attribute_read(owner.text or "self", name))
+            return Static(value, write_attribute_read(owner.text or "self", name))
         if _has_state(value):
             self.state.change(owner.value, name)
         if isinstance(value, Tensor) or self.state.is_changing(owner.value, name):

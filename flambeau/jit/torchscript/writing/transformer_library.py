@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .... import nn
-from .classes import Method, attribute_read
+from .classes import Method, write_attribute_read
 
 __all__ = ["TRANSFORMERS"]
 
@@ -121,7 +121,7 @@ def _write_decoder_layer(m: Any) -> Method:
 def _stack(parameters: str, first: str, rest: str) -> Callable[[Any], Method]:
     """Return a writer of layers in sequence, followed by the norm if there is one."""
     def write(m: Any) -> Method:
-        lines = [f"x = ({attribute_read('self', f'layers.{name}')}).forward(x, {rest})"
+        lines = [f"x = ({write_attribute_read('self', f'layers.{name}')}).forward(x, {rest})"
                  for name in m.layers._modules]
         norm = [] if m.norm is None else ["x = (self.norm).forward(x)"]
         return Method(parameters, f"x = {first}", *lines, *norm, "return x")

@@ -14,7 +14,8 @@ from math import prod
 from llvmlite import ir
 
 from ...loop_ir.ir import (
-    Contract, Extent, Index, Load, Store, expressions, statements, subexpressions,
+    Contract, Extent, Index, Load, Store, iterate_expressions, iterate_statements,
+    iterate_subexpressions,
 )
 from ..gemm.blocking import is_cheap_epilogue
 from ..gemm.micro_kernel import MicroTile, Sums
@@ -30,12 +31,13 @@ from .direct_blocking import ConvPlan
 Bindings = dict[Index, ir.Value]
 
 
-def epilogue_accesses(contract: Contract) -> Iterator[Load | Store]:
+def collect_epilogue_accesses(contract: Contract) -> Iterator[Load | Store]:
     """Everything that the epilogue's body reads or writes."""
-    inside = list(statements(contract.body))
+    inside = list(iterate_statements(contract.body))
     yield from (statement for statement in inside if isinstance(statement, Store))
-    roots = (expression for statement in inside for expression in expressions(statement))
-    yield from (expression for expression in subexpressions(roots) if isinstance(expression, Load))
+    roots = (expression for statement in inside for expression in iterate_expressions(statement))
+    yield from (expression for expression in iterate_subexpressions(roots)
+                if isinstance(expression, Load))
 
 
 def _is_long(contract: Contract) -> bool:
@@ -115,7 +117,7 @@ class ConvEpilogue:
     def _is_flat(self) -> bool:
         """Whether a whole tile's rows are contiguous for the epilogue."""
         axes = self.cut.rows[self.cut.shape.axis :]
-        for place in epilogue_accesses(self.contract):
+        for place in collect_epilogue_accesses(self.contract):
             strides = [place.at.stride(a.index) for a in axes]
             if not any(strides):
                 continue

@@ -13,10 +13,10 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Axis, Contract, Index, Size
 from ..gemm.blocking import GemmProblem, plan_dynamic
-from ..gemm.macro_kernel import MacroKernel, packed_panel_bytes
+from ..gemm.macro_kernel import MacroKernel, make_panel_sizer
 from ..gemm.micro_kernel import MicroTile, Sums
 from ..gemm.operand_packer import OperandPacker
-from ..gemm.pack import min_of
+from ..gemm.pack import emit_min
 from ..gemm.partial_sums import PartialSums
 from ..gemm.product import PanelColumns, Product
 from ..gemm.tile_epilogue import TileEpilogue
@@ -29,7 +29,7 @@ from ..llvm.types import Number, memory_type
 from ..loops.epilogue import emit_epilogue
 from .im2col_panels import Im2colPacker
 from .image_loads import WindowedImage, match_image
-from .result_layout import all_equal, only_store, store_along
+from .result_layout import are_equal, get_only_store, store_along
 
 
 def emit_implicit_gemm(context: Any, statement: Contract) -> None:
@@ -38,7 +38,7 @@ def emit_implicit_gemm(context: Any, statement: Contract) -> None:
     b, weights = context.builder, _Weights(context, statement, image)
     each = b.mul(image.rows.outputs, image.columns.outputs)
     product = _as_product(context, statement, weights, each)
-    workspace = Workspace(product, packed_panel_bytes(product))
+    workspace = Workspace(product, make_panel_sizer(product))
     windows = Im2colPacker(context, image, product.tile)
     weights.find_order(b)
     layout = _ResultLayout(context, statement, image)
@@ -63,7 +63,7 @@ class _Weights:
     def find_order(self, b: ir.IRBuilder) -> None:
         """Emit a test for whether weights are in depth order."""
         wanted = (self.taps, self.image.columns.entries, constant(1))
-        self.in_order = all_equal(b, *zip(self.strides[1:], wanted, strict=True))
+        self.in_order = are_equal(b, *zip(self.strides[1:], wanted, strict=True))
 
 
 def _as_product(
@@ -90,9 +90,9 @@ class _ResultLayout:
     """Whether results are in the order of positions, and the epilogue for that case."""
 
     def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
-        line, store = image.columns, only_store(statement)
+        line, store = image.columns, get_only_store(statement)
         apart = [context.extent(store.at.stride(axis.output.index)) for axis in (image.rows, line)]
-        self.flat = all_equal(
+        self.flat = are_equal(
             context.builder, *zip(apart, (line.outputs, constant(1)), strict=True)
         )
         self.flat_body = store_along(statement, line.output.index)
@@ -127,7 +127,7 @@ class ConvPacker(OperandPacker):
             into = offset_bytes(b, self.workspace.memory, local)
             first, last = multiply(b, g, rows), add(b, p.m, -1)
             sources = [
-                offset_bytes(b, p.a, multiply(b, min_of(b, add(b, first, i), last), p.a_row))
+                offset_bytes(b, p.a, multiply(b, emit_min(b, add(b, first, i), last), p.a_row))
                 for i in range(rows)
             ]
 

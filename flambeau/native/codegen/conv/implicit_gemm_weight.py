@@ -18,7 +18,7 @@ from ..gemm.blocking import GemmProblem, plan_dynamic
 from ..gemm.macro_kernel import MacroKernel
 from ..gemm.micro_kernel import DepthLoop, MicroTile, Sums, TileSource, emit_accumulation
 from ..gemm.operand_packer import OperandPacker
-from ..gemm.pack import PackedPanel, min_of, pack_panel
+from ..gemm.pack import PackedPanel, emit_min, pack_panel
 from ..gemm.pack_panels import transpose_into
 from ..gemm.partial_sums import PartialSums
 from ..gemm.product import DepthBlock, PanelColumns, Product
@@ -33,7 +33,7 @@ from ..llvm.vectors import first_lanes, load_vector
 from ..loops.epilogue import emit_epilogue
 from .im2col_panels import Im2colPacker
 from .image_loads import WindowedImage, match_image
-from .result_layout import all_equal, only_store, store_along
+from .result_layout import are_equal, get_only_store, store_along
 
 
 def emit_implicit_gemm_weight(context: Any, statement: Contract) -> None:
@@ -70,7 +70,7 @@ class _Cotangent:
 
     def find_order(self, b: ir.IRBuilder) -> None:
         """Emit a test for whether an image's positions are contiguous."""
-        self.flat = all_equal(
+        self.flat = are_equal(
             b, (self.strides[2], self.image.columns.outputs), (self.strides[3], constant(1))
         )
 
@@ -99,12 +99,12 @@ class _WeightLayout:
     def __init__(
         self, context: Any, statement: Contract, cotangent: _Cotangent, workspace: Workspace
     ) -> None:
-        image, store = cotangent.image, only_store(statement)
+        image, store = cotangent.image, get_only_store(statement)
         line = image.columns
         axes = (image.channel, image.rows.entry, line.entry)
         apart = [context.extent(store.at.stride(axis.index)) for axis in axes]
         self.image = image
-        self.in_order = all_equal(
+        self.in_order = are_equal(
             context.builder, (apart[0], cotangent.taps), (apart[1], line.entries),
             (apart[2], constant(1)),
         )
@@ -128,12 +128,12 @@ class GradientPacker(OperandPacker):
         b, rows, columns = self.builder, self.tile.rows, self.tile.columns
         first = multiply(b, constant(g0), rows)
         count = multiply(b, b.sub(constant(g1), constant(g0)), rows)
-        there = min_of(b, count, b.sub(constant(self.p.m), constant(first)))
+        there = emit_min(b, count, b.sub(constant(self.p.m), constant(first)))
         self.apart = multiply(b, count, columns * self.size)
 
         def some(i: ir.Value, _: Sums) -> Sums:
             done = multiply(b, i, columns)
-            left = min_of(b, columns, b.sub(constant(depth), constant(done)))
+            left = emit_min(b, columns, b.sub(constant(depth), constant(done)))
             self.windows.place(add(b, start, done), left)
             into = offset_bytes(b, self.workspace.memory, multiply(b, i, self.apart))
             self.windows.pack(first, there, into)
@@ -154,7 +154,7 @@ class GradientPacker(OperandPacker):
             number = b.add(first, i)
             begin = b.mul(number, cotangent.each)
             low = b.intrinsic("smax", begin.type, (begin, constant(start)))
-            end = min_of(b, b.add(begin, cotangent.each), add(b, start, depth))
+            end = emit_min(b, b.add(begin, cotangent.each), add(b, start, depth))
             done = b.sub(low, constant(start))
             into = self.workspace.packed_panel(local)
             into = offset_bytes(b, into, multiply(b, done, self.tile.columns * self.size))
@@ -281,7 +281,7 @@ class WeightEpilogue(TileEpilogue):
 
         def square(v: ir.Value, _: Sums) -> Sums:
             done = multiply(b, v, lanes)
-            left = min_of(b, lanes, b.sub(constant(columns.count), constant(done)))
+            left = emit_min(b, lanes, b.sub(constant(columns.count), constant(done)))
             column = add(b, constant(columns.first), done)
             for begin in range(0, tile.rows, lanes):
                 source = offset_bytes(b, slot, begin * stride)

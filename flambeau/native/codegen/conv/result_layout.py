@@ -10,7 +10,7 @@ from llvmlite import ir
 from ...loop_ir.ir import Contract, Index, Statement, Store
 
 
-def all_equal(b: ir.IRBuilder, *pairs: tuple[ir.Value, ir.Value]) -> ir.Value:
+def are_equal(b: ir.IRBuilder, *pairs: tuple[ir.Value, ir.Value]) -> ir.Value:
     """Whether the numbers of each pair are the same."""
     equal = ir.Constant(ir.IntType(1), 1)
     for x, y in pairs:
@@ -18,7 +18,7 @@ def all_equal(b: ir.IRBuilder, *pairs: tuple[ir.Value, ir.Value]) -> ir.Value:
     return equal
 
 
-def only_store(contract: Contract) -> Store:
+def get_only_store(contract: Contract) -> Store:
     """Return the only statement of the epilogue."""
     (store,) = contract.body
     assert isinstance(store, Store)
@@ -27,6 +27,6 @@ def only_store(contract: Contract) -> Store:
 
 def store_along(contract: Contract, index: Index) -> Sequence[Statement]:
     """The epilogue for results that are neighbors in memory along an index."""
-    store = only_store(contract)
+    store = get_only_store(contract)
     terms = tuple((i, 1 if i is index else stride) for i, stride in store.at.terms)
     return [replace(store, at=replace(store.at, terms=terms))]

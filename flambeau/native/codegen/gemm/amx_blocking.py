@@ -11,7 +11,7 @@ from ...target.cost_model import (
     AMX_TILE_CYCLES, FMA_PER_CYCLE, MAX_AMX_UNCUT_DEPTH,
 )
 from .amx_split import count_bf16_terms
-from .amx_tiles import term_products
+from .amx_tiles import list_term_products
 from .blocking import GemmPlan, GemmProblem, is_known
 from .micro_kernel import MicroTile
 
@@ -37,7 +37,8 @@ def _estimate_cycles(p: Any, of_a: int, of_b: int) -> float:
     a = AMX_PACK_CYCLES_CONTIGUOUS if p.a_depth == p.a_type.size else AMX_PACK_CYCLES_TRANSPOSED
     b = AMX_PACK_CYCLES_CONTIGUOUS if p.b_column == p.b_type.size else AMX_PACK_CYCLES_TRANSPOSED
     packing = p.k * (p.m * a * of_a + p.n * b * of_b) / 3
-    return tiles * len(term_products(of_a, of_b)) * AMX_TILE_CYCLES + packing + AMX_STARTUP_CYCLES
+    products = len(list_term_products(of_a, of_b))
+    return tiles * products * AMX_TILE_CYCLES + packing + AMX_STARTUP_CYCLES
 
 
 def plan_amx(p: GemmProblem) -> GemmPlan:

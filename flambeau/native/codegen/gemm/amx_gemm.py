@@ -18,12 +18,12 @@ from ..llvm.address import add, constant, multiply, offset_bytes, subtract
 from ..llvm.loop import emit_loop
 from ..llvm.types import I64, Number
 from .amx_split import SplitOperand, count_bf16_terms, declare_fallback, declare_packer
-from .amx_tiles import configured_tiles, count_tile_steps, declare_multiplier, term_products
+from .amx_tiles import configured_tiles, count_tile_steps, declare_multiplier, list_term_products
 from .blocking import GemmPlan, GemmProblem
 from .macro_kernel import MacroKernel
 from .micro_kernel import MicroTile, Sums
 from .operand_packer import OperandPacker
-from .pack import min_of
+from .pack import emit_min
 from .partial_sums import PartialSums
 from .product import DepthBlock, PanelColumns, Product
 from .tile_epilogue import TileEpilogue
@@ -82,7 +82,7 @@ class AmxPacker(OperandPacker):
 
         def pack_group(i: ir.Value, _: Sums) -> Sums:
             first = multiply(b, add(b, i, g0), self.tile.rows)
-            valid = min_of(b, self.tile.rows, subtract(b, p.m, first))
+            valid = emit_min(b, self.tile.rows, subtract(b, p.m, first))
             pointer = offset_bytes(b, source, multiply(b, first, p.a_row))
             operand = SplitOperand(pointer, p.a_row, p.a_depth, p.a_type, valid, depth,
                                    self.terms.parts[0], False, self.terms.checked)
@@ -127,7 +127,7 @@ class AmxTileKernel(TileKernel):
     def costs(self) -> tuple[int, int, int]:
         """Return half cycles per depth step, as for register tiles."""
         parts = self.terms.parts
-        return 4 * len(term_products(*parts)), 8 * parts[1], 8 * parts[0]
+        return 4 * len(list_term_products(*parts)), 8 * parts[1], 8 * parts[0]
 
     def configure(self) -> AbstractContextManager[None]:
         """Configure tiles while they are in use."""

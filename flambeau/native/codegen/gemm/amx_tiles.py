@@ -63,7 +63,7 @@ def configured_tiles(b: ir.IRBuilder) -> Iterator[None]:
 _TERM_ORDER = ((0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0))
 
 
-def term_products(a: int, b: int) -> list[tuple[int, int]]:
+def list_term_products(a: int, b: int) -> list[tuple[int, int]]:
     """The products of terms that make up one product of numbers."""
     return [(i, j) for i, j in _TERM_ORDER if i < a and j < b and i + j < max(a, b)]
 
@@ -94,7 +94,7 @@ def declare_multiplier(
     def step(i: ir.Value, _: list) -> list:
         left = offset_bytes(b, a, multiply(b, i, 2 * TILE_BYTES * parts[0]))
         right = offset_bytes(b, other, multiply(b, i, 2 * TILE_BYTES * parts[1]))
-        _emit_step(b, left, right, (rows, columns), term_products(*parts))
+        _emit_step(b, left, right, (rows, columns), list_term_products(*parts))
         return []
 
     emit_loop(b, steps, [], step)

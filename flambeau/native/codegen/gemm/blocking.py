@@ -7,7 +7,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Apply, Axis, Contract, Index, Load, Scalar, Store, Type, subexpressions
+from ...loop_ir.ir import (
+    Apply, Axis, Contract, Index, Load, Scalar, Store, Type, iterate_subexpressions,
+)
 from ...target.cost_model import (
     ASSUMED_COLUMN_VECTORS, BYTE_PRODUCT_BLOCK_QUADS, BYTE_PRODUCT_TILES,
     GEMM_BLOCK_DEPTH, MAX_GEMM_CACHED_DEPTH, MAX_GEMM_UNCUT_DEPTH,
@@ -268,7 +270,7 @@ def is_cheap_epilogue(body: list) -> bool:
         return False
     steps = [
         expression
-        for expression in subexpressions(store.value for store in body)
+        for expression in iterate_subexpressions(store.value for store in body)
         if isinstance(expression, Apply)
     ]
     costly = any(step.operation in _COSTLY_OPERATIONS for step in steps)

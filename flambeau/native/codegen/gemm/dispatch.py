@@ -13,7 +13,7 @@ from .amx_gemm import emit_amx_product
 from .blocking import GemmProblem, is_known, match_gemm, plan_gemm
 from .dot_products import DotProductKernel, is_few_row_product
 from .macro_kernel import emit_product
-from .pack import min_of
+from .pack import emit_min
 from .product import Product
 
 
@@ -24,7 +24,7 @@ def emit_gemm(context: Any, statement: Contract) -> bool:
         return False
     if p.m == 0 or p.n == 0:
         return True
-    b, shorter = context.builder, min_of(context.builder, p.m, p.n)
+    b, shorter = context.builder, emit_min(context.builder, p.m, p.n)
     if is_known(shorter):
         _emit_best(context, statement, p)
     else:

@@ -20,7 +20,7 @@ from ..llvm.vectors import first_lanes, fma, load_vector, widen
 from ..loops.epilogue import emit_epilogue
 from ..loops.work_partition import split_tiles
 from .micro_kernel import Sums
-from .pack import min_of
+from .pack import emit_min
 
 
 def is_few_row_product(p: Any, target: Any) -> bool:
@@ -85,7 +85,7 @@ class DotProductKernel:
             first, last = share.first_panel, share.last_panel
 
         def groups_of(start: Number, count: Number) -> None:
-            stop = min_of(b, last_group, whole)
+            stop = emit_min(b, last_group, whole)
 
             def full(g: Number) -> None:
                 self._emit_tile(multiply(b, g, self.rows), self.rows, start, count)
@@ -100,7 +100,7 @@ class DotProductKernel:
         def panel(i: Number) -> None:
             start = multiply(b, i, size)
             exact = isinstance(p.n, int) and p.n % size == 0
-            left = size if exact else min_of(b, size, b.sub(constant(p.n), constant(start)))
+            left = size if exact else emit_min(b, size, b.sub(constant(p.n), constant(start)))
             groups_of(start, left)
 
         self._emit_range(first, last, panel)
@@ -127,7 +127,7 @@ class DotProductKernel:
             for i in range(rows)
         ]
         start = offset_bytes(b, p.b, multiply(b, column, p.b_column))
-        right = [offset_bytes(b, start, multiply(b, min_of(b, j, last), p.b_column))
+        right = [offset_bytes(b, start, multiply(b, emit_min(b, j, last), p.b_column))
                  for j in range(self.columns)]
         zero = ir.Constant(ir.VectorType(memory_type(p.type), self.lanes), None)
         sums = self._emit_depth(left, right, [zero] * (rows * self.columns))

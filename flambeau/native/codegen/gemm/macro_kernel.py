@@ -17,7 +17,7 @@ from ..loops.work_partition import TileRange, split_tiles
 from .blocking import is_known
 from .micro_kernel import Sums
 from .operand_packer import OperandPacker
-from .pack import min_of
+from .pack import emit_min
 from .partial_sums import PartialSums
 from .product import DepthBlock, Product
 from .tile_epilogue import TileEpilogue
@@ -88,7 +88,7 @@ class MacroKernel:
             start = multiply(b, i, plan.depth)
             depth: Number = plan.depth
             if not (is_known(p.k) and p.k % plan.depth == 0):
-                depth = min_of(b, plan.depth, b.sub(constant(p.k), start))
+                depth = emit_min(b, plan.depth, b.sub(constant(p.k), start))
             last = b.icmp_signed("==", add(b, i, 1), constant(blocks))
             ends = b.icmp_signed("==", i, constant(0)), last
             self._emit_block(g0, g1, p0, p1, start, depth, ends)
@@ -129,7 +129,7 @@ class MacroKernel:
 
 def emit_product(product: Product) -> None:
     """Emit a product by register tiles."""
-    workspace = Workspace(product, packed_panel_bytes(product))
+    workspace = Workspace(product, make_panel_sizer(product))
     loops = TileLoops(product)
     packer = OperandPacker(product, workspace, loops)
     partial_sums = PartialSums(product, workspace)
@@ -138,7 +138,7 @@ def emit_product(product: Product) -> None:
     MacroKernel(product, workspace, loops, packer, tiles).emit()
 
 
-def packed_panel_bytes(product: Product) -> PanelBytes:
+def make_panel_sizer(product: Product) -> PanelBytes:
     """Return a function of (depth, width) that computes the bytes of a packed panel."""
     return lambda depth, width, _: multiply(
         product.builder, product.count_steps(depth), width * product.size

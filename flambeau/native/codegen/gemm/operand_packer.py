@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..llvm.address import multiply, offset_bytes, subtract
 from ..llvm.types import Number
 from .blocking import is_known
-from .pack import PackedPanel, min_of, pack_groups, pack_panel
+from .pack import PackedPanel, emit_min, pack_groups, pack_panel
 from .product import PanelColumns, Product
 from .tile_loops import TileLoops
 from .workspace import Workspace
@@ -26,7 +26,7 @@ class OperandPacker:
         pointer = offset_bytes(
             b, offset_bytes(b, p.a, multiply(b, first, p.a_row)), multiply(b, start, p.a_depth)
         )
-        valid = min_of(b, subtract(b, p.m, first), multiply(b, subtract(b, g1, g0), rows))
+        valid = emit_min(b, subtract(b, p.m, first), multiply(b, subtract(b, g1, g0), rows))
         panel = PackedPanel(pointer, p.a_row, p.a_depth, p.a_type, self.product.packed_type, rows,
                             valid, depth, self.tile.lanes, self.plan.pairs)
         workspace = self.workspace
@@ -37,7 +37,7 @@ class OperandPacker:
         b, p, width = self.builder, self.p, self.tile.columns
         first = q0
         if p.b_column == p.b_type.size and is_known(p.n):
-            first = min_of(b, q1, p.n // width)
+            first = emit_min(b, q1, p.n // width)
             count = subtract(b, first, q0)
             at = offset_bytes(
                 b,

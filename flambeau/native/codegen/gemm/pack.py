@@ -54,7 +54,7 @@ class PackedPanel:
         return self.width * self.type.size
 
 
-def min_of(b: ir.IRBuilder, x: Number, y: Number) -> Number:
+def emit_min(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     """Return the smaller of two numbers."""
     if isinstance(x, int) and isinstance(y, int):
         return min(x, y)
@@ -93,7 +93,7 @@ def pack_groups(
         start = multiply(b, i, PACK_STEPS_AT_ONCE)
         here = replace(
             panel, pointer=offset_bytes(b, panel.pointer, multiply(b, start, panel.depth_stride)),
-            depth=min_of(b, PACK_STEPS_AT_ONCE, b.sub(constant(panel.depth), constant(start))),
+            depth=emit_min(b, PACK_STEPS_AT_ONCE, b.sub(constant(panel.depth), constant(start))),
         )
         target = offset_bytes(
             b, into, multiply(b, count_pair_steps(b, start, panel.pairs), panel.step)
@@ -125,7 +125,7 @@ def _pack_each_group(
         done = multiply(b, g, panel.width)
         left = b.sub(constant(panel.valid), constant(done))
         at = offset_bytes(b, panel.pointer, multiply(b, done, panel.width_stride))
-        valid = min_of(b, left, panel.width)
+        valid = emit_min(b, left, panel.width)
         pack_panel(
             b, replace(panel, pointer=at, valid=valid), offset_bytes(b, into, multiply(b, g, apart))
         )
@@ -214,7 +214,7 @@ def _pack_elements(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
             )
             return []
 
-        emit_loop(b, min_of(b, panel.valid, panel.width), [], pack_element)
+        emit_loop(b, emit_min(b, panel.valid, panel.width), [], pack_element)
 
     _emit_steps(b, panel, into, step)
 
@@ -268,7 +268,7 @@ def _declare_transposer(module: ir.Module, panel: PackedPanel, count: int) -> ir
     b = ir.IRBuilder(function.append_basic_block("entry"))
     sources = []
     for r in range(count):
-        row = min_of(b, r, last)
+        row = emit_min(b, r, last)
         # A vector entirely out of range repeats the last element before it.
         sources.append(offset_bytes(b, source, multiply(b, row, stride)))
 

@@ -111,7 +111,7 @@ def pack_block(
         _gather_strided(b, block, source, target, valid)
 
 
-def nested_loops(
+def emit_loop_nest(
     b: Builder,
     axes: Sequence[tuple[int, Sequence[int]]],
     pointers: Sequence[ir.Value],
@@ -126,7 +126,7 @@ def nested_loops(
         inner = [
             offset_bytes(b, p, multiply(b, i, s)) for p, s in zip(pointers, strides, strict=True)
         ]
-        nested_loops(b, axes[1:], inner, body)
+        emit_loop_nest(b, axes[1:], inner, body)
 
 
 def _copy_contiguous(
@@ -144,7 +144,7 @@ def _copy_contiguous(
 
     axes = [(n, (s * size, p * block.width * size))
             for (n, s), p in zip(block.depth, block.places, strict=True)]
-    nested_loops(b, axes, (source, target), row)
+    emit_loop_nest(b, axes, (source, target), row)
 
 
 def _find_contiguous_depth_axes(block: StridedBlock) -> list[int]:
@@ -207,7 +207,7 @@ def _pack_transposed(
 
     axes = [(n, (s * size, p * row)) for k, ((n, s), p) in
             enumerate(zip(block.depth, block.places, strict=True)) if k not in run]
-    nested_loops(b, axes, (source, target), strip)
+    emit_loop_nest(b, axes, (source, target), strip)
 
 
 def _declare_step_table(b: Builder, order: Sequence[int], lanes: int) -> ir.Value:
@@ -249,4 +249,4 @@ def _gather_strided(
             for (n, s), p in zip(block.depth, block.places, strict=True)]
     # the axis that moves least in memory goes innermost: neighbors share cache lines
     axes.sort(key=lambda axis: -abs(axis[1][0]))
-    nested_loops(b, axes, (source, target), row)
+    emit_loop_nest(b, axes, (source, target), row)

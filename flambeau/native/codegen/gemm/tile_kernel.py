@@ -23,7 +23,7 @@ from .blocking import is_known
 from .micro_kernel import (
     DepthLoop, MicroTile, PrefetchPlan, Sums, TileSource, emit_accumulation, emit_step, zero_sums,
 )
-from .pack import min_of
+from .pack import emit_min
 from .partial_sums import PartialSums
 from .product import DepthBlock, PanelColumns, Product
 from .tile_epilogue import TileEpilogue
@@ -133,7 +133,7 @@ class TileKernel:
         """Return the offsets of a tile's rows of a; a missing row repeats the last one."""
         b = self.builder
         last = add(b, valid, -1)
-        return [multiply(b, min_of(b, i, last), self.p.a_row) for i in range(rows)]
+        return [multiply(b, emit_min(b, i, last), self.p.a_row) for i in range(rows)]
 
     def _plan_prefetch(
         self, tile: MicroTile, a: ir.Value, panel: Number, work: DepthBlock
@@ -155,7 +155,7 @@ class TileKernel:
         last = max(rows - PREFETCHES_PER_TILE_ROUND, 0)
 
         def start(turn: ir.Value) -> ir.Value:
-            row = min_of(b, add(b, first, multiply(b, turn, PREFETCHES_PER_TILE_ROUND)), last)
+            row = emit_min(b, add(b, first, multiply(b, turn, PREFETCHES_PER_TILE_ROUND)), last)
             return offset_bytes(b, a, multiply(b, add(b, row, rows), p.a_row))
 
         def ask(place: ir.Value) -> None:

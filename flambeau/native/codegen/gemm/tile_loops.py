@@ -12,7 +12,7 @@ from ..llvm.loop import emit_loop
 from ..llvm.types import Number
 from .blocking import is_known
 from .micro_kernel import Sums
-from .pack import min_of
+from .pack import emit_min
 from .product import PanelColumns, Product
 
 
@@ -36,7 +36,7 @@ class TileLoops:
 
         def round(i: ir.Value, _: Sums) -> Sums:
             start = add(b, first, multiply(b, i, step))
-            body(start, min_of(b, add(b, start, step), last))
+            body(start, emit_min(b, add(b, start, step), last))
             return []
 
         emit_loop(b, count, [], round)
@@ -65,7 +65,7 @@ class TileLoops:
             return
         full, tail = divmod(n, width)
         if full:
-            self.between(first, min_of(b, last, full), lambda i: body(
+            self.between(first, emit_min(b, last, full), lambda i: body(
                 i, PanelColumns(multiply(b, i, width), width, self.tile.vectors)))
         if tail:
             edge = PanelColumns(full * width, tail, -(-tail // lanes))
@@ -80,13 +80,13 @@ class TileLoops:
 
         def panel(i: Number) -> None:
             start = multiply(b, i, width)
-            body(i, PanelColumns(start, min_of(b, width, b.sub(n, constant(start))), max_vectors))
+            body(i, PanelColumns(start, emit_min(b, width, b.sub(n, constant(start))), max_vectors))
 
         if not self.narrow_edges:
             self.between(first, last, panel)
             return
         wide = b.udiv(b.add(n, constant(lanes - 1)), constant(width))
-        self.between(first, min_of(b, last, wide), panel)
+        self.between(first, emit_min(b, last, wide), panel)
         left = b.sub(n, b.mul(wide, constant(width)))
         for vectors in range(1, max_vectors):
             edge = PanelColumns(multiply(b, wide, width), left, vectors)
@@ -101,7 +101,7 @@ class TileLoops:
         b, m, rows = self.builder, self.p.m, self.tile.rows
         if not (is_known(m) or self.p.near):
             self.between(first, last, lambda g: body(
-                g, rows, min_of(b, rows, b.sub(m, constant(multiply(b, g, rows))))))
+                g, rows, emit_min(b, rows, b.sub(m, constant(multiply(b, g, rows))))))
             return
         if is_known(m):
             full, tail = divmod(m, rows)
@@ -109,7 +109,7 @@ class TileLoops:
         else:  # the last tile extends beyond the existing rows
             full, tail, edge = b.udiv(m, constant(rows)), b.urem(m, constant(rows)), rows
         if full != 0:
-            self.between(first, min_of(b, last, full), lambda g: body(g, rows, rows))
+            self.between(first, emit_min(b, last, full), lambda g: body(g, rows, rows))
         if tail != 0:
             self._emit_if_beyond(last, full, lambda: body(full, edge, tail))
 

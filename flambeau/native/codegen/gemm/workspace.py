@@ -16,7 +16,7 @@ from ..llvm.address import ceil_divide, constant, multiply, offset_bytes
 from ..llvm.scratch_abi import GIVE, TAKE, USABLE_BYTES
 from ..llvm.types import BYTE, I64, POINTER, Number
 from .blocking import is_known
-from .pack import min_of
+from .pack import emit_min
 from .product import Product
 
 
@@ -41,7 +41,7 @@ class Workspace:
         """Divide the memory into packed a, packed b and partial sums."""
         b, plan, tile, p = self.builder, self.plan, self.tile, self.p
         self.tile_bytes = tile.rows * tile.columns * self.size
-        depth: Number = plan.depth if is_known(p.k) else min_of(b, p.k, plan.depth)
+        depth: Number = plan.depth if is_known(p.k) else emit_min(b, p.k, plan.depth)
         self.group_bytes = panel_bytes(depth, tile.rows, p.a_type)
         groups, panels = ceil_divide(b, p.m, tile.rows), ceil_divide(b, p.n, tile.columns)
         self.panel_bytes = panel_bytes(depth, tile.columns, p.b_type)
@@ -51,7 +51,7 @@ class Workspace:
             or (self.panel_bytes > L1_BYTES and not self.a_near)
         room = budget.panels if exceeds_l1 else budget.row_panels
         capacity = self._count_fitting(room, self.panel_bytes)
-        self.near_panels = min_of(b, panels, capacity)
+        self.near_panels = emit_min(b, panels, capacity)
         self._choose_blocks(groups, panels)
         packed = multiply(b, self.block_groups, self.group_bytes)
         a = (packed if is_known(packed) else PACKED_A_BYTES) if plan.pack_a else 0
@@ -74,7 +74,7 @@ class Workspace:
         self.block_groups, self.block_panels = groups, panels
         if plan.pack_a:
             capacity = self._count_fitting(PACKED_A_BYTES, self.group_bytes)
-            self.block_groups = min_of(b, groups, capacity)
+            self.block_groups = emit_min(b, groups, capacity)
         if not plan.cut:
             return
         whole, others = (self.block_groups, panels) if plan.pack_a else (self.near_panels, groups)
@@ -84,7 +84,7 @@ class Workspace:
         if not is_known(p.k):  # sums are not kept when the depth turns out short
             short = b.icmp_signed("<=", p.k, constant(plan.depth))
             capacity = b.select(short, constant(others), constant(capacity))
-        some = min_of(b, others, capacity)
+        some = emit_min(b, others, capacity)
         self.block_groups, self.block_panels = (whole, some) if plan.pack_a else (some, whole)
 
     def _reserve_partial_sums(self) -> int:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from llvmlite import ir
 
 from ...loop_ir.ir import (
-    Accumulator, Affine, Buffer, Expression, Extent, Index, Kernel, Load, Size, operands,
-    postorder,
+    Accumulator, Affine, Buffer, Expression, Extent, Index, Kernel, Load, Size, get_operands,
+    iterate_postorder,
 )
 from ...target.machine import Target
 from ..llvm.builder import I64, Builder, lane_numbers
@@ -122,13 +122,13 @@ class Context:
 
     def dependencies(self, expression: Expression) -> tuple[Buffer | Accumulator, ...]:
         """The accumulators and written buffers that an expression's value depends on."""
-        for current in postorder([expression], self._changing):
+        for current in iterate_postorder([expression], self._changing):
             dependencies: dict[Buffer | Accumulator, None] = {}
             if isinstance(current, Accumulator):
                 dependencies[current] = None
             elif isinstance(current, Load) and current.buffer in self.versions:
                 dependencies[current.buffer] = None
-            for each in operands(current):
+            for each in get_operands(current):
                 dependencies.update(dict.fromkeys(self._changing[each]))
             self._changing[current] = tuple(dependencies)
         return self._changing[expression]

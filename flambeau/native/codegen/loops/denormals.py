@@ -11,7 +11,10 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from ...loop_ir.ir import Contract, Load, Statement, Store, expressions, statements, subexpressions
+from ...loop_ir.ir import (
+    Contract, Load, Statement, Store, iterate_expressions, iterate_statements,
+    iterate_subexpressions,
+)
 from ...target.machine import Target
 from ..llvm.builder import POINTER, Builder
 
@@ -22,15 +25,16 @@ def needs_flush_to_zero(body: Sequence[Statement], target: Target) -> bool:
     """Whether a contraction's epilogue updates a matrix that it also reads."""
     return target.triple.startswith("x86_64") and any(
         _updates_epilogue_input(statement)
-        for statement in statements(body)
+        for statement in iterate_statements(body)
         if isinstance(statement, Contract)
     )
 
 
 def _updates_epilogue_input(contract: Contract) -> bool:
-    inside = list(statements(contract.body))
+    inside = list(iterate_statements(contract.body))
     stored = {statement.buffer for statement in inside if isinstance(statement, Store)}
-    read = subexpressions(each for statement in inside for each in expressions(statement))
+    read = iterate_subexpressions(each for statement in inside for each
+                                  in iterate_expressions(statement))
     return any(isinstance(expression, Load) and expression.buffer in stored for expression in read)
 
 

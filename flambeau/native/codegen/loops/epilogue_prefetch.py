@@ -12,7 +12,8 @@ from typing import Any
 from llvmlite import ir
 
 from ...loop_ir.ir import (
-    Affine, Begin, Buffer, Expression, Index, Load, Statement, Store, expressions, operands,
+    Affine, Begin, Buffer, Expression, Index, Load, Statement, Store, get_operands,
+    iterate_expressions,
 )
 from ...target.cache_sizes import LINE_BYTES
 from ...target.cost_model import MIN_EPILOGUE_PREFETCH_BYTES
@@ -48,13 +49,13 @@ def find_epilogue_streams(body: Sequence[Statement], row: Index, column: Index) 
             return []
         if isinstance(statement, Store) and not statement.indirect:
             reads |= add(statement.buffer, statement.at, True) and statement.add
-        stack += expressions(statement)
+        stack += iterate_expressions(statement)
     seen: set[int] = set()
     while stack:
         each = stack.pop()
         if id(each) not in seen:
             seen.add(id(each))
-            stack += operands(each)
+            stack += get_operands(each)
             if isinstance(each, Load) and not each.indirect:
                 reads |= add(each.buffer, each.at, False)
     return list(streams_by_place.values()) if reads else []

@@ -9,7 +9,7 @@ from llvmlite import ir
 from ...loop_ir.ir import (
     Accumulator, Apply, Buffer, Constant, Expression, IndexValue, Load, Scalar, SizeValue, Store,
 )
-from ...loop_ir.ir import operands as operands_of
+from ...loop_ir.ir import get_operands as operands_of
 from ..llvm import casts
 from ..llvm.builder import I16, I64, I8, Builder, constant, lane_numbers, lanes_of
 from . import scalar_ops
@@ -39,7 +39,7 @@ def evaluate(context: Context, scope: Scope, expression: Expression) -> ir.Value
     return memo[key]
 
 
-def evaluated(context: Context, scope: Scope, expression: Expression) -> ir.Value:
+def read_memo(context: Context, scope: Scope, expression: Expression) -> ir.Value:
     """The value of an operand that is already in the scope's memo."""
     return scope.memo[context.key(expression)]
 
@@ -102,8 +102,8 @@ def address_of(
 
 
 def _load(context: Context, scope: Scope, load: Load) -> ir.Value:
-    offsets = [(evaluated(context, scope, e), context.extent(s)) for e, s in load.indirect]
-    mask = None if load.mask is None else evaluated(context, scope, load.mask)
+    offsets = [(read_memo(context, scope, e), context.extent(s)) for e, s in load.indirect]
+    mask = None if load.mask is None else read_memo(context, scope, load.mask)
     pointer, stride = address_of(context, scope, load, offsets)
     return load_elements(context, scope, load.buffer, pointer, stride, mask)
 
@@ -193,7 +193,7 @@ def _apply(context: Context, scope: Scope, apply: Apply) -> ir.Value:
         value = _emit_philox_block(context, scope, apply)
         if value is not None:
             return value
-    values = [evaluated(context, scope, each) for each in apply.operands]
+    values = [read_memo(context, scope, each) for each in apply.operands]
     lanes = max(lanes_of(value) for value in values)
     if lanes > 1:
         values = [b.splat(value, lanes) for value in values]
@@ -222,7 +222,7 @@ def _compare_index(context: Context, scope: Scope, apply: Apply) -> ir.Value | N
         position, other = apply.operands[::-1] if turned else apply.operands
         if not isinstance(position, IndexValue) or scope.lane is None:
             continue
-        limit = evaluated(context, scope, other)
+        limit = read_memo(context, scope, other)
         if position.value.stride(scope.lane) != 1 or lanes_of(limit) != 1:
             continue
         b, lanes, sign = context.builder, scope.lanes, COMPARISON_SIGNS[apply.operation]
@@ -254,7 +254,7 @@ def _emit_philox_block(context: Context, scope: Scope, apply: Apply) -> ir.Value
     place, *others = apply.operands
     if isinstance(place, Apply) and place.operation is Scalar.CAST:
         place = place.operands[0]
-    stream, key = (evaluated(context, scope, each) for each in others)
+    stream, key = (read_memo(context, scope, each) for each in others)
     if not isinstance(place, IndexValue) or scope.lane is None or scope.lanes % 16:
         return None
     if place.value.stride(scope.lane) != 1 or lanes_of(stream) > 1 or lanes_of(key) > 1:

@@ -14,11 +14,11 @@ from llvmlite import ir
 
 from ...loop_ir.fingerprint import canonical_body
 from ...loop_ir.ir import (
-    Accumulator, Begin, Buffer, Contract, Kernel, Loop, Statement, Update, expressions, statements,
-    subexpressions,
+    Accumulator, Begin, Buffer, Contract, Kernel, Loop, Statement, Update, iterate_expressions,
+    iterate_statements, iterate_subexpressions,
 )
 from .context import Context
-from .vectorization import written_values
+from .vectorization import collect_written_values
 
 Body = Callable[[Kernel, str], ir.Function]
 
@@ -66,17 +66,18 @@ class Outliner:
         pointers = [context.pointers[buffer] for buffer in form.buffers]
         context.builder.call(function, [context.tid, context.threads, *pointers])
         context.invalidate(
-            [target for target in written_values([statement]) if isinstance(target, Buffer)]
+            [target for target in collect_written_values([statement]) if isinstance(target, Buffer)]
         )
 
 
 def _is_outlinable(loop: Loop) -> bool:
     """Whether a loop begins all its accumulators itself and contains no contraction."""
-    inside = list(statements([loop]))
+    inside = list(iterate_statements([loop]))
     if any(isinstance(statement, Contract) for statement in inside):
         return False
     begun = {statement.accumulator for statement in inside if isinstance(statement, Begin)}
     used = {statement.accumulator for statement in inside if isinstance(statement, Update)}
-    values = subexpressions([value for statement in inside for value in expressions(statement)])
+    values = iterate_subexpressions([value for statement in inside for value
+                                     in iterate_expressions(statement)])
     used.update(value for value in values if isinstance(value, Accumulator))
     return used <= begun

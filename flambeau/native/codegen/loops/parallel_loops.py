@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 from llvmlite import ir
-from ...loop_ir.ir import Buffer, Loop, LoopKind, Statement, Store, statements
+from ...loop_ir.ir import Buffer, Loop, LoopKind, Statement, Store, iterate_statements
 from ...target.cost_model import ITERATIONS_PER_VECTORIZED_BLOCK, MIN_ITERATIONS_TO_SPLIT
 from .context import Context, Scope
 from .statement import emit_body, emit_rounds
@@ -108,4 +108,4 @@ def _emit_nest(context: Context, nest: list[Loop], block: int) -> None:
 
 
 def _list_written_buffers(loop: Loop) -> list[Buffer]:
-    return [s.buffer for s in statements(loop.body) if isinstance(s, Store)]
+    return [s.buffer for s in iterate_statements(loop.body) if isinstance(s, Store)]

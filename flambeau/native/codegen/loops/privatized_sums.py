@@ -15,7 +15,7 @@ from ...loop_ir.ir import Buffer, Store
 from ..llvm.builder import MEMORY, vector
 from ..llvm.vectors import store_vector
 from .context import Context, PendingSum, Scope
-from .expression import address_of, evaluated, load_elements, store_elements
+from .expression import address_of, load_elements, read_memo, store_elements
 
 
 def count_private_rows(buffers: Sequence[Buffer]) -> int | None:
@@ -84,7 +84,7 @@ def defer_sum(context: Context, scope: Scope, store: Store) -> bool:
     if pending is None or store.buffer.parts is None or store.indirect or store.mask is not None:
         return False
     b = context.builder
-    value = b.splat(evaluated(context, scope, store.value), scope.lanes)
+    value = b.splat(read_memo(context, scope, store.value), scope.lanes)
     key = (store, *(scope.bindings[index] for index, _ in store.at.terms))
     before = pending.get(key)
     if before is None:

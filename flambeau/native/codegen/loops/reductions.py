@@ -18,7 +18,7 @@ from .vectorization import VectorizationPlan
 ARG_REDUCTIONS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
 
 
-def neutral_value(fold: ReduceOp, type: Type) -> Any:
+def get_neutral_element(fold: ReduceOp, type: Type) -> Any:
     """The neutral element of a reduction, as a Python number."""
     if fold in (ReduceOp.SUM, ReduceOp.ANY, ReduceOp.LAST):
         return 0
@@ -115,7 +115,7 @@ class ReductionState:
         }
 
     def _create_neutral(self, b: Builder, lanes: int) -> tuple[ir.Value, ...]:
-        start = b.splat(constant(self.type, neutral_value(self.fold, self.type)), lanes)
+        start = b.splat(constant(self.type, get_neutral_element(self.fold, self.type)), lanes)
         if self.fold not in ARG_REDUCTIONS:
             return (start,)
         return (
@@ -156,7 +156,7 @@ class ReductionState:
         if mask is not None and self.fold is ReduceOp.LAST:
             values = (b.select(mask, values[0], self._get(b, lanes)[0]),)
         elif mask is not None:
-            none = constant(self.value_type, neutral_value(self.fold, self.value_type))
+            none = constant(self.value_type, get_neutral_element(self.fold, self.value_type))
             others = (none, b.integer(NO_POSITION))[: len(values)]
             values = tuple(
                 b.select(mask, v, b.splat(n, lanes)) for v, n in zip(values, others, strict=True)

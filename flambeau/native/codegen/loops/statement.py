@@ -10,7 +10,8 @@ from llvmlite import ir
 
 from ...loop_ir.ir import (
     Accumulator, Begin, Buffer, Constant, Expression, If, Index, IndexValue, Load, Loop, Prefetch,
-    Scalar, Statement, Store, Type, Update, While, expressions, operands, postorder,
+    Scalar, Statement, Store, Type, Update, While, get_operands, iterate_expressions,
+    iterate_postorder,
 )
 from ...target.cost_model import ITERATIONS_PER_PARTIAL_SUM, MIN_PARTIAL_SUM_ITERATIONS
 from ..llvm import casts
@@ -18,15 +19,15 @@ from ..llvm.builder import lanes_of
 from . import scalar_ops
 from .context import Context, Scope
 from .epilogue_prefetch import L2_LOCALITY, emit_prefetch
-from .expression import address_of, evaluate, evaluated, load_elements, store_elements
+from .expression import address_of, evaluate, load_elements, read_memo, store_elements
 from .privatized_sums import defer_sum
 from .reductions import ReductionState
 from .stream_prefetch import NO_STREAMS
 from .stream_prefetch import prefetch_streams
 from .transposed_loads import emit_tiles, find_transposable_loads
 from .vectorization import (
-    always_executed, count_updates, loop_indices, memory_accesses, reduced_accumulators, written_by,
-    written_values,
+    collect_accesses, collect_writes, collect_written_values, count_updates,
+    find_reduced_accumulators, iterate_unconditional, loop_indices,
 )
 
 Bound: TypeAlias = "int | ir.Value"
@@ -66,14 +67,14 @@ def _update(context: Context, scope: Scope, update: Update) -> None:
 
 
 def _store(context: Context, scope: Scope, store: Store) -> None:
-    for each in expressions(store):
+    for each in iterate_expressions(store):
         evaluate(context, scope, each)
     if defer_sum(context, scope, store):
         return
     b, kind = context.builder, store.buffer.type
-    value = evaluated(context, scope, store.value)
-    mask = None if store.mask is None else evaluated(context, scope, store.mask)
-    offsets = [(evaluated(context, scope, e), context.extent(s)) for e, s in store.indirect]
+    value = read_memo(context, scope, store.value)
+    mask = None if store.mask is None else read_memo(context, scope, store.mask)
+    offsets = [(read_memo(context, scope, e), context.extent(s)) for e, s in store.indirect]
     where = address_of(context, scope, store, offsets)
     if store.add:
         old = load_elements(context, scope, store.buffer, *where, mask)
@@ -98,7 +99,7 @@ def _prefetch(context: Context, scope: Scope, statement: Prefetch) -> None:
 
 
 def _emit_while(context: Context, scope: Scope, statement: While) -> None:
-    b, what = context.builder, written_values(statement.body)
+    b, what = context.builder, collect_written_values(statement.body)
     context.invalidate(what)
     test, body, after = (b.append_basic_block(f"while{part}") for part in (".test", "", ".end"))
     b.branch(test)
@@ -115,7 +116,7 @@ def _emit_while(context: Context, scope: Scope, statement: While) -> None:
 def _emit_if(context: Context, scope: Scope, statement: If) -> None:
     with context.builder.if_then(evaluate(context, scope, statement.condition)):
         emit_body(context, scope.inside({}), statement.body)
-    context.invalidate(written_values(statement.body))
+    context.invalidate(collect_written_values(statement.body))
 
 
 def _loop(context: Context, scope: Scope, loop: Loop) -> None:
@@ -126,7 +127,7 @@ def _loop(context: Context, scope: Scope, loop: Loop) -> None:
 def emit_rounds(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -> None:
     """Emit the iterations of a loop from `start` to `stop`, on this thread."""
     b = context.builder
-    what = written_by(loop)
+    what = collect_writes(loop)
     context.invalidate(what)
     sums = _list_long_sums(context, loop)
     nested = [state for state in sums if state in context.active_reductions and (
@@ -167,7 +168,7 @@ def _emit_serial(
     loads = find_transposable_loads(loop, context.plan)
     if loads:
         start = emit_tiles(context, scope, loop, loads, (start, stop), emit_body, emit_rounds)
-        context.invalidate(written_by(loop))
+        context.invalidate(collect_writes(loop))
     _emit_rounds(context, loop, start, stop, 1, sums, body)
 
 
@@ -241,7 +242,7 @@ def _list_long_sums(context: Context, loop: Loop) -> list[ReductionState]:
     """Return the long sums that a loop updates."""
     states = [
         context.accumulators[accumulator]
-        for accumulator in reduced_accumulators(loop)
+        for accumulator in find_reduced_accumulators(loop)
         if accumulator in context.plan.long_sums
     ]
     return [state for state in states if isinstance(state, ReductionState)]
@@ -279,19 +280,19 @@ def hoist_invariants(
     what = set(changes)
     if any(isinstance(target, Buffer) and target.aliased for target in what):
         what.update(buffer for buffer in context.pointers if buffer.aliased)
-    inside = list(always_executed(body))
+    inside = list(iterate_unconditional(body))
     varies: dict[Expression, bool] = {}
-    roots = [expression for statement in inside for expression in expressions(statement)]
-    for expression in postorder(roots, varies):
-        varies[expression] = any(varies[each] for each in operands(expression)) or _varies(
+    roots = [expression for statement in inside for expression in iterate_expressions(statement)]
+    for expression in iterate_postorder(roots, varies):
+        varies[expression] = any(varies[each] for each in get_operands(expression)) or _varies(
             expression, inner, what
         )
     for expression, moving in varies.items():
         if moving:
-            _evaluate_each(context, scope, [e for e in operands(expression) if not varies[e]])
+            _evaluate_each(context, scope, [e for e in get_operands(expression) if not varies[e]])
     for statement in inside:
-        _evaluate_each(context, scope, [e for e in expressions(statement) if not varies[e]])
-    for each in memory_accesses(inside):
+        _evaluate_each(context, scope, [e for e in iterate_expressions(statement) if not varies[e]])
+    for each in collect_accesses(inside):
         if each.buffer in context.pointers:
             context.prefix(each.buffer, each.at, scope)
 

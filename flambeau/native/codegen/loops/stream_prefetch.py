@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from ...loop_ir.ir import (
-    Affine, Buffer, Contract, Index, Load, Loop, LoopKind, Statement, Store, statements,
+    Affine, Buffer, Contract, Index, Load, Loop, LoopKind, Statement, Store, iterate_statements,
 )
 from ...target.cache_sizes import LINE_BYTES
 from ...target.cost_model import (
@@ -22,7 +22,7 @@ from ...target.cost_model import (
     MIN_STREAM_BYTES, PREFETCH_DISTANCE_BYTES,
 )
 from .epilogue_prefetch import emit_prefetch
-from .vectorization import memory_accesses
+from .vectorization import collect_accesses
 
 
 @dataclass
@@ -66,7 +66,8 @@ def _iterate_loops(body: Sequence[Statement], lanes: dict[Loop, int], around: _A
         if statement not in lanes:
             # Iterations of a parallel loop access different memory; those of others may reuse it.
             parallel = statement.kind is LoopKind.PARALLEL
-            if parallel and not any(isinstance(s, Contract) for s in statements([statement])):
+            if parallel and not any(isinstance(s, Contract) for s
+                                    in iterate_statements([statement])):
                 yield from _iterate_loops(statement.body, lanes, _Around(loops, set(around.seen)))
         elif statement.kind is LoopKind.PARALLEL or around.loops:
             places = _list_streams(statement, loops, around.seen if around.loops else set())
@@ -77,7 +78,7 @@ def _list_streams(
     loop: Loop, loops: tuple[Loop, ...], seen: set
 ) -> list[tuple[Load | Store, bool]]:
     """The streams of one loop, without those that an earlier loop has brought into L2."""
-    inside = list(statements(loop.body))
+    inside = list(iterate_statements(loop.body))
     windows = {
         statement.index: statement.extent for statement in inside if isinstance(statement, Loop)
     }
@@ -90,7 +91,7 @@ def _list_streams(
         return []
     around = [loop.index for loop in loops]
     by_line: dict[Any, tuple[Load | Store, bool]] = {}
-    for place in memory_accesses(inside):
+    for place in collect_accesses(inside):
         if place.indirect or place.buffer.local is not None or place.at.stride(loop.index) != 1:
             continue
         if any(place.at.stride(index) == 0 for index in around):

@@ -14,7 +14,7 @@ from llvmlite import ir
 from ...loop_ir.ir import Affine, Load, Loop, LoopKind, Statement, Store
 from ..llvm.transpose import transpose_block
 from .context import Context, Scope
-from .vectorization import VectorizationPlan, unique_expressions
+from .vectorization import VectorizationPlan, collect_expressions
 
 SIZES = (4, 8)  # of elements that shuffles turn well
 Bound: TypeAlias = int | ir.Value
@@ -30,7 +30,7 @@ def find_transposable_loads(loop: Loop, plan: VectorizationPlan) -> list[Load]:
         return []
     if isinstance(inner.extent, Affine) or not all(isinstance(s, Store) for s in inner.body):
         return []
-    every = unique_expressions(inner.body)
+    every = collect_expressions(inner.body)
     written = {s.buffer for s in inner.body if isinstance(s, Store)}
     if len(every) > 12 or any(buffer.aliased for buffer in written):
         return []

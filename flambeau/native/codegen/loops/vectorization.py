@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ...loop_ir.ir import (
     Accumulator, Apply, Begin, Buffer, Contract, Expression, Extent, If, Index, IndexValue, Kernel,
     Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update, While,
-    expressions, operands, statements, subexpressions,
+    get_operands, iterate_expressions, iterate_statements, iterate_subexpressions,
 )
 from ...target.cost_model import MAX_LANES, MAX_PAIRED_OPERATIONS, MIN_LONG_SUM_ITERATIONS
 from ...target.machine import Target
@@ -50,9 +50,9 @@ def plan_vectorization(kernel: Kernel, target: Target) -> VectorizationPlan:
 
 def extend_plan(plan: VectorizationPlan, body: Sequence[Statement], target: Target) -> None:
     """Plan further statements."""
-    for loop in vectorized_loops(body):
+    for loop in find_vectorizable_loops(body):
         plan.widths[loop] = choose_lanes(loop, target)
-    for statement in statements(body):
+    for statement in iterate_statements(body):
         if isinstance(statement, Update):
             accumulator = statement.accumulator
             arg = accumulator.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
@@ -64,7 +64,7 @@ def extend_plan(plan: VectorizationPlan, body: Sequence[Statement], target: Targ
 
 def _plan_reductions(plan: VectorizationPlan, loop: Loop) -> None:
     """Note a loop's width for the accumulators that it updates, and which of them are long sums."""
-    for accumulator in reduced_accumulators(loop):
+    for accumulator in find_reduced_accumulators(loop):
         if loop in plan.widths:
             plan.reduction_widths.setdefault(accumulator, set()).add(plan.widths[loop])
         if accumulator not in plan.long_sums and _is_long_sum(plan, loop, accumulator):
@@ -83,28 +83,28 @@ def _is_long_sum(plan: VectorizationPlan, loop: Loop, accumulator: Accumulator) 
 
 def _reads(loop: Loop, accumulator: Accumulator) -> bool:
     """Whether a loop's iterations read an accumulator."""
-    return accumulator in unique_expressions(list(statements(loop.body)))
+    return accumulator in collect_expressions(list(iterate_statements(loop.body)))
 
 
-def vectorized_loops(body: Sequence[Statement]) -> Iterator[Loop]:
+def find_vectorizable_loops(body: Sequence[Statement]) -> Iterator[Loop]:
     """Yield the loops to vectorize: VECTORIZED ones, and PARALLEL ones that profit."""
     for statement in body:
         if isinstance(statement, While | If):
-            yield from vectorized_loops(statement.body)
+            yield from find_vectorizable_loops(statement.body)
         if isinstance(statement, Contract) or not isinstance(statement, Loop):
             continue
         shared = statement.kind is LoopKind.PARALLEL
         if statement.kind is LoopKind.VECTORIZED or (shared and should_vectorize(statement)):
             yield statement
         else:
-            yield from vectorized_loops(statement.body)
+            yield from find_vectorizable_loops(statement.body)
 
 
 def should_vectorize(loop: Loop) -> bool:
     """Whether a PARALLEL loop without inner vectorized loops mostly accesses memory with unit
     stride.
     """
-    inside = list(statements(loop.body))
+    inside = list(iterate_statements(loop.body))
     if any(isinstance(s, Contract | While | If)
            or (isinstance(s, Loop) and s.kind is not LoopKind.SERIAL) for s in inside):
         return False
@@ -113,48 +113,48 @@ def should_vectorize(loop: Loop) -> bool:
     # With add or indirect stores, iterations may depend on each other; lanes must not.
     if any(isinstance(s, Store) and (s.indirect or s.at.stride(loop.index) == 0) for s in inside):
         return False
-    moving = [access for access in memory_accesses(inside) if access.at.stride(loop.index) != 0]
+    moving = [access for access in collect_accesses(inside) if access.at.stride(loop.index) != 0]
     unit_strides = sum(a.at.stride(loop.index) == 1 and not a.indirect for a in moving)
     return 2 * unit_strides > len(moving)
 
 
-def unique_expressions(inside: Sequence[Statement]) -> list[Expression]:
+def collect_expressions(inside: Sequence[Statement]) -> list[Expression]:
     """All expressions in statements, each once."""
     expressions_seen: dict[Expression, None] = {}
-    stack = [expression for statement in inside for expression in expressions(statement)]
+    stack = [expression for statement in inside for expression in iterate_expressions(statement)]
     while stack:
         expression = stack.pop()
         if expression not in expressions_seen:
             expressions_seen[expression] = None
-            stack.extend(operands(expression))
+            stack.extend(get_operands(expression))
     return list(expressions_seen)
 
 
-def memory_accesses(inside: Sequence[Statement]) -> list[Load | Store]:
+def collect_accesses(inside: Sequence[Statement]) -> list[Load | Store]:
     """The loads and stores in statements."""
     loads: list[Load | Store] = [
-        expression for expression in unique_expressions(inside) if isinstance(expression, Load)
+        expression for expression in collect_expressions(inside) if isinstance(expression, Load)
     ]
     return loads + [s for s in inside if isinstance(s, Store)]
 
 
-def reduced_accumulators(loop: Loop) -> list[Accumulator]:
+def find_reduced_accumulators(loop: Loop) -> list[Accumulator]:
     """The accumulators that a loop updates and that began outside of it."""
-    inside = list(statements(loop.body))
+    inside = list(iterate_statements(loop.body))
     begun = {s.accumulator for s in inside if isinstance(s, Begin)}
     updated = {s.accumulator: None for s in inside if isinstance(s, Update)}
     return [accumulator for accumulator in updated if accumulator not in begun]
 
 
-def written_by(loop: Loop) -> list[Buffer | Accumulator]:
+def collect_writes(loop: Loop) -> list[Buffer | Accumulator]:
     """Buffers and accumulators that a loop writes."""
-    return written_values(loop.body)
+    return collect_written_values(loop.body)
 
 
-def written_values(body: Sequence[Statement]) -> list[Buffer | Accumulator]:
+def collect_written_values(body: Sequence[Statement]) -> list[Buffer | Accumulator]:
     """Buffers and accumulators that statements write."""
     targets: dict[Buffer | Accumulator, None] = {}
-    for statement in statements(body):
+    for statement in iterate_statements(body):
         if isinstance(statement, Store):
             targets[statement.buffer] = None
         elif isinstance(statement, Begin | Update):
@@ -166,8 +166,8 @@ def written_values(body: Sequence[Statement]) -> list[Buffer | Accumulator]:
 
 def choose_lanes(loop: Loop, target: Target) -> int:
     """Return a loop's lanes: one or more vectors of its most common element size."""
-    inside = list(statements(loop.body))
-    every, places = unique_expressions(inside), memory_accesses(inside)
+    inside = list(iterate_statements(loop.body))
+    every, places = collect_expressions(inside), collect_accesses(inside)
     size = element_size(every, places)
     lanes_per_vector = max(1, target.vector_bytes // size)
     lanes = min(
@@ -255,7 +255,7 @@ def _is_gather(place: Load | Store, lane: Index) -> bool:
         isinstance(expression, Accumulator)
         or (isinstance(expression, Load) and expression.at.stride(lane) != 0)
         or (isinstance(expression, IndexValue) and expression.value.stride(lane) != 0)
-        for expression in subexpressions([each for each, _ in place.indirect])
+        for expression in iterate_subexpressions([each for each, _ in place.indirect])
     )
 
 
@@ -316,18 +316,18 @@ def _is_increasing(position: Expression, loops: Sequence[Loop]) -> bool:
     return True
 
 
-def always_executed(body: Sequence[Statement]) -> Iterator[Statement]:
+def iterate_unconditional(body: Sequence[Statement]) -> Iterator[Statement]:
     """Yield the statements that run at least once whenever the body runs."""
     for statement in body:
         yield statement
         if isinstance(statement, Loop) and isinstance(statement.extent, int) and statement.extent:
-            yield from always_executed(statement.body)
+            yield from iterate_unconditional(statement.body)
 
 
 def loop_indices(loop: Loop) -> set[Index]:
     """The indices of a loop and of all loops inside it."""
     indices_inside = {loop.index}
-    for statement in statements(loop.body):
+    for statement in iterate_statements(loop.body):
         if isinstance(statement, Loop):
             indices_inside.add(statement.index)
         elif isinstance(statement, Contract):

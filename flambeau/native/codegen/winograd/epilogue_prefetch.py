@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Load, Store
 from ...target.cost_model import MAX_PREFETCHED_EPILOGUE_STREAMS
-from ..conv.direct_tile import epilogue_accesses
+from ..conv.direct_tile import collect_epilogue_accesses
 from ..llvm.address import constant, offset_bytes
 from ..llvm.builder import I32, POINTER, Builder
 from ..loops.context import Context
@@ -39,7 +39,8 @@ class EpiloguePrefetch:
         """Find the epilogue's column-wise streams, whose address depends on the row."""
         column, rows = self.contract.column.index, self.contract.rows
         streams = {
-            (access.buffer, access.at): access for access in epilogue_accesses(self.contract)
+            (access.buffer, access.at): access for access
+            in collect_epilogue_accesses(self.contract)
             if access.at.stride(column) == 1 and any(access.at.stride(a.index) for a in rows)
             and all(isinstance(stride, int) for _, stride in access.at.terms)
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ...loop_ir.ir import Contract, Index, Load, Type
-from ..conv.direct_tile import epilogue_accesses, runs_along_rows
+from ..conv.direct_tile import collect_epilogue_accesses, runs_along_rows
 from ..gemm.pack_panels import transpose_into
 from ..llvm.address import constant, offset_bytes
 from ..llvm.builder import Builder
@@ -17,7 +17,7 @@ from ..llvm.types import Number, memory_type
 from ..llvm.vectors import load_vector, store_vector
 from ..loops.context import Context
 from ..loops.epilogue import emit_epilogue
-from .plan import ImageAxis, padded_line_bytes
+from .plan import ImageAxis, pad_line_bytes
 
 
 class ChannelsLastImages:
@@ -32,7 +32,7 @@ class ChannelsLastImages:
         lanes: int,
     ) -> None:
         self.load, self.sides, self.channel, self.lanes = load, sides, channel, lanes
-        self.line = padded_line_bytes(channels, lanes, 4)
+        self.line = pad_line_bytes(channels, lanes, 4)
         height, width = (2 * side.tiles + 2 for side in sides)
         self.row = width * self.line
         self.bytes = height * self.row
@@ -114,7 +114,7 @@ class TransposedOutputs:
         """Whether an image's rows are contiguous for the epilogue."""
         down, right = self.sides
         strides = [(access.at.stride(down.row.index), access.at.stride(right.row.index))
-                   for access in epilogue_accesses(self.contract)]
+                   for access in collect_epilogue_accesses(self.contract)]
         return right.extent == self.across and all(
             pair in ((0, 0), (right.extent, 1)) for pair in strides
         )

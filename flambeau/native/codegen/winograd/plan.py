@@ -121,7 +121,7 @@ class WinogradPlan:
     @property
     def line(self) -> int:
         """Bytes from one tile's channels to the next one's."""
-        return padded_line_bytes(self.channels, self.lanes, self.type.size)
+        return pad_line_bytes(self.channels, self.lanes, self.type.size)
 
     @property
     def inputs_plane(self) -> int:
@@ -145,7 +145,7 @@ def count_tiles(sides: tuple[ImageAxis, ImageAxis], others: Sequence[Axis]) -> i
     return prod(require_static(a.extent) for a in others) * sides[0].tiles * sides[1].tiles
 
 
-def padded_line_bytes(channels: int, lanes: int, size: int) -> int:
+def pad_line_bytes(channels: int, lanes: int, size: int) -> int:
     """Of vectors of channels; not a multiple of what would make lines share a set of the cache."""
     line = -(-channels // lanes) * lanes * size
     return line + 64 if line % 512 == 0 else line
@@ -167,7 +167,7 @@ def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
     rows = _choose_rows(tiles, (target.vector_registers - 1 - vectors) // vectors, vectors)
     panel = PLACES * channels * vectors * lanes * 4
     panels = max(1, min(-(-columns // (vectors * lanes)), ASSUMED_L2_BYTES // panel))
-    each = PLACES * padded_line_bytes(channels, lanes, 4)
+    each = PLACES * pad_line_bytes(channels, lanes, 4)
     batch = _choose_batch(tiles, rows, each, contract.shares)
     once = (
         panels * vectors * lanes < columns

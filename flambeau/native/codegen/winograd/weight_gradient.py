@@ -27,7 +27,7 @@ from ..loops.epilogue import emit_epilogue
 from ..loops.scratch import borrow_scratch
 from ..loops.work_partition import TileRange, split_tiles
 from .nchw_layout import ChannelsLastImages
-from .plan import PLACES, ImageAxis, count_tiles, match_geometry, padded_line_bytes
+from .plan import PLACES, ImageAxis, count_tiles, match_geometry, pad_line_bytes
 from .transforms import InputTiles, Square, transform_both_axes
 
 
@@ -86,7 +86,7 @@ class WinogradWeightPlan:
     @property
     def lines(self) -> tuple[int, int]:
         """Bytes from one tile's channels, or columns, to the next one's."""
-        return padded_line_bytes(self.channels, self.lanes, 4), padded_line_bytes(
+        return pad_line_bytes(self.channels, self.lanes, 4), pad_line_bytes(
             self.columns, self.lanes, 4
         )
 

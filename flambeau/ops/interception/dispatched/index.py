@@ -114,7 +114,7 @@ def is_whole(basic: tuple) -> bool:
     return all(entry is Ellipsis or entry == _WHOLE for entry in basic)
 
 
-def positions_of(indices: Sequence[Tensor | None]) -> DispatchedPositions:
+def make_positions(indices: Sequence[Tensor | None]) -> DispatchedPositions:
     """Return the positions that a derivative reads, of tensors and None."""
     positions = DispatchedPositions(_WHOLE if i is None else i._array for i in indices)
     positions.indices = list(indices)
@@ -174,15 +174,16 @@ def write_index(call: Call, x: Any, index: Any, value: Any) -> None:
             "Tensor.__setitem__ of slices and tensors on classes with __torch_dispatch__ that "
             "require gradients is not implemented in flambeau"
         )
-    positions = positions_of(indices) if indices else None if target is x else _grid(x, basic)
+    positions = make_positions(indices) if indices else None if target is x else _make_grid(x,
+                                                                                            basic)
     write_values(call, x, "setitem", func, arguments, {}, value, positions)
 
 
-def _grid(x: Any, basic: tuple) -> DispatchedPositions:
+def _make_grid(x: Any, basic: tuple) -> DispatchedPositions:
     """Return the positions of x[basic] as one array of indices for each axis."""
     shape = tuple(x.shape)
     flat = np.arange(x.numel()).reshape(shape)[basic]
-    return positions_of([wrap(axis) for axis in np.unravel_index(flat, shape)])
+    return make_positions([wrap(axis) for axis in np.unravel_index(flat, shape)])
 
 
 PUBLIC.setdefault("aten", {})["alias"] = lambda self: self.view_as(self)

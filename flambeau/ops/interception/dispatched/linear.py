@@ -12,7 +12,7 @@ from ...core.aten import aten
 Call = Callable[..., Any]
 
 
-def linear(call: Call, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+def dispatch_linear(call: Call, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """Call what PyTorch composes linear of: t, then addmm or mm on rows that are one axis.
 
     NotImplemented for a weight that is no matrix, and for rows that cannot become one axis.

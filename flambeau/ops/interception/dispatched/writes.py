@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....autograd.inplace import before_write, bump, check_writable, rebase
+from ....autograd.inplace import bump, check_writable, prepare_write, rebase
 from ....autograd.mode import MODE
 from ....autograd.tape import record, requires
 from ....tensor.deepcopy import alias_with_attributes
@@ -49,9 +49,10 @@ def write_in_place(
         call(func, args, kwargs)
         bump(self)
         return self
-    old = _stand_in(call, self, reads_self(operator))
+    old = _copy_old_value(call, self, reads_self(operator))
     call(func, args, kwargs)
-    values = [old if a is self else a for a in forward_mode.bound(operator, args, kwargs, False)]
+    values = [old if a is self else a
+              for a in forward_mode.bind_arguments(operator, args, kwargs, False)]
     return _give_history(self, operator, tuple(values))
 
 
@@ -67,7 +68,7 @@ def write_values(
         call(func, args, kwargs)
         bump(self)
         return self
-    old = _stand_in(call, self, False)
+    old = _copy_old_value(call, self, False)
     call(func, args, kwargs)
     if positions is None:
         return _give_history(self, OPERATORS["_overwrite"], (old, values))
@@ -85,10 +86,10 @@ def _give_history(self: Tensor, operator: Operator, values: tuple) -> Tensor:
     return self
 
 
-def _stand_in(call: Call, self: Tensor, keep_value: bool) -> Tensor:
+def _copy_old_value(call: Call, self: Tensor, keep_value: bool) -> Tensor:
     """Return a tensor with the history of `self` before the write; copy the value if needed."""
     if type(self) is Tensor:
-        return before_write(self, keep_value)
+        return prepare_write(self, keep_value)
     if keep_value:
         with_grad, MODE.grad = MODE.grad, False
         try:

@@ -10,7 +10,7 @@ import numpy as np
 from flambeau import ops
 from flambeau.tensor import Tensor
 from flambeau.tensor.tree import describe
-from flambeau.native.foundation.user_frames import noted
+from flambeau.native.foundation.user_frames import add_notes
 from flambeau.utils.data.dataset import Subset, TensorDataset
 
 from . import collate
@@ -76,7 +76,7 @@ class _MapDatasetFetcher(_Fetcher):
         try:
             return self.collate_fn(samples)
         except (RuntimeError, TypeError) as error:
-            noted(error, _describe_uneven(samples, indices))
+            add_notes(error, _describe_uneven(samples, indices))
             raise
 
 

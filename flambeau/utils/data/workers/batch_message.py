@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.multiprocessing.reductions import NON_LEAF, rewrapped
+from flambeau.multiprocessing.reductions import NON_LEAF, rewrap
 from flambeau.nn.parameter import Buffer, Parameter
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import FROM_NUMPY
-from flambeau.tensor.layout import _as_bytes as bytes_of, owner_of
+from flambeau.tensor.layout import _as_bytes as bytes_of, find_owner
 
 from .arena import INLINE_BYTES, Arena, ArenaView
 
@@ -86,7 +86,7 @@ class BatchPickler(ForkingPickler):
         offset = self._arena.offset_of(array)
         assert offset is not None
         self._arrays.append(array)
-        self._regions.append((offset, self._arena.capacity(offset), owner_of(array).nbytes))
+        self._regions.append((offset, self._arena.capacity(offset), find_owner(array).nbytes))
 
     def _place(self, buffer: pickle.PickleBuffer) -> bool:
         """Return whether a buffer stays in the pickle (pickle's buffer callback)."""
@@ -106,7 +106,7 @@ class BatchPickler(ForkingPickler):
             array = array.copy(order="K")
             return rebuild_tensor, (type(tensor), bytearray(bytes_of(array)), number, array.shape,
                                     array.strides, 0, tensor.requires_grad)
-        owner = owner_of(array)
+        owner = find_owner(array)
         if owner.nbytes > 2 * array.nbytes:  # copy a small part of a large memory
             owner = array = array.copy(order="K")
         buffer = self._buffer_of(owner)
@@ -145,9 +145,9 @@ def rebuild_tensor(
 ) -> Tensor:
     """Rebuild a tensor on bytes received with a message."""
     if 0 in shape:
-        return rewrapped(kind, np.empty(shape, _DTYPES[number]), requires_grad)
+        return rewrap(kind, np.empty(shape, _DTYPES[number]), requires_grad)
     array = np.ndarray(shape, _DTYPES[number], memory, offset, strides)
-    return rewrapped(kind, array, requires_grad)
+    return rewrap(kind, array, requires_grad)
 
 
 class Unreadable:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy.random  # noqa: F401 - here, and not once in each forked worker
 
 from flambeau.multiprocessing import init_reductions
-from flambeau.tensor.shared_memory import unnamed_file
+from flambeau.tensor.shared_memory import create_unnamed_file
 
 from ....native.foundation.user_frames import warn
 from .arena import ArenaView
@@ -64,7 +64,7 @@ class WorkerPool:
         parent_end, worker_end = socket.socketpair()
         channel = ParentChannel(parent_end)
         self._channels.append(channel)
-        view = ArenaView(unnamed_file())
+        view = ArenaView(create_unnamed_file())
         self._views.append(view)
         forked = context.get_start_method() == "fork"
         memory: Any = view.descriptor

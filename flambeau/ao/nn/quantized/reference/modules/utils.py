@@ -10,7 +10,7 @@ from typing import Any
 from ...... import ops
 from ......nn.module import Module
 from ......nn.parameter import Parameter
-from ......ops.registration.custom_operators import namespace
+from ......ops.registration.custom_operators import get_namespace
 from ......tensor import Tensor
 from ......tensor.dtypes import QuantizedDtype, float32, int8, int32, qint8, qint32, quint8, uint8
 from ......tensor.quantizers import (
@@ -80,7 +80,7 @@ class WeightRounding:
             raise ValueError(f"Unsupported dtype and qscheme: {self.dtype}, {self.scheme}")
         name, axis = (per_tensor, ()) if self.scheme is per_tensor_affine \
             else (per_channel, (self.axis,))
-        operator = getattr(namespace("quantized_decomposed"), name)
+        operator = getattr(get_namespace("quantized_decomposed"), name)
         low, high = self.range
         if low is None or high is None:
             low, high = self.dtype.limits
