@@ -409,8 +409,7 @@ class Trainer(Loop):
             try:
                 sweep(
                     self, scope.predict, loader,
-                    lambda batch: self.supervised.predict(get_inputs(batch, labelled)),
-                    outputs.append,
+                    lambda x: self.supervised.predict(get_inputs(x, labelled)), outputs.append,
                 )
             except TypeError as error:
                 if several:

@@ -287,8 +287,7 @@ def reflect(operator: Operator, with_array: Callable | None = None) -> Callable:
     `with_array(input, array)`: the result if the other operand is a NumPy array.
     """
     body = operator.ufunc or operator.body
-    with_number = FLOATS
-    straight = list_straight_dtypes(operator)
+    with_number, straight = FLOATS, list_straight_dtypes(operator)
     with_integer = frozenset(d for d in straight if d.kind in "iu") | with_number
     forward = _create_binary(operator, "")
     turned = swap_operands(body)
