@@ -34,29 +34,28 @@ def _warn_of_lost_gradient(x: Tensor) -> None:
         )
 
 
-def convert_to_float(self: Tensor) -> float:
+def __float__(self: Tensor) -> float:
     """Return the only element as a float."""
     _warn_of_lost_gradient(self)
     return float(_read_real_element(self, "double"))
 
 
-def convert_to_int(self: Tensor) -> int:
+def __int__(self: Tensor) -> int:
     """Return the only element as an int."""
     return int(_read_real_element(self, "int64_t"))
 
 
-def convert_to_complex(self: Tensor) -> complex:
+def __complex__(self: Tensor) -> complex:
     """Return the only element as a complex number."""
     _warn_of_lost_gradient(self)
     return complex(_read_element(self))
 
 
-def convert_to_index(self: Tensor) -> int:
+def __index__(self: Tensor) -> int:
     """Return the only element of an integer tensor; TypeError for other tensors."""
     if self._array.dtype.kind not in "iub" or self._array.size != 1:
         raise TypeError("only integer tensors of a single element can be converted to an index")
     return int(self.item())
 
 
-attach(__float__=convert_to_float, __int__=convert_to_int, __complex__=convert_to_complex,
-       __index__=convert_to_index)
+attach(__float__=__float__, __int__=__int__, __complex__=__complex__, __index__=__index__)

@@ -43,8 +43,8 @@ u, s, v = torch.linalg.svd(x)
 
 
 STALE = """
-from flambeau.command.stubs import ROOT, stubs
-print([p.relative_to(ROOT).as_posix() for p, text in stubs().items()
+from flambeau.command.stubs import ROOT, write_stubs
+print([p.relative_to(ROOT).as_posix() for p, text in write_stubs().items()
        if not p.exists() or p.read_text() != text])
 """
 

@@ -161,7 +161,7 @@ class Proof:
         if name in self.argument_names:
             return f"{self.argument_names[name]}{rest}"
         if isinstance(x, types.FunctionType) and rest.startswith("("):
-            return f"the {x.__name__} of {self.describe(rest[1:-1])}"
+            return f"the {x.__name__.removeprefix('read_')} of {self.describe(rest[1:-1])}"
         if isinstance(x, types.CellType):
             return "a variable of an outer function"
         if isinstance(x, dict) and "__builtins__" in x:

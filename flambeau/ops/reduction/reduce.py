@@ -282,7 +282,8 @@ def count_nonzero(input: Array, dim: Dims = None, *more: int) -> Array:
     """Count the nonzero elements, in total or along axes.
 
     Args:
-        dim: The axes; a method also takes them as several numbers. None: all.
+        dim: The axes. None: all.
+        more: Further axes, where they are passed as several numbers.
 
     >>> torch.count_nonzero(torch.tensor([[0, 1], [2, 3]]), dim=0)
     tensor([1, 2])

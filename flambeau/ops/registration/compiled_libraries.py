@@ -65,7 +65,7 @@ def register(family: Any) -> None:
 def derive_schema(operator: Operator) -> str:
     """Return the schema given by the annotations of an operator's body.
 
-    >>> from flambeau.ops.registration.compiled_libraries import schema_of
+    >>> from flambeau.ops.registration.compiled_libraries import derive_schema
     >>> from flambeau.ops.detection import nms
     >>> derive_schema(nms.operator)
     'nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor'

@@ -50,8 +50,8 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -
     """Return a view without axes of length 1: all of them, or only those listed in `dim`.
 
     Args:
-        dim: The axes to leave out, where their length is 1. None: all such axes. A method also
-            takes them as several numbers.
+        dim: The axes to leave out, where their length is 1. None: all such axes.
+        more: Further axes, where they are passed as several numbers.
 
     >>> torch.squeeze(torch.zeros(1, 2, 1)).shape, torch.squeeze(torch.zeros(1, 2, 1), 0).shape
     (torch.Size([2]), torch.Size([2, 1]))
