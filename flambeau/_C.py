@@ -27,7 +27,7 @@ from .ops.linalg.matrix_checks import _LinAlgError
 from .ops.registration.aten_schemas import get_all_schemas, get_schemas
 from .ops.registration.autograd_fallback import get_mode as _get_autograd_fallback_mode
 from .ops.registration.autograd_fallback import set_mode as _set_autograd_fallback_mode
-from .ops.registration.custom_operators import NAMESPACES
+from .ops.registration.custom_operators import NAMESPACES, CustomPacket
 from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet
 from .ops.registration.dispatch_keys import _AutoDispatchBelowAutograd, _ExcludeDispatchKeyGuard
 from .ops.registration.schema import Argument, InferredType
@@ -226,7 +226,8 @@ def _jit_get_all_schemas() -> list[FunctionSchema]:
     result = get_all_schemas()
     for space in NAMESPACES.values():
         for packet in space._packets.values():
-            result += [operator._schema for operator in packet._operators.values()]
+            if isinstance(packet, CustomPacket):  # names of collectives have no schemas
+                result += [operator._schema for operator in packet._operators.values()]
     return result
 
 

@@ -73,3 +73,11 @@ def test_all_schemas_survive_a_round_trip(torch):
                if "PyObject" not in str(schema)]  # DTensor's, which PyTorch cannot parse
     assert len(schemas) > 1000
     assert all(torch._C.parse_schema(str(schema)) == schema for schema in schemas)
+
+
+def test_schemas_are_listed_beside_names_of_collectives():
+    import flambeau as torch
+    from flambeau.distributed.tensor.debug import CommDebugMode
+
+    assert CommDebugMode is not None
+    assert any(schema.name == "aten::add" for schema in torch._C._jit_get_all_schemas())
