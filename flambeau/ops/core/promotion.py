@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -119,10 +120,16 @@ def _cast(x: Any, inside: np.dtype, common: dtype, operator: Operator) -> Any:
         raise AttributeError(x)  # told as "must be Tensor" by explained()
     if common.category == INTEGER and isinstance(x, int):
         return _wrap(x, inside)
-    if rounds:
-        with np.errstate(all="ignore"):
-            return np.asarray(x).astype(common.numpy).astype(inside)
-    return np.asarray(x, inside)
+    if not rounds:
+        return np.asarray(x, inside)
+    return _round_number(x, common.numpy, inside) if x else np.asarray(x, inside)
+
+
+@lru_cache(maxsize=256)
+def _round_number(x: Any, stored: np.dtype, inside: np.dtype) -> np.ndarray:
+    """Return a number other than zero, whose sign the cache would lose, rounded to `stored`."""
+    with np.errstate(all="ignore"):
+        return np.asarray(x).astype(stored).astype(inside)
 
 
 def _wrap(x: int, inside: np.dtype) -> np.ndarray:
