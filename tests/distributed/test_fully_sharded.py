@@ -29,8 +29,9 @@ def test_losses_are_those_of_pytorch() -> None:
     theirs = json.loads("".join(run("fully_sharded.py", arguments=["torch"])))
     assert ours.keys() - theirs.keys() == {"reentrant"}
     for name, losses in theirs.items():
-        tolerance = 2e-2 if "bfloat16" in name else 1e-6
-        assert ours[name] == pytest.approx(losses, abs=tolerance), name
+        # Losses are up to 8: four units in the last place of float32, which processors differ by.
+        tolerance = {"abs": 2e-2} if "bfloat16" in name else {"rel": 5e-7, "abs": 1e-6}
+        assert ours[name] == pytest.approx(losses, **tolerance), name
 
 
 @pytest.fixture

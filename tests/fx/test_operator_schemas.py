@@ -119,7 +119,7 @@ def test_arguments_are_those_of_pytorch():
     known = {str(s): s for s in theirs._C._jit_get_all_schemas()}
     seen = 0
     for name in own._read_lines():
-        for schema in own.schemas(name).values():
+        for schema in own.get_schemas(name).values():
             like = known.get(str(schema))
             if like is None:  # with a wildcard alias, which flambeau's table leaves out
                 continue
