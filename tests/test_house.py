@@ -47,7 +47,7 @@ LONG_CLASSES = {
     "flambeau/fx/graph.py:Graph": 318,
     "flambeau/fx/node.py:Node": 311,
     "flambeau/optim/optimizer.py:Optimizer": 330,
-    "flambeau/tensor/tensor.py:Tensor": 570,
+    "flambeau/tensor/tensor.py:Tensor": 553,
     "flambeau/train/trainer.py:Trainer": 442,
     "flambeau/utils/tensorboard/writer.py:SummaryWriter": 324,
 }

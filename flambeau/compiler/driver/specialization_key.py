@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,9 @@ def compare_extents(a: Any, b: Any) -> tuple[int, ...] | None:
     return tuple(more) if any(more) and min(more) >= 0 else None
 
 
-def describe_overlap(arguments: tuple[tuple, dict], reachable: set[int]) -> tuple[tuple, ...]:
+def describe_overlap(
+    arguments: tuple[tuple, dict], reachable: dict[int, weakref.ref]
+) -> tuple[tuple, ...]:
     """Describe arguments that share memory with an earlier one (all of it, part of it, or disjoint
     parts) and whether they are the same object or views of one tensor. Also list those whose memory
     the step reaches without them, given by id in `reachable`."""
@@ -72,9 +75,10 @@ def describe_overlap(arguments: tuple[tuple, dict], reachable: set[int]) -> tupl
         array = leaf._array if issubclass(type(leaf), Tensor) else leaf
         if not issubclass(type(array), np.ndarray):
             continue
-        if reachable and id(find_owner(array)) in reachable:
+        owner = find_owner(array)
+        if (known := reachable.get(id(owner))) is not None and known() is owner:
             result.append((i, id(array)))
-        first, earlier, other = met.setdefault(id(find_owner(array)), (i, leaf, array))
+        first, earlier, other = met.setdefault(id(owner), (i, leaf, array))
         if first != i:
             apart = not np.may_share_memory(array, other)
             same = address(array) == address(other)

@@ -41,7 +41,7 @@ class Specializations:
         # Modules that the step refers to by name.
         self._roots: list[weakref.ref[Module]] | None = None
         self._flags: tuple = None, ()  # the roots, and their training flags, when last read
-        self._reachable: set[int] = set()  # ids of memory that the step reaches without arguments
+        self._reachable: dict[int, weakref.ref] = {}  # memory that it reaches without arguments
         # Leaves whose grad is sometimes None, by id.
         self._accumulated: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
 

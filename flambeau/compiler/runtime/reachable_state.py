@@ -7,6 +7,7 @@ guards of arguments.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from ...autograd.handle import HANDLES
@@ -40,8 +41,9 @@ class ReachableState:
         """Whether the hooks that run inside the step are those of the recorded call."""
         return self._list_hooks() == self._hooks
 
-    def list_memory(self) -> set[int]:
-        """Return the ids of memory that the step reaches other than through its arguments.
+    def list_memory(self) -> dict[int, weakref.ref]:
+        """Return the memory that the step reaches other than through its arguments, by id. It is
+        referenced weakly, as another call's argument may take the id of memory that is gone.
 
         An argument in such memory has two roles. A program that treated it only as an argument
         would read and write the wrong memory in a call where the two differ.
@@ -50,7 +52,8 @@ class ReachableState:
         for module in self._modules.values():
             members = (*module._parameters.values(), *module._buffers.values())
             tensors += [tensor for tensor in members if tensor is not None]
-        return {id(find_owner(tensor._array)) for tensor in tensors if not is_lazy(tensor)}
+        owners = [find_owner(tensor._array) for tensor in tensors if not is_lazy(tensor)]
+        return {id(owner): weakref.ref(owner) for owner in owners}
 
     def _list_hooks(self) -> list[tuple]:
         """Return the ids of all hooks that run inside the step."""

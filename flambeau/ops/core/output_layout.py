@@ -19,6 +19,7 @@ from ...tensor.layout import (
     empty_strided_array, format_strides, get_channels_last_format, get_strides, is_channels_last,
     is_dense, loop_order,
 )
+from ...tensor.windows.lazy_window import LazyWindow
 
 _ndarray = np.ndarray
 
@@ -160,10 +161,11 @@ def lay_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
     shape = y.shape
     layouts = []
     for a in operands:
-        if a.__class__ is _ndarray:
+        if a.__class__ is _ndarray or a.__class__ is LazyWindow:
             layouts.append((a.shape, a.strides, a.itemsize))
         elif a.__class__ is list:
-            layouts += [(b.shape, b.strides, b.itemsize) for b in a if b.__class__ is _ndarray]
+            layouts += [(b.shape, b.strides, b.itemsize) for b in a
+                        if b.__class__ is _ndarray or b.__class__ is LazyWindow]
         elif a is not None:
             layouts.append(((), (), 1))
     key = (layout, shape, *layouts)

@@ -359,10 +359,10 @@ def ldexp_(self: Tensor, other: Tensor) -> Tensor:
 
 def _check_same_dtype(operator: Any, operands: Any, common: Any) -> None:
     kinds = {x.dtype for x in operands if isinstance(x, Tensor)}
-    if len(kinds) > 1:
-        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
     if common.category == COMPLEX:
         raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    if len(kinds) > 1:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
 
 
 @pointwise(ref=np.heaviside, samples=pairs_nonzero, node="NotImplemented", refuse=_check_same_dtype)

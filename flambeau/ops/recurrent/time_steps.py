@@ -199,13 +199,13 @@ def run_stack(
         )
     if batch_first:
         x = x.transpose(0, 1)
-    time, batch, _ = x._array.shape
+    time, batch, width = x._array.shape
     check_states(name, states, count, batch, widths, x)
     if time == 0:
         raise RuntimeError(f"{name}: Expected sequence length to be larger than 0 in RNN")
-    y, *last = run_layers(layer, x.reshape(time * batch, -1), states, weights, (batch,) * time,
-                          bidirectional, p)
-    y = y.reshape(time, batch, -1)
+    y, *last = run_layers(layer, x.reshape(time * batch, width), states, weights,
+                          (batch,) * time, bidirectional, p)
+    y = y.reshape(time, batch, y.shape[-1])
     return (y.transpose(0, 1) if batch_first else y, *last)
 
 

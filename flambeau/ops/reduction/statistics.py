@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.user_frames import warn
 from ...tensor import dtypes as types
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
@@ -79,6 +80,9 @@ def cov(
         norm = total - correction
         if aweights is not None and correction != 0:
             norm = total - correction * (weights * aweights).sum() / total
+    if (norm.item() if isinstance(norm, Tensor) else norm) <= 0:
+        warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the "
+             "number of observations.")
     centred = x - mean
     scaled = centred if weights is None else centred * weights
     if not isinstance(norm, Tensor):

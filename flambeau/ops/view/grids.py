@@ -68,6 +68,8 @@ def meshgrid(
             "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: "
             f"{indexing}"
         )
+    if any(x.device != coordinates[0].device for x in coordinates):
+        raise RuntimeError("meshgrid expects all tensors to have the same device")
     if any(x.dtype is not coordinates[0].dtype for x in coordinates):
         raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     for x in coordinates:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...tensor.dtypes import dtype as Dtype
+from ...tensor.dtypes import int64
+from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..core.axes import canonicalize_dim
@@ -197,6 +199,7 @@ def tensor_split(
     n = input._array.shape[axis]
     places = _choose_bounds("tensor_split", indices_or_sections, indices, sections)
     if isinstance(places, Tensor):
+        _check_places(places)
         places = places.tolist()
     if isinstance(places, int):
         if places <= 0:
@@ -209,6 +212,17 @@ def tensor_split(
         basic_index(input, (*head, slice(a, b), Ellipsis))
         for a, b in zip([None, *bounds[1:-1]], [*bounds[1:-1], None], strict=True)
     )
+
+
+def _check_places(places: Tensor) -> None:
+    """Raise RuntimeError unless a tensor holds a number of sections or a list of indices."""
+    text = "tensor_split expected tensor_indices_or_sections to"
+    if places.dtype is not int64:
+        raise RuntimeError(
+            f"{text} have dtype of long, but got {legacy_name(places.dtype)}")
+    if places.dim() > 1:
+        raise RuntimeError(f"{text} be a zero-dimensional or one-dimensional tensor, but got a "
+                           f"tensor with {places.dim()} dims")
 
 
 def _split_along(name: str, axis_of: Any, min_dims: int, words: str) -> Any:

@@ -33,7 +33,7 @@ def transpose(input: Array, dim0: int, dim1: int) -> Array:
     if n == 2 and dim0 + dim1 == 1 and dim0 >= 0 and dim1 >= 0:
         return input.T
     a, b = canonicalize_dim(dim0, n), canonicalize_dim(dim1, n)
-    return input.swapaxes(a, b) if n else input.view()
+    return input.swapaxes(a, b) if n else input.transpose()
 
 
 @transpose.batch
