@@ -68,3 +68,13 @@ def test_a_tensor_is_copied_at_its_first_write_only():
         second.sum().backward()
         assert len(context.cloned) == 0
     assert torch.equal(a.grad, torch.cat([2 * a[:2], torch.zeros(1)]))
+
+
+def test_windows_that_begin_at_one_place_are_different_tensors():
+    a = torch.rand(4, requires_grad=True)
+    with allow_mutation_on_saved_tensors():
+        b = a.clone()
+        parts = [(b[:n] ** 2).sum() for n in (2, 3, 4)]  # temporaries, which may share an id
+        b.zero_()
+        sum(parts).backward()
+    assert torch.allclose(a.grad, 2 * a * torch.tensor([3.0, 3.0, 2.0, 1.0]))

@@ -36,8 +36,9 @@ class _MutationContext:
         self.sid_to_tid: defaultdict[int, set[tuple]] = defaultdict(set)
 
     def save(self, tensor: Tensor) -> _Handle:
-        """Return the handle of a tensor as it is now; saving it twice gives one handle."""
-        tid = id(tensor), tensor.data_ptr(), tensor._version
+        """Return the handle of a tensor as it is now; saving the same window twice gives one."""
+        tid = (tensor.data_ptr(), tensor._version, tensor.shape, tensor.stride(), tensor.dtype,
+               tensor.is_conj(), tensor.is_neg())
         self.sid_to_tid[tensor.untyped_storage().data_ptr()].add(tid)
         handle = self.tid_to_weakhandle.get(tid)
         if handle is None:
