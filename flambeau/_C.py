@@ -287,7 +287,7 @@ class _Functions(_Builtins):
         if name.lstrip("_").startswith("upsample_"):
             resize = import_module(f"{__package__}.export.aten_functions").FUNCTIONS.get(name)
             if resize is not None:
-                return partial(self._resized, resize)
+                return partial(self._resample, resize)
         return super().__getattr__(name)
 
     def _padded(
@@ -298,7 +298,7 @@ class _Functions(_Builtins):
         padded: Tensor = self.pad(input, sides, mode=mode)
         return padded if out is None else out.copy_(padded)
 
-    def _resized(
+    def _resample(
         self, resize: Callable[..., Tensor], *args: Any, out: Tensor | None = None, **options: Any
     ) -> Tensor:
         """Return a resampled image, or write it into `out`, which takes its shape."""

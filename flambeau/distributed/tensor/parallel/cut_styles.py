@@ -48,8 +48,8 @@ class _CutStyle(ParallelStyle):
     _cuts_bias: bool
 
     def __init__(
-        self, *, input_layouts: Placement | None, output_layouts: Placement | None,
-        use_local_output: bool,
+        self, *, input_layouts: Placement | None = None, output_layouts: Placement | None = None,
+        use_local_output: bool = True,
     ) -> None:
         self.input_layouts = (input_layouts or self._default_input,)
         self.output_layouts = (output_layouts or self._default_output,)
@@ -115,13 +115,6 @@ class ColwiseParallel(_CutStyle):
     _cuts_bias = True
     _default_input, _default_output = Replicate(), Shard(-1)
 
-    def __init__(
-        self, *, input_layouts: Placement | None = None, output_layouts: Placement | None = None,
-        use_local_output: bool = True,
-    ) -> None:
-        super().__init__(input_layouts=input_layouts, output_layouts=output_layouts,
-                         use_local_output=use_local_output)
-
 
 class RowwiseParallel(_CutStyle):
     """Cut a Linear by its input features, or an Embedding by its rows.
@@ -133,13 +126,6 @@ class RowwiseParallel(_CutStyle):
     _weight_dims = {Linear: 1, Embedding: 0}  # noqa: RUF012  # never changed
     _cuts_bias = False
     _default_input, _default_output = Shard(-1), Replicate()
-
-    def __init__(
-        self, *, input_layouts: Placement | None = None, output_layouts: Placement | None = None,
-        use_local_output: bool = True,
-    ) -> None:
-        super().__init__(input_layouts=input_layouts, output_layouts=output_layouts,
-                         use_local_output=use_local_output)
 
     def _find_input_placement(self, module: Module) -> Placement:
         return Replicate() if isinstance(module, Embedding) else Shard(-1)
