@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
@@ -195,7 +196,7 @@ class _Task:
         self.waiting: dict[int, tuple[Tensor, Tensor]] = {}
         self.paths: dict[int, int] | None = None
         self.running: Sequence[Any] = ()
-        self.delivered: dict[int, int] = {}  # by id of a leaf: what the first cotangent became
+        self.delivered: dict[int, Any] = {}  # by id of a leaf: what the first cotangent became
         self.callbacks: list[Callable[[], Any]] = []
 
     def deliver(self, target: Any, g: Tensor) -> None:
@@ -205,16 +206,18 @@ class _Task:
             if attributes and not self.partial and (attributes.get("_backward_hooks")
                                or attributes.get("_post_accumulate_grad_hooks")):
                 self.wait(target, g)
-            elif self.captures is None:
+            elif self.captures is None or self.accumulate and id(target) in self.captures:
                 if target._requires_grad:  # else frozen after the graph was built
                     key = id(target)
                     if key in self.delivered and target._grad is not None:
                         self.add_again(target, g)
                         return
-                    self.delivered[key] = (
-                        _EXISTING if target._grad is not None else
-                        _OWN if g._array.strides == target._array.strides else _COPY)
+                    existing = target._grad is not None
                     _add(target, g, self.keep and MODE.grad)
+                    self.delivered[key] = (
+                        _EXISTING if existing else _OWN if target._grad is g else
+                        weakref.ref(g) if g._array.base is None and
+                        g._array.strides == target._array.strides else _COPY)
             else:
                 self.reach_leaf(target, g)
             return
@@ -248,7 +251,8 @@ class _Task:
         assert grad is not None
         if grad._counter is not None and first == _EXISTING:
             grad._counter.value = before
-        elif grad._counter is not None and first == _COPY:
+        elif grad._counter is not None and (
+                first == _COPY or first.__class__ is weakref.ref and first() is g):
             grad._counter.value, self.delivered[id(leaf)] = 0, _OWN
         elif differentiable and first != _EXISTING:
             grad._bump()
@@ -272,7 +276,7 @@ class _Task:
             self.paths = _count_paths_to_hooked([*self.running, *(entry[2] for entry in self.heap)])
         key = id(leaf)
         if key in self.waiting:
-            g = add_cotangents(self.waiting[key][1], g)
+            g = self.sum_cotangents(self.waiting[key][1], g)
         self.waiting[key] = leaf, g
         left = self.paths[key] = self.paths.get(key, 0) - 1
         if left == 0:
@@ -287,7 +291,15 @@ class _Task:
     def capture(self, key: Any, g: Tensor) -> None:
         """Add a cotangent to those returned to the caller."""
         stored = self.captured.get(key)
-        self.captured[key] = g if stored is None else add_cotangents(stored, g)
+        self.captured[key] = g if stored is None else self.sum_cotangents(stored, g)
+
+    def sum_cotangents(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return a sum that is seen outside. Its version is that of `a` after a further write, as
+        if added in place, unless that is recorded or the memory of `a` is also something else's."""
+        result = add_cotangents(a, b)
+        if not (self.keep and MODE.grad) and a is not b and a._array.base is None:
+            result._bump(get_version(a) + 1)
+        return result
 
     def drain(self, node: Node | None, g: Any) -> None:
         """Run nodes, newest first, until no cotangent is left; start with `node` if given."""
@@ -465,7 +477,8 @@ def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
 
 
 # What a leaf's first cotangent of a backward pass became: a part of the grad that was there before,
-# the grad, or its copy.
+# the grad, or its copy. A weak reference to the cotangent stands for a copy that would have been the
+# grad if nothing else had referred to the cotangent.
 _EXISTING, _OWN, _COPY = range(3)
 # Threads may share leaves, and NumPy releases the GIL while adding.
 _ADDING = threading.RLock()

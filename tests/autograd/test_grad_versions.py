@@ -18,6 +18,11 @@ PASSES = {
     "an expanded one first": (lambda w: (w * 2).sum() + w.sum(), 0, 1),
     "parts": (lambda w: (w[0] * 2 + w[1] * 3).sum(), 1, 2),
     "a product with itself": (lambda w: (w @ w.t()).sum(), 1, 2),
+    "a cotangent of two uses": (lambda w: (w + w).exp().sum(), 0, 1),
+    "another use of such a cotangent": (lambda w: (w * 2 + w).exp().sum(), 1, 2),
+    "views of the parameter": (lambda w: (w.view(6) * 3).sum() + (w.reshape(3, 2) * 3).sum(), 0, 1),
+    "views first": (lambda w: (w * 3).sum() + (w[0] * 2).sum() + (w.view(6) * 3).sum(), 1, 2),
+    "parts of one cotangent": (lambda w: torch.stack([w, w, w]).exp().sum(), 1, 2),
 }
 
 
@@ -30,6 +35,36 @@ def test_versions_of_new_and_existing_grads(name):
     assert first._version == new
     compute(w).backward()
     assert w.grad is first and first._version == existing
+
+
+@pytest.mark.parametrize("name", list(PASSES))
+def test_versions_of_sums_for_chosen_inputs(name):
+    compute, new, existing = PASSES[name]
+    w = torch.ones(2, 3, requires_grad=True)
+    (g,) = torch.autograd.grad(compute(w), w)
+    assert g._version == (0 if 0 in g.stride() or "transposed" in name else new)
+    compute(w).backward(inputs=[w])
+    assert w.grad._version == new
+    compute(w).backward(inputs=[w])
+    assert w.grad._version == existing
+
+
+@pytest.mark.parametrize("name", list(PASSES))
+@pytest.mark.parametrize("follow", [None, True])
+def test_passes_of_compiled_functions_leave_the_same_versions(name, follow):
+    def run(transform):
+        w, seen = torch.ones(2, 3, requires_grad=True), []
+        compute = transform(PASSES[name][0])
+        for i in range(8):
+            if i % 2 == 0:
+                w.grad = None
+            compute(w).backward()
+            (g,) = torch.autograd.grad(compute(w), w)
+            seen.append((w.grad._version, g._version, g.stride()))
+        return seen
+
+    options = {"mode": "now", "follow": follow}
+    assert run(lambda f: torch.compile(f, options=options)) == run(lambda f: f)
 
 
 @pytest.mark.parametrize("name", list(PASSES))

@@ -298,6 +298,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     for g in result:
         backward.grads.append(None if g is None else trace.value_of(g._array))
         backward.arrays.append(None if g is None else trace.copy_array(g._array))
+        backward.versions.append(0 if g is None else get_version(g))
     numbers = [i for i, value in enumerate(backward.grads) if value is not None]
     backward.reached = [select_bits(mask, numbers) for mask in backward.reached]
     for item in backward.saved:

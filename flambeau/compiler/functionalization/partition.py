@@ -57,10 +57,10 @@ class _Split:
             shapes.append((y._array.shape, y._array.dtype))
         for event in functional.trace.events[backward.mark :]:
             functional.handle(event)
-        outputs, inputs, orders, expected, repeats = [], [], [], [], []
+        outputs, inputs, orders, expected, repeats, versions = [], [], [], [], [], []
         leaves = {id(leaf): i for i, leaf in enumerate(functional.leaves)}
-        for x, value, array in zip(
-            backward.inputs, backward.grads, backward.arrays, strict=True
+        for x, value, array, version in zip(
+            backward.inputs, backward.grads, backward.arrays, backward.versions, strict=True
         ):
             if value is None or array is None:
                 continue
@@ -69,6 +69,7 @@ class _Split:
             inputs.append(leaves.get(id(x), x))
             orders.append(invert_permutation(order))
             expected.append(array.transpose(order).copy())
+            versions.append(version)
             repeats.append(tuple([axis for axis, n in enumerate(value.strides)
                                   if not n and value.shape[axis] > 1]))
         graph = Graph(self.sources, self.inputs, outputs, [])
@@ -77,7 +78,7 @@ class _Split:
             graph, self.slots, self.recorded, inputs, orders, expected,
             len(backward.outputs), shapes, _reads_what_it_writes(self.graph),
             backward.reached, saved, (1 << len(backward.outputs) - backward.bases) - 1,
-            repeats=repeats,
+            repeats=repeats, versions=versions,
         )
 
     def _add_cotangent(self, k: int, g: np.ndarray) -> None:

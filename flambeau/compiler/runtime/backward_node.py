@@ -270,9 +270,16 @@ class BackwardRunner:
                   for number, slot in program.inputs]
         result: list[Tensor | None] = [None] * len(self.bindings.inputs)
         for y, number in zip(program.step.run(values), program.numbers, strict=True):
-            array = y.transpose(self.bindings.orders[number])
-            axes = self.bindings.repeats[number] if program is self.usual else ()
-            result[number] = wrap(_repeat(array, axes) if axes else array)
+            order = self.bindings.orders[number]
+            # A leaf without a grad takes memory of the right order itself, but copies a view.
+            array = y if order == tuple(range(y.ndim)) else y.transpose(order)
+            if program is not self.usual:
+                result[number] = wrap(array)
+                continue
+            axes = self.bindings.repeats[number]
+            result[number] = grad = wrap(_repeat(array, axes) if axes else array)
+            if self.bindings.versions[number]:
+                grad._bump(self.bindings.versions[number])
         return result
 
     def _build(self, chosen: int) -> _PartialProgram:

@@ -213,6 +213,7 @@ class BackwardBindings:
     usual: Any = None  # the BackwardPart for them
     # By output, the axes along which it repeats one element if backward starts from the usual ones.
     repeats: list[tuple[int, ...]] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)  # of the outputs, likewise
 
 
 @dataclass(eq=False)

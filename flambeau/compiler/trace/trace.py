@@ -143,6 +143,7 @@ class Backward:
     mark: the index of its first event.
     inputs: the outside tensors that the outputs depend on.
     grads: the cotangents of `inputs` as Values; None for an input without one.
+    versions: theirs.
     reached: by output, a bit mask of the inputs with a gradient that it depends on.
     bases: how many of `outputs`, at the end, are not returned, but are bases of returned views.
         Backward starts from one after a write to its view.
@@ -157,6 +158,7 @@ class Backward:
     inputs: list[Any]
     grads: list[Value | None] = field(default_factory=list)
     arrays: list[np.ndarray | None] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)  # numbers of outputs, by position
     reached: list[int] = field(default_factory=list)
     bases: int = 0
