@@ -477,8 +477,8 @@ def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
 
 
 # What a leaf's first cotangent of a backward pass became: a part of the grad that was there before,
-# the grad, or its copy. A weak reference to the cotangent stands for a copy that would have been the
-# grad if nothing else had referred to the cotangent.
+# the grad, or its copy. A weak reference to the cotangent stands for a copy that would have been
+# the grad if nothing else had referred to the cotangent.
 _EXISTING, _OWN, _COPY = range(3)
 # Threads may share leaves, and NumPy releases the GIL while adding.
 _ADDING = threading.RLock()
