@@ -50,7 +50,7 @@ def choose(condition: np.ndarray, a: np.ndarray | float, b: np.ndarray | float) 
     if condition.size <= MIN_BIT_BLEND_ELEMENTS or bits is None \
             or condition.__class__ is not np.ndarray:
         return np.where(condition, a, b)
-    mask = condition.view(np.int8).astype(bits)
+    mask = condition.astype(bits)  # 1 wherever the byte is not 0
     np.negative(mask, mask)
     a, b = a.view(bits), b.view(bits)
     if not b.ndim and not b:

@@ -113,7 +113,7 @@ def list_straight_dtypes(operator: Operator) -> frozenset[np.dtype]:
     if refused is None:
         return FLOATS
     cast = (BOOL, INTEGER) if operator.promotion is Promotion.FLOATING else ()
-    left_out = {FLOATING, *refused, *cast}
+    left_out = {FLOATING, *refused, *cast, *((BOOL,) if operator.reads_bool_bytes else ())}
     return FLOATS | {n for n, d in FROM_NUMPY.items()
                      if d.category not in left_out and n not in NARROW and n not in EIGHT_BIT}
 

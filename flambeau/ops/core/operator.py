@@ -81,6 +81,8 @@ class Operator:
         self.holomorphic: bool = options.pop("holomorphic", True)
         self.differentiable: bool = options.pop("differentiable", True)
         self.inplace: bool = options.pop("inplace", kind is Kind.POINTWISE)
+        # Whether the body reads bytes of bools: in views of integers not only 0 and 1.
+        self.reads_bool_bytes: bool = options.pop("reads_bool_bytes", False)
         # Whether the in-place form, whose result has the input's dtype, has a derivative: zero.
         self.flat_in_place: bool = options.pop("flat_in_place", False)
         self.constant_outputs: tuple[int, ...] = options.pop("constant_outputs", ())

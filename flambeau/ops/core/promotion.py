@@ -110,6 +110,8 @@ def _cast(x: Any, inside: np.dtype, common: dtype, operator: Operator) -> Any:
         if array.dtype in NARROW:
             array = widen(array)
         if array.dtype == inside:
+            if inside.kind == "b" and operator.reads_bool_bytes:
+                return array.view(np.uint8) != 0
             return array.astype(common.numpy).astype(inside) if rounds else array
         if rounds and array.dtype != common.numpy:
             array = array.astype(common.numpy)

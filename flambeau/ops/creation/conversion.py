@@ -84,7 +84,9 @@ _DIRECT = frozenset(
 
 def _truncate(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Convert floats to the wide integers that PyTorch's casts to integers use, so that overflow
-    gives the same values. Return other arrays unchanged."""
+    gives the same values, and views of integers as bools to bools; return others unchanged."""
+    if array.dtype.kind == "b" and dtype.kind == "V":
+        return array.view(np.uint8) != 0  # ml_dtypes would read the byte
     if array.dtype.kind not in "fV" or dtype.kind not in "iu" or dtype == np.uint64:
         return array
     wide = array.astype(np.float64) if array.dtype.kind == "V" else array

@@ -51,7 +51,8 @@ def bitwise_or(input: Array | Number, other: Array | Number) -> Array:
 
 
 @pointwise(
-    ref=lambda x, y: x ^ y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats
+    ref=lambda x, y: x ^ y, samples=_bits, differentiable=False, refuse=dtype_refusals.floats,
+    reads_bool_bytes=True,
 )
 def bitwise_xor(input: Array | Number, other: Array | Number) -> Array:
     """Bitwise XOR of two integer or bool tensors.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...native.foundation.public_names import c_class_name
-from ...tensor.dtypes import COMPLEX, FROM_NUMPY
+from ...tensor.dtypes import COMPLEX, FROM_NUMPY, get_default_dtype
 from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import COMPLEX32, refuse_eight_bit, widen
 from ...tensor.promotion import legacy_name
@@ -39,7 +39,7 @@ def unusual(rng: Rng) -> Iterator[Sample]:
 
 @pointwise(ref=lambda x, y: x == y, samples=ties, ufunc=np.equal,
            promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
-           node="EqBackward1")
+           node="EqBackward1", reads_bool_bytes=True)
 def eq(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input == other.
 
@@ -51,7 +51,7 @@ def eq(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x != y, samples=ties, ufunc=np.not_equal,
            promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
-           node="NeBackward1", aliases=("not_equal",))
+           node="NeBackward1", reads_bool_bytes=True, aliases=("not_equal",))
 def ne(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input != other.
 
@@ -63,7 +63,7 @@ def ne(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x < y, samples=ties, ufunc=np.less,
            promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
-           node="LtBackward1", aliases=("less",),
+           node="LtBackward1", reads_bool_bytes=True, aliases=("less",),
            refuse=dtype_refusals.complex_numbers)
 def lt(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input < other.
@@ -76,7 +76,7 @@ def lt(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x <= y, samples=ties, ufunc=np.less_equal,
            promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
-           node="LeBackward1", aliases=("less_equal",),
+           node="LeBackward1", reads_bool_bytes=True, aliases=("less_equal",),
            refuse=dtype_refusals.complex_numbers)
 def le(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input <= other.
@@ -89,7 +89,7 @@ def le(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x > y, samples=ties, ufunc=np.greater,
            promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
-           node="GtBackward1", aliases=("greater",),
+           node="GtBackward1", reads_bool_bytes=True, aliases=("greater",),
            refuse=dtype_refusals.complex_numbers)
 def gt(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input > other.
@@ -102,7 +102,7 @@ def gt(input: Array, other: Array | Number) -> Array:
 
 @pointwise(ref=lambda x, y: x >= y, samples=ties, ufunc=np.greater_equal,
            promotion=Promotion.PREDICATE, differentiable=False, flat_in_place=True,
-           node="GeBackward1", aliases=("greater_equal",),
+           node="GeBackward1", reads_bool_bytes=True, aliases=("greater_equal",),
            refuse=dtype_refusals.complex_numbers)
 def ge(input: Array, other: Array | Number) -> Array:
     """Test element by element whether input >= other.
@@ -209,7 +209,8 @@ def _close(input: np.ndarray, other: np.ndarray, rtol: float, atol: float,
     if rtol == 0 and atol == 0:
         return y
     if input.dtype.kind in "biu":
-        input, other = input.astype(np.float64), other.astype(np.float64)
+        inside = get_default_dtype().numpy  # as in PyTorch, so large integers are rounded
+        input, other = input.astype(inside), other.astype(inside)
     allowed = atol + np.abs(rtol * other)
     difference = np.abs(input - other)
     return y | (np.isfinite(difference) & (difference <= allowed))
@@ -224,7 +225,8 @@ def isclose(
     >>> torch.isclose(torch.tensor([1., 2.]), torch.tensor([1., 2.1]))
     tensor([ True, False])
     """
-    refuse_eight_bit(input, "mul_cpu_reduced_float")
+    if rtol or atol:
+        refuse_eight_bit(input, "mul_cpu_reduced_float")
     return _close(input, other, rtol, atol, equal_nan)
 
 

@@ -43,7 +43,7 @@ def logical_or(input: Array, other: Array) -> Array:
 
 
 @pointwise(ref=lambda x, y: (x != 0) != (y != 0), samples=ties, promotion=Promotion.PREDICATE,
-           differentiable=False)
+           differentiable=False, reads_bool_bytes=True)
 def logical_xor(input: Array, other: Array) -> Array:
     """Logical XOR; nonzero elements count as true.
 

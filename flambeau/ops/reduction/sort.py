@@ -92,6 +92,8 @@ def _sort(
 ) -> tuple[Array, Array]:
     """Return sorted values along an axis and their original indices."""
     _refuse_complex(input, "sort")
+    if input.dtype.kind == "b":
+        input = input.view(np.uint8) != 0  # in a view of integers bytes are neither 0 nor 1
     axis = canonicalize_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)

@@ -244,3 +244,17 @@ def test_clamp_takes_a_tensor_without_axes_for_a_number():
     assert x.clone().clamp_(torch.tensor(1), 2).tolist() == [1.0, 1.0, 2.0]
     with pytest.raises(TypeError, match="invalid combination of arguments"):
         torch.clamp(x, 0, torch.ones(3))
+
+
+def test_integers_are_close_in_the_default_dtype():
+    left, right = torch.tensor([16777217]), torch.tensor([16777216])
+    assert torch.isclose(left, right, rtol=0, atol=0.5).tolist() == [True]  # float32 rounds
+    assert not torch.equal(left, right)
+
+
+def test_eight_bit_floats_are_equal_but_not_close():
+    x = torch.arange(5.0).to(torch.float8_e4m3fn)
+    assert torch.isclose(x, x, rtol=0, atol=0).all()
+    torch.testing.assert_close(x, x, rtol=0, atol=0)
+    with pytest.raises(NotImplementedError, match="mul_cpu_reduced_float"):
+        torch.isclose(x, x)
