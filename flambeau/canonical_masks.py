@@ -20,8 +20,8 @@ _NORMALIZATIONS = frozenset("softmax log_softmax softmin normalize cumsum cumpro
 
 def _canonical_dim(dim: Any, ndim: int) -> tuple[int, ...]:
     """Return axes as a sorted tuple; all axes for None and ()."""
-    every = dim is None or dim == () or dim == []
-    return tuple(sorted(canonicalize_dims(None if every else dim, ndim)))
+    reduces_all = dim is None or dim == () or dim == []
+    return tuple(sorted(canonicalize_dims(None if reduces_all else dim, ndim)))
 
 
 def _input_mask(input: Tensor, *args: Any, mask: Tensor | None = None, **kwargs: Any) -> Tensor:
@@ -76,6 +76,6 @@ def _where(mask: Tensor, input: Tensor, fill_value: Any) -> Tensor:
     indices, passes = mask.indices(), mask.values()
     rows = passes.reshape(passes.shape[0], -1).any(1)
     indices, passes = indices[:, rows], passes[rows]
-    there = input.to_dense()[tuple(indices.unbind())]
-    values = ops.where(passes, there, fill_value)
+    is_stored = input.to_dense()[tuple(indices.unbind())]
+    values = ops.where(passes, is_stored, fill_value)
     return ops.sparse_coo_tensor(indices, values, input.shape, is_coalesced=True)

@@ -132,16 +132,16 @@ class Future:
 def collect_all(futures: Sequence[Future]) -> Future:
     """Return a future of the list of futures, done when all of them are."""
     _check_futures(futures)
-    whole, left = Future(), len(futures)
+    whole, remaining = Future(), len(futures)
     lock = threading.Lock()
     if not futures:
         whole.set_result([])
 
     def one_done(_: Future) -> None:
-        nonlocal left
+        nonlocal remaining
         with lock:
-            left -= 1
-            last = left == 0
+            remaining -= 1
+            last = remaining == 0
         if last:
             whole.set_result(list(futures))
 

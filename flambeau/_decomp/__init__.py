@@ -25,7 +25,7 @@ def core_aten_decompositions() -> dict[Any, Callable]:
 
 def get_decompositions(aten_ops: Iterable[Any], type: str = "post_autograd") -> dict[Any, Callable]:
     """The part of the table for these operators; a packet stands for all its overloads."""
-    wanted = set(aten_ops)
-    packets = {op for op in wanted if isinstance(op, Packet)}
+    requested = set(aten_ops)
+    packets = {op for op in requested if isinstance(op, Packet)}
     return {op: f for op, f in decomposition_table.items()
-            if op in wanted or op.overloadpacket in packets}
+            if op in requested or op.overloadpacket in packets}

@@ -31,6 +31,6 @@ def chunk_vmap(
 
 def _sizes(in_dims: Any, args: tuple) -> list[int]:
     """The sizes of the tensors that vmap goes over, where its axes are numbers."""
-    every = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(args)
-    return [x.size(dim) for dim, arg in zip(every, args, strict=False) if isinstance(dim, int)
+    axes = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(args)
+    return [x.size(dim) for dim, arg in zip(axes, args, strict=False) if isinstance(dim, int)
             for x in collect_leaves(Tensor, arg) if x.dim()]

@@ -211,11 +211,11 @@ def _find_device(func: Any, name: str, fakes: list[FakeTensor]) -> Any:
     """
     if name in _ACROSS_DEVICES:
         return fakes[0].device
-    wide = [fake for fake in fakes if fake.dim() or fake.device.type != "cpu"] or fakes
-    for fake in wide:
-        if fake.device != wide[0].device:
-            raise FakeTensorDeviceMismatchError(func, wide[0].device, fake.device)
-    return wide[0].device
+    located = [fake for fake in fakes if fake.dim() or fake.device.type != "cpu"] or fakes
+    for fake in located:
+        if fake.device != located[0].device:
+            raise FakeTensorDeviceMismatchError(func, located[0].device, fake.device)
+    return located[0].device
 
 
 def _on_meta(tensor: Tensor) -> Tensor:

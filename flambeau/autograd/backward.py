@@ -101,8 +101,8 @@ def backward(
     """
     if MODE.transforms:
         raise _create_transform_error()
-    wanted = _as_tuple(tensors)
-    roots = _list_roots(wanted, grad_tensors if grad_tensors is not None else grad_variables)
+    outputs = _as_tuple(tensors)
+    roots = _list_roots(outputs, grad_tensors if grad_tensors is not None else grad_variables)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is None:
         run(roots, retain, create_graph)

@@ -278,8 +278,8 @@ class _Task:
         if key in self.waiting:
             g = self.sum_cotangents(self.waiting[key][1], g)
         self.waiting[key] = leaf, g
-        left = self.paths[key] = self.paths.get(key, 0) - 1
-        if left == 0:
+        remaining = self.paths[key] = self.paths.get(key, 0) - 1
+        if remaining == 0:
             del self.waiting[key]
             self.reach_leaf(leaf, g)
 

@@ -131,21 +131,21 @@ class BackwardFunction(Node):
                 "should only implement one of them."
             )
         result = backward(self.context, *grads)
-        every = result if isinstance(result, tuple) else (result,)
-        return self._select_edges(every)
+        gradients = result if isinstance(result, tuple) else (result,)
+        return self._select_edges(gradients)
 
-    def _select_edges(self, every: tuple) -> list[Any]:
-        wanted = len(self._inputs)
-        if len(every) > wanted and all(y is None for y in every[wanted:]):
-            every = every[:wanted]
-        if len(every) != wanted:
+    def _select_edges(self, gradients: tuple) -> list[Any]:
+        limit = len(self._inputs)
+        if len(gradients) > limit and all(y is None for y in gradients[limit:]):
+            gradients = gradients[:limit]
+        if len(gradients) != limit:
             raise RuntimeError(
                 f"function {type(self).__name__} returned an incorrect number of gradients "
-                f"(expected {wanted}, got {len(every)})"
+                f"(expected {limit}, got {len(gradients)})"
             )
         return [
             _check_gradient(y, self._inputs[i], type(self).__name__, i)
-            for i, y in enumerate(every) if self.context.needs_input_grad[i]
+            for i, y in enumerate(gradients) if self.context.needs_input_grad[i]
         ]
 
     def _all_edges(self) -> list[Any]:
@@ -530,8 +530,8 @@ def once_differentiable(function: Callable) -> Callable:
             MODE.grad = with_grad
         if not MODE.grad or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             return outputs
-        every = outputs if isinstance(outputs, tuple) else (outputs,)
-        leaves = [None if y is None else y.detach().requires_grad_() for y in every]
+        results = outputs if isinstance(outputs, tuple) else (outputs,)
+        leaves = [None if y is None else y.detach().requires_grad_() for y in results]
         result = _Once.apply(*leaves)
         return result if isinstance(outputs, tuple) else result[0]
 

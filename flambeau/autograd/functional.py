@@ -383,9 +383,9 @@ def _compute_grad(
     cotangents: Sequence[Tensor] | None, create_graph: bool, retain: bool | None = None,
 ) -> tuple[Tensor | None, ...]:
     """autograd.grad of the outputs that have a history; None for inputs without influence."""
-    every = cotangents if cotangents is not None else (None,) * len(outputs)
+    gradients = cotangents if cotangents is not None else (None,) * len(outputs)
     pairs = [
-        (y, g) for y, g in zip(outputs, every, strict=True) if y is not None and y.requires_grad
+        (y, g) for y, g in zip(outputs, gradients, strict=True) if y is not None and y.requires_grad
     ]
     if not pairs:
         return (None,) * len(inputs)

@@ -84,9 +84,9 @@ class _Difference:
         """Return whether a gradient matches the slope along one unit direction: two calls."""
         direction = draw_like(rng, x._array)
         direction = direction / max(float(np.linalg.norm(direction)), 1e-300)
-        wanted = self.along(x, ..., direction)
+        numeric = self.along(x, ..., direction)
         actual = float(np.sum((gradient * direction.conj()).real))
-        return bool(np.isclose(actual, wanted, rtol, atol * float(np.abs(direction).sum()), True))
+        return bool(np.isclose(actual, numeric, rtol, atol * float(np.abs(direction).sum()), True))
 
 
 def gradcheck(
@@ -154,12 +154,12 @@ def _check(
     for i, (x, actual) in enumerate(zip(checked, analytic, strict=True)):
         if fast_mode and difference.agrees_along(x, actual, rng, rtol, atol):
             continue  # else compare element by element, for the error message
-        wanted = difference.gradient(x)
-        if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
+        numeric = difference.gradient(x)
+        if not np.allclose(actual, numeric, rtol, atol, equal_nan=True):
             if not any(y.requires_grad for y in live.values()):
                 raise GradcheckError("Numerical gradient for function expected to be zero")
             _blame_output(func, inputs, live, cotangents, i, eps, atol, rtol)
-            raise GradcheckError(_describe_mismatch(0, i, wanted, actual))
+            raise GradcheckError(_describe_mismatch(0, i, numeric, actual))
     _check_zero_cotangents(live, checked)
 
 
@@ -248,9 +248,9 @@ def _compute_gradient_arrays(
     return arrays
 
 
-def _describe_mismatch(output: int, i: int, wanted: np.ndarray, actual: np.ndarray) -> str:
+def _describe_mismatch(output: int, i: int, numeric: np.ndarray, actual: np.ndarray) -> str:
     return (f"Jacobian mismatch for output {output} with respect to input {i},\n"
-            f"numerical:{wanted}\nanalytical:{actual}\n")
+            f"numerical:{numeric}\nanalytical:{actual}\n")
 
 
 def _blame_output(
@@ -271,9 +271,9 @@ def _blame_output(
                 continue
             chosen = {k: part(cotangents[k])}
             (actual,) = _compute_gradient_arrays(live, [x], chosen)
-            wanted = _Difference(func, inputs, chosen, eps).gradient(x)
-            if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
-                raise GradcheckError(prefix + _describe_mismatch(number, i, wanted, actual))
+            numeric = _Difference(func, inputs, chosen, eps).gradient(x)
+            if not np.allclose(actual, numeric, rtol, atol, equal_nan=True):
+                raise GradcheckError(prefix + _describe_mismatch(number, i, numeric, actual))
 
 
 def _check_zero_cotangents(outputs: dict[int, Tensor], inputs: Sequence[Tensor]) -> None:

@@ -171,10 +171,10 @@ class _CollectedGradients:
             if number not in self.passes:
                 expected = sum(will_run(self.targets, self.targets[index]))
                 self.passes[number] = [None] * len(self.targets), [expected]
-            grads, left = self.passes[number]
+            grads, remaining = self.passes[number]
             grads[index] = g
-            left[0] -= 1
-            if left[0]:
+            remaining[0] -= 1
+            if remaining[0]:
                 return
             del self.passes[number]
         self.fn(grads)

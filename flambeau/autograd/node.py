@@ -155,8 +155,8 @@ class Node:
     def _apply_joint(self, g: Any, values: Sequence[Any]) -> list[Any]:
         vjp, indices = self.plan.entries[0]
         result = vjp(g, *[values[i] for i in indices])
-        every = result if result.__class__ is tuple else (result,)
-        return _flatten_gradients([every[i] for i in self.joint_positions()])
+        gradients = result if result.__class__ is tuple else (result,)
+        return _flatten_gradients([gradients[i] for i in self.joint_positions()])
 
     def _unbroadcast(self, grads: Sequence[Any]) -> list[Any]:
         return [
@@ -197,8 +197,8 @@ class Node:
         """Return the index of a saved value; None for an input this call's vjps do not need."""
         operator = self.operator
         if operator is not None:
-            every = sum(1 << i for i in operator.tensor_positions)
-            for plan in (self.plan, operator.plan(every)):
+            mask = sum(1 << i for i in operator.tensor_positions)
+            for plan in (self.plan, operator.plan(mask)):
                 for k, source in enumerate(plan.sources):
                     if _name_saved(operator, *source) == name:
                         return k if plan is self.plan else None

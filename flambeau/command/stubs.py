@@ -289,8 +289,8 @@ def write_package() -> str:
         if (ROOT / f"{name}.py").exists() or (ROOT / name / "__init__.py").exists():
             lines.append(f"from . import {name} as {name}\n")
     for name, home in sorted(names["_ELSEWHERE"].items()):
-        there = (ROOT / f"{home.replace('.', '/')}.py").exists() or (ROOT / home).exists()
-        if there and hasattr(importlib.import_module(f"flambeau.{home}"), name):
+        exists = (ROOT / f"{home.replace('.', '/')}.py").exists() or (ROOT / home).exists()
+        if exists and hasattr(importlib.import_module(f"flambeau.{home}"), name):
             lines.append(f"from .{home} import {name} as {name}\n")
     for name, value in sorted(vars(flambeau).items()):
         lines.append(_write_member(name, value))

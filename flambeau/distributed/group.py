@@ -167,11 +167,11 @@ def _create_mpi_world(limit: timedelta) -> Engine:
     from .engines.mpi import MPIEngine, load_mpi
 
     all_processes = load_mpi().COMM_WORLD
-    wanted = int(os.environ.get("WORLD_SIZE", all_processes.size))
-    if all_processes.size != wanted:
+    world_size = int(os.environ.get("WORLD_SIZE", all_processes.size))
+    if all_processes.size != world_size:
         raise RuntimeError(
-            f"backend='mpi' finds {all_processes.size} process(es) and WORLD_SIZE={wanted}: start "
-            "the program with `mpiexec -n N`, or use backend='gloo'"
+            f"backend='mpi' finds {all_processes.size} process(es) and WORLD_SIZE={world_size}: "
+            "start the program with `mpiexec -n N`, or use backend='gloo'"
         )
     return MPIEngine(all_processes.Dup(), limit.total_seconds())
 

@@ -114,9 +114,9 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
     if not p2p_op_list:
         raise ValueError("batch_isend_irecv: the list of operations is empty")
     started = []
-    for each in p2p_op_list:
-        peer = {"group_dst" if each.op is isend else "group_src": each.group_peer}
-        work = each.op(each.tensor, group=each.group, tag=each.tag, **peer)
+    for operation in p2p_op_list:
+        peer = {"group_dst" if operation.op is isend else "group_src": operation.group_peer}
+        work = operation.op(operation.tensor, group=operation.group, tag=operation.tag, **peer)
         if work is not None:
             started.append(work)
     return started

@@ -115,7 +115,7 @@ def _open_tcp_store(host: str, port: int, rank: int, world_size: int, timeout: t
     try:
         store.join(world_size)
     except DistStoreError as error:
-        note_missing(error, store, [f"{_CAME}/{each}" for each in range(world_size)])
+        note_missing(error, store, [f"{_CAME}/{rank}" for rank in range(world_size)])
         raise
     return store
 

@@ -342,11 +342,11 @@ class MixtureSameFamilyConstraint(Constraint):
 
     def check(self, value: Any) -> Tensor:
         axis = -1 - self.event_dim
-        each = self.base_constraint.check(value.unsqueeze(axis))  # (..., components, event)
+        fits = self.base_constraint.check(value.unsqueeze(axis))  # (..., components, event)
         if value.dim() < self.event_dim:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
         members = value.dim() - self.event_dim
-        return each.reshape((*each.shape[:members], -1)).all(-1)
+        return fits.reshape((*fits.shape[:members], -1)).all(-1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"

@@ -532,7 +532,7 @@ class Multinomial(_OfCategories):
 
     def entropy(self) -> Tensor:
         n = ops.tensor(self.total_count)
-        each = Binomial(self.total_count, probs=self.probs)  # counts of one category
-        counts = each.enumerate_support(expand=False)[1:]
-        spread = (ops.exp(each.log_prob(counts)) * ops.lgamma(counts + 1)).sum([0, -1])
+        binomial = Binomial(self.total_count, probs=self.probs)  # counts of one category
+        counts = binomial.enumerate_support(expand=False)[1:]
+        spread = (ops.exp(binomial.log_prob(counts)) * ops.lgamma(counts + 1)).sum([0, -1])
         return n * self._categorical.entropy() - ops.lgamma(n + 1) + spread

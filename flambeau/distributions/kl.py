@@ -51,15 +51,15 @@ def _dispatch_kl(type_p: type, type_q: type) -> Rule | None:
     if not pairs:
         return None
     far_p, far_q = type_p.__mro__.index, type_q.__mro__.index
-    left = min(pairs, key=lambda pair: (far_p(pair[0]), far_q(pair[1])))
+    nearest = min(pairs, key=lambda pair: (far_p(pair[0]), far_q(pair[1])))
     right = min(pairs, key=lambda pair: (far_q(pair[1]), far_p(pair[0])))
-    if _KL_REGISTRY[left] is not _KL_REGISTRY[right]:
+    if _KL_REGISTRY[nearest] is not _KL_REGISTRY[right]:
         warn(
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
-            f"Please register_kl({left[0].__name__}, {right[1].__name__})",
+            f"Please register_kl({nearest[0].__name__}, {right[1].__name__})",
             RuntimeWarning,
         )
-    return _KL_REGISTRY[left]
+    return _KL_REGISTRY[nearest]
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:

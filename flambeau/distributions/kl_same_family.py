@@ -39,8 +39,8 @@ def _(p: Bernoulli, q: Bernoulli) -> Tensor:
 
 @register_kl(Binomial, Binomial)
 def _(p: Binomial, q: Binomial) -> Tensor:
-    each = (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
-    return ops.where(p.total_count > q.total_count, math.inf, p.total_count * each)
+    per_trial = (p.probs * (p.logits - q.logits) + (-p.probs).log1p() - (-q.probs).log1p())
+    return ops.where(p.total_count > q.total_count, math.inf, p.total_count * per_trial)
 
 
 @register_kl(Geometric, Geometric)
@@ -103,8 +103,8 @@ def _(p: Laplace, q: Laplace) -> Tensor:
 def _(p: Cauchy, q: Cauchy) -> Tensor:
     """Chyzak and Nielsen, "A closed-form formula for the Kullback-Leibler divergence between
     Cauchy distributions", 2019."""
-    apart = (p.scale + q.scale).pow(2) + (p.loc - q.loc).pow(2)
-    return apart.log() - (4 * p.scale * q.scale).log()
+    variance = (p.scale + q.scale).pow(2) + (p.loc - q.loc).pow(2)
+    return variance.log() - (4 * p.scale * q.scale).log()
 
 
 @register_kl(Gumbel, Gumbel)

@@ -114,18 +114,18 @@ class CorrCholeskyTransform(_Parameterless):
     def _call(self, x: Tensor) -> Tensor:
         eps = types.finfo(x.dtype).eps
         partial = vec_to_tril_matrix(x.tanh().clamp(min=-1 + eps, max=1 - eps), diag=-1)
-        left = (1 - partial**2).sqrt().cumprod(-1)
+        remainder = (1 - partial**2).sqrt().cumprod(-1)
         rows = partial + ops.eye(partial.shape[-1], dtype=partial.dtype)
-        return rows * pad(left[..., :-1], [1, 0], value=1)
+        return rows * pad(remainder[..., :-1], [1, 0], value=1)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        left = pad((1 - (y * y).cumsum(-1))[..., :-1], [1, 0], value=1)
-        partial = tril_matrix_to_vec(y, diag=-1) / tril_matrix_to_vec(left, diag=-1).sqrt()
+        remainder = pad((1 - (y * y).cumsum(-1))[..., :-1], [1, 0], value=1)
+        partial = tril_matrix_to_vec(y, diag=-1) / tril_matrix_to_vec(remainder, diag=-1).sqrt()
         return (partial.log1p() - partial.neg().log1p()) / 2
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        left = tril_matrix_to_vec(1 - (y * y).cumsum(-1), diag=-2)
-        along_rows = 0.5 * left.log().sum(-1)
+        remainder = tril_matrix_to_vec(1 - (y * y).cumsum(-1), diag=-2)
+        along_rows = 0.5 * remainder.log().sum(-1)
         return along_rows - 2 * (x + softplus(-2 * x) - math.log(2.0)).sum(-1)
 
     def forward_shape(self, shape: Shape) -> Any:

@@ -234,11 +234,11 @@ def decompose_getitem(self: Any, item: Any) -> list[tuple[Any, list, dict]] | No
     items = [make(i) if isinstance(i, list) and i else i for i in items]
     if any(isinstance(i, list) for i in items):
         return None
-    taken = sum(i.ndim if isinstance(i, Tensor) and str(i.dtype) == "torch.bool" else 1
-                for i in items if i is not None and i is not ...)
+    consumed = sum(i.ndim if isinstance(i, Tensor) and str(i.dtype) == "torch.bool" else 1
+                   for i in items if i is not None and i is not ...)
     if ... in [i for i in items if not isinstance(i, Tensor)]:
         at = next(n for n, i in enumerate(items) if i is ...)
-        items[at : at + 1] = [slice(None)] * (self.ndim - taken)
+        items[at : at + 1] = [slice(None)] * (self.ndim - consumed)
     steps: list[tuple[Any, list, dict]] = []
     tensors: list[Any] = []
     value, dim = self, 0

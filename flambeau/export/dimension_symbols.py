@@ -59,10 +59,10 @@ class DimensionSymbols:
         """
         lengths = {}
         for i, (key, symbol) in enumerate(self.symbols.items()):
-            wanted = _choose_far(symbol.value, i)
-            allowed = [n for n in (wanted, symbol.high, symbol.value + 2, symbol.value - 1)
+            preferred = _choose_far(symbol.value, i)
+            allowed = [n for n in (preferred, symbol.high, symbol.value + 2, symbol.value - 1)
                        if max(symbol.low, _LEAST_COMMON) <= n <= symbol.high
-                       and n not in (symbol.value, symbol.other) and n <= wanted]
+                       and n not in (symbol.value, symbol.other) and n <= preferred]
             lengths[key] = allowed[0] if allowed else symbol.value
         if all(lengths[key] == symbol.value for key, symbol in self.symbols.items()):
             return None

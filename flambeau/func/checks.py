@@ -17,8 +17,8 @@ def parse_argnums(argnums: Any, count: int) -> list[int]:
     """
     if not isinstance(argnums, (int, tuple)):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
-    every = (argnums,) if isinstance(argnums, int) else argnums
-    result = [_position(i, count) for i in every]
+    positions = (argnums,) if isinstance(argnums, int) else argnums
+    result = [_position(i, count) for i in positions]
     if not result:
         raise RuntimeError("argnums must be non-empty")
     if len(set(result)) != len(result):
@@ -83,12 +83,12 @@ def check_real(tree: Any, name: str, what: str) -> None:
 
 def check_cotangents(supplied: Any, outputs: Any) -> None:
     """Raise RuntimeError if cotangents differ in structure from the outputs."""
-    wanted, structure = _pytree.tree_structure(outputs), _pytree.tree_structure(supplied)
-    if structure != wanted:
+    expected, structure = _pytree.tree_structure(outputs), _pytree.tree_structure(supplied)
+    if structure != expected:
         raise RuntimeError("Expected pytree structure of cotangents to be the same as pytree "
                            "structure of outputs to the function. cotangents: "
                            f"{_pytree.treespec_pprint(structure)}, primal output: "
-                           f"{_pytree.treespec_pprint(wanted)}")
+                           f"{_pytree.treespec_pprint(expected)}")
 
 
 def check_tangents(primals: Any, tangents: Any) -> None:
@@ -100,11 +100,11 @@ def check_tangents(primals: Any, tangents: Any) -> None:
     if tangents.__class__ is tuple and 0 < len(primals) == len(tangents) and primals.__class__ \
             is tuple and all(isinstance(x, Tensor) for x in (*primals, *tangents)):
         return
-    wanted, structure = _pytree.tree_structure(primals), _pytree.tree_structure(tangents)
-    if structure != wanted:
+    expected, structure = _pytree.tree_structure(primals), _pytree.tree_structure(tangents)
+    if structure != expected:
         raise RuntimeError(f"{call}: Expected primals and tangents to have the same python "
                            "structure. For example, if primals is a tuple of 3 tensors, tangents "
-                           f"also must be. Got primals with structure {wanted} and tangents with "
+                           f"also must be. Got primals with structure {expected} and tangents with "
                            f"structure {structure}")
     for name, tree in (("primals", primals), ("tangents", tangents)):
         ends = get_leaves(tree)

@@ -227,10 +227,10 @@ def jacfwd(
         supplied = tuple(args[i] for i in chosen_at)
 
         def chosen(*inputs: Any) -> Any:
-            every = list(args)
+            replaced = list(args)
             for i, x in zip(chosen_at, inputs, strict=True):
-                every[i] = x
-            return func(*every, **kwargs)
+                replaced[i] = x
+            return func(*replaced, **kwargs)
 
         y, columns, aux = _compute_columns(chosen, supplied, has_aux, randomness)
         per_output = [restore_structure(supplied, parts) for parts in columns]
@@ -320,8 +320,8 @@ class _Level:
 
     def gradients(self, outputs: list[Tensor], cotangents: list[Tensor] | None) -> list[Tensor]:
         """Return recorded gradients of the arguments, zeros for arguments without influence."""
-        every: Sequence[Any] = cotangents if cotangents is not None else [None] * len(outputs)
-        pairs = [(y, g) for y, g in zip(outputs, every, strict=True) if y.requires_grad]
+        seeds: Sequence[Any] = cotangents if cotangents is not None else [None] * len(outputs)
+        pairs = [(y, g) for y, g in zip(outputs, seeds, strict=True) if y.requires_grad]
         if not pairs:
             return [ops.zeros_like(x) for x in self.wanted]
         ys, gs = zip(*pairs, strict=True)

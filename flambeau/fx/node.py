@@ -81,11 +81,11 @@ class Node:
         self, graph: Graph, name: str, op: str, target: Target, args: tuple[Argument, ...],
         kwargs: dict[str, Argument], return_type: Any = None,
     ) -> None:
-        wanted = "Callable" if op == "call_function" else "str"
+        expected = "Callable" if op == "call_function" else "str"
         if not (callable(target) if op == "call_function" else isinstance(target, str)):
             raise ValueError(
                 f"Node [graph = {graph}, name = '{name}'] target {target} has type "
-                f"{torch_module().typename(target)} but a {wanted} is expected"
+                f"{torch_module().typename(target)} but a {expected} is expected"
             )
         if op not in _legal_ops:
             raise AssertionError(f"op '{op}' is not in _legal_ops")

@@ -51,11 +51,11 @@ def _check_input(graph: Graph, node: Node, value: Node, defined: set[Node]) -> N
 
 
 def _check_target(node: Node, owner: Any) -> None:
-    wanted = "Callable" if node.op == "call_function" else "str"
-    if not (callable(node.target) if wanted == "Callable" else isinstance(node.target, str)):
+    expected = "Callable" if node.op == "call_function" else "str"
+    if not (callable(node.target) if expected == "Callable" else isinstance(node.target, str)):
         raise ValueError(
             f"Node {node} target {node.target} has type "
-            f"{torch_module().typename(node.target)} but a {wanted} is expected"
+            f"{torch_module().typename(node.target)} but a {expected} is expected"
         )
     if node.op not in ("get_attr", "call_module"):
         return

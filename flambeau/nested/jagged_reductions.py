@@ -201,9 +201,9 @@ def layer_norm(
                            "the ragged dimension for NestedTensor")
     axes = tuple(range(1, input.dim()))
     padded = pad(input, 0)
-    there = pad(input._build_like(ops.ones_like(input._values)), 0)
+    mask = pad(input._build_like(ops.ones_like(input._values)), 0)
     count = input.measure_rows().reshape(-1, *[1] * len(axes)) * math.prod(padded.shape[2:])
-    centred = (padded - padded.sum(axes, True) / count) * there
+    centred = (padded - padded.sum(axes, True) / count) * mask
     y = centred / (centred.square().sum(axes, True) / count + eps).sqrt()
     return input._build_like(pack(input, y))
 

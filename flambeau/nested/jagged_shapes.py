@@ -139,10 +139,10 @@ def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTens
 @rule()
 def expand(input: NestedTensor, *size: Any, implicit: bool = False) -> NestedTensor:
     """Expand axes of length 1 after the ragged axis, without a copy."""
-    wanted = _flatten_sizes(size)
-    if not has_same_ragged_sizes(input, wanted):
-        raise RuntimeError(f"expand(): cannot expand shape {input._size} -> {wanted}")
-    inner = [-1 if d == input._ragged_idx else wanted[d] for d in range(1, input.dim())]
+    expected = _flatten_sizes(size)
+    if not has_same_ragged_sizes(input, expected):
+        raise RuntimeError(f"expand(): cannot expand shape {input._size} -> {expected}")
+    inner = [-1 if d == input._ragged_idx else expected[d] for d in range(1, input.dim())]
     return input._build_like(input._values.expand(inner))
 
 

@@ -278,11 +278,11 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **name
     """`torch.autograd.grad`: gradients of nested inputs are nested."""
     from ..autograd import grad
 
-    wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-    gradients = grad(_unwrap_all(outputs), _unwrap_all(wanted), _unwrap_all(grad_outputs),
+    targets = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    gradients = grad(_unwrap_all(outputs), _unwrap_all(targets), _unwrap_all(grad_outputs),
                      *args, **named)
     return tuple(x._build_like(g) if isinstance(x, RaggedTensor) and g is not None else g
-                 for x, g in zip(wanted, gradients, strict=True))
+                 for x, g in zip(targets, gradients, strict=True))
 
 
 @shared

@@ -76,20 +76,20 @@ def layer_norm(
     bias: Tensor | None = None, eps: float = 1e-5, *args: Any, **named: Any,
 ) -> Tensor:
     """Layer normalization over trailing axes in which the rows agree."""
-    wanted = tuple(normalized_shape)
+    normalized = tuple(normalized_shape)
     if not input.is_contiguous():
         raise RuntimeError("NestedTensor must be contiguous to get buffer.")
     regular = input._array.shape[2:]
-    if len(wanted) > len(regular):
+    if len(normalized) > len(regular):
         raise RuntimeError("normalized_shape extends into irregular dimensions for the nested "
                            "tensor")
-    for i, n in enumerate(wanted):
-        length = regular[len(regular) - len(wanted) + i]
+    for i, n in enumerate(normalized):
+        length = regular[len(regular) - len(normalized) + i]
         if length != n:
             raise RuntimeError(
                 f"The shape at dimension {i}of normalized_shape doesn't match the input")
-    buffer = input._values.reshape(-1, *wanted)
-    y = _functional["layer_norm"](buffer, wanted, weight, bias, eps)
+    buffer = input._values.reshape(-1, *normalized)
+    y = _functional["layer_norm"](buffer, normalized, weight, bias, eps)
     return input._build_like(y.reshape(-1))
 
 
@@ -184,9 +184,9 @@ def scaled_dot_product_attention(
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
 ) -> Tensor:
     """Attention within each row."""
-    for text, wrong in (("an explicit attn_mask is set", attn_mask is not None),
-                        ("is_causal=True", is_causal)):
-        if wrong:
+    for text, is_set in (("an explicit attn_mask is set", attn_mask is not None),
+                         ("is_causal=True", is_causal)):
+        if is_set:
             raise RuntimeError("scaled_dot_product_attention: Nested tensors for query / key / "
                                f"value are not supported when {text}")
     attend = _functional["scaled_dot_product_attention"]
@@ -219,8 +219,8 @@ def to_padded_tensor(
     padded = []
     for row in rows:
         gaps: list[int] = []
-        for wanted, n in zip(reversed(target), reversed(row.shape), strict=True):
-            gaps += [0, wanted - n]
+        for longest, n in zip(reversed(target), reversed(row.shape), strict=True):
+            gaps += [0, longest - n]
         padded.append(_functional["pad"](row, gaps, value=padding))
     return ops.stack(padded)
 

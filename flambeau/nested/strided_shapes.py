@@ -167,9 +167,9 @@ def _flatten_sizes(args: tuple) -> tuple:
 @rule()
 def view(input: StridedNestedTensor, *sizes: Any) -> Tensor:
     """The rows, each of another shape, without a copy."""
-    wanted = _flatten_sizes(sizes)
-    _check_view(input, wanted, "view")
-    shapes = [_compute_row_size(input, wanted, "view", n) for n in input._sizes]
+    target = _flatten_sizes(sizes)
+    _check_view(input, target, "view")
+    shapes = [_compute_row_size(input, target, "view", n) for n in input._sizes]
     strides = [tuple(row.view(n).stride())
                for row, n in zip(input.rows(), shapes, strict=True)]
     return input.view_rows(shapes, strides)
@@ -178,9 +178,9 @@ def view(input: StridedNestedTensor, *sizes: Any) -> Tensor:
 @rule()
 def reshape(input: StridedNestedTensor, *shape: Any) -> Tensor:
     """Reshape the rows, copying if needed."""
-    wanted = _flatten_sizes(shape)
-    _check_view(input, wanted, "reshape")
-    shapes = [_compute_row_size(input, wanted, "reshape", n) for n in input._sizes]
+    target = _flatten_sizes(shape)
+    _check_view(input, target, "reshape")
+    shapes = [_compute_row_size(input, target, "reshape", n) for n in input._sizes]
     if input.is_contiguous():
         return input.view_rows(shapes, [compute_contiguous_strides(n) for n in shapes])
     return strided_from_rows([row.reshape(n) for row, n in

@@ -58,12 +58,12 @@ class Conversion(Members):
             )
 
         def convert(tensor: Tensor) -> Tensor:
-            wanted = dtype if tensor.is_floating_point() or tensor.is_complex() else None
+            target_dtype = dtype if tensor.is_floating_point() or tensor.is_complex() else None
             options = {}
             if memory_format is not None and tensor.dim() in (4, 5):
                 options["memory_format"] = memory_format
             try:
-                return tensor.to(device, wanted, non_blocking, **options)
+                return tensor.to(device, target_dtype, non_blocking, **options)
             except NotImplementedError as error:
                 if str(error) != "Cannot copy out of meta tensor; no data!":
                     raise

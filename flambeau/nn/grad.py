@@ -14,17 +14,17 @@ from ..tensor import Tensor
 
 
 def _compute_gradient(
-    conv: Any, wanted: str, size: Sequence[int], other: Tensor, grad_output: Tensor,
+    conv: Any, operand: str, size: Sequence[int], other: Tensor, grad_output: Tensor,
     options: tuple[Any, ...],
 ) -> Tensor:
-    """The cotangent of the input or weight (`wanted`) of `size`, given the other.
+    """The cotangent of the input or weight (`operand`) of `size`, given the other.
 
     It can be differentiated itself.
     """
     zero = other.new_zeros(tuple(size)).requires_grad_()
     records = autograd.is_grad_enabled() and (other.requires_grad or grad_output.requires_grad)
     with autograd.enable_grad():
-        pair = (zero, other) if wanted == "input" else (other, zero)
+        pair = (zero, other) if operand == "input" else (other, zero)
         output = conv(*pair, None, *options)
     actual = autograd.grad(output, zero, grad_output, create_graph=records)[0]
     assert actual is not None

@@ -92,8 +92,8 @@ class Hooks(Members, global_hooks.Flag):
         """
         marked = [self._forward_hooks_with_kwargs, self._forward_hooks_always_called]
         handle = _add(self._forward_hooks, hook, prepend, marked)
-        for wanted, marks in zip((with_kwargs, always_call), marked, strict=True):
-            if wanted:
+        for is_set, marks in zip((with_kwargs, always_call), marked, strict=True):
+            if is_set:
                 marks[handle.id] = True
         return handle
 

@@ -213,14 +213,14 @@ def _check_writes(program: ExportedProgram, fixed: set[Node], memory: SharedMemo
 
     Other in-place writes are converted as the operator without the underscore.
     """
-    wrong = []
+    problems = []
     for node in program.graph.nodes:
         if node not in fixed and memory.needs(node):
             reason = memory.refusal(node)
             if reason is not None:
-                wrong.append(f"{node.target} {_place(node)}: {reason}")
-    if wrong:
-        raise _build_unsupported_error(wrong)
+                problems.append(f"{node.target} {_place(node)}: {reason}")
+    if problems:
+        raise _build_unsupported_error(problems)
 
 
 def _model(

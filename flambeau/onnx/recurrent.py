@@ -27,8 +27,8 @@ def _convert_layers(
 ) -> Any:
     order = _LSTM_GATES if kind == "LSTM" else _GRU_GATES
     directions = 2 if bidirectional else 1
-    each = 4 if has_biases else 2
-    if len(params) != each * directions * num_layers:
+    params_per_layer = 4 if has_biases else 2
+    if len(params) != params_per_layer * directions * num_layers:
         raise NotImplementedError(f"{kind} with a projection")
     value = b.value(x)
     if batch_first:
@@ -36,7 +36,8 @@ def _convert_layers(
     hidden = int(b.tensor(params[1]).shape[1])
     finals: list[list[str]] = [[] for _ in states]
     for layer in range(num_layers):
-        layer_params = [params[(layer * directions + d) * each :][:each] for d in range(directions)]
+        layer_params = [params[(layer * directions + d) * params_per_layer :][:params_per_layer]
+                        for d in range(directions)]
         w, r = (_stack(b, [_reorder_gates(b, p[i], order) for p in layer_params]) for i in (0, 1))
         bias = ""
         if has_biases:

@@ -110,9 +110,9 @@ def _convert_to_tensor(pixels: np.ndarray) -> Tensor:
     return wrap(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
 
-def _rotate_by_exif(image: Any, wanted: bool) -> Any:
+def _rotate_by_exif(image: Any, is_enabled: bool) -> Any:
     """Rotate the image by its EXIF orientation, if wanted."""
-    return _import_pillow("ImageOps").exif_transpose(image) if wanted else image
+    return _import_pillow("ImageOps").exif_transpose(image) if is_enabled else image
 
 
 def decode_png(data: Tensor, mode: int, apply_exif_orientation: bool = False) -> Tensor:

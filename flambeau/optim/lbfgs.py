@@ -121,8 +121,8 @@ class LBFGS(Optimizer):
                 return
             last = iteration == group["max_iter"]
             start = Point(0, loss, grad, slope)
-            left = group["max_eval"] - evaluations
-            end, used = self._flambeau_advance(closure, group, start, t, direction, left, last)
+            budget = group["max_eval"] - evaluations
+            end, used = self._flambeau_advance(closure, group, start, t, direction, budget, last)
             loss, grad, t = end.loss, end.grad, end.t
             state["t"] = t
             evaluations += used
@@ -138,7 +138,7 @@ class LBFGS(Optimizer):
 
     def _flambeau_advance(
         self, closure: Callable, group: dict[str, Any], start: Point, t: Any, direction: Tensor,
-        left: int, last: bool,
+        budget: int, last: bool,
     ) -> tuple[Point, int]:
         """Move along the direction; return the end point and the number of evaluations."""
         if group["line_search_fn"] is None:
@@ -158,7 +158,7 @@ class LBFGS(Optimizer):
 
         longest = direction.abs().max()
         tolerance = group["tolerance_change"]
-        end, used = strong_wolfe(evaluate, start, t, longest, tolerance, left)
+        end, used = strong_wolfe(evaluate, start, t, longest, tolerance, budget)
         self._flambeau_move(end.t, direction)
         return end, used
 

@@ -91,12 +91,12 @@ class ArchiveWriter:
 
 
 def _pack_directory_entry(path: bytes, flags: int, crc: int, size: int, start: int) -> bytes:
-    wide = [value for value in (size, size, start) if value >= _LIMIT]
-    extra = struct.pack(f"<HH{len(wide)}Q", 1, 8 * len(wide), *wide) if wide else b""
+    large = [value for value in (size, size, start) if value >= _LIMIT]
+    extra = struct.pack(f"<HH{len(large)}Q", 1, 8 * len(large), *large) if large else b""
     short, at = min(size, _LIMIT), min(start, _LIMIT)
     return (
         _CENTRAL.pack(
-            b"PK\1\2", 0, 45 if wide else 0, flags, 0, 0, 0, crc, short, short,
+            b"PK\1\2", 0, 45 if large else 0, flags, 0, 0, 0, crc, short, short,
             len(path), len(extra), 0, 0, 0, 0, at,
         )
         + path

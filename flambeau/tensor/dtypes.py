@@ -263,13 +263,13 @@ def infer_scalar_dtype(value: bool | int | float | complex) -> dtype:
     return _Default.floating.to_complex()
 
 
-def _require_limits(function: str, wanted: Any) -> Any:
+def _require_limits(function: str, type: Any) -> Any:
     """Return the dtype for `finfo` or `iinfo`; TypeError if it isn't one."""
-    result = as_dtype(wanted)
+    result = as_dtype(type)
     if not isinstance(result, (dtype, QuantizedDtype)):
         raise TypeError(
             f"{function}(): argument 'type' (position 1) must be torch.dtype, not "
-            f"{wanted.__class__.__name__}"
+            f"{type.__class__.__name__}"
         )
     return result
 

@@ -34,8 +34,8 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     if high.category == COMPLEX:
         if high is types.complex32 and (low.category < FLOATING or low is types.float16):
             return high
-        wide = types.float64 in (low, high) or types.complex128 in (low, high)
-        return types.complex128 if wide else types.complex64
+        is_double = types.float64 in (low, high) or types.complex128 in (low, high)
+        return types.complex128 if is_double else types.complex64
     if low.category != high.category:
         return high
     if high.category == FLOATING:

@@ -66,9 +66,9 @@ class PackedArray(QuantizedArray):
     @classmethod
     def of(cls, codes: np.ndarray, quantizer: Quantizer) -> PackedArray:
         """Pack integers."""
-        each = quantizer.dtype.packed
+        codes_per_byte = quantizer.dtype.packed
         *outer, columns = codes.shape or (1,)
-        memory = np.zeros(math.prod(outer) * -(-columns // each), np.uint8)
+        memory = np.zeros(math.prod(outer) * -(-columns // codes_per_byte), np.uint8)
         result = cls(memory, codes.shape, quantizer)
         result.write(codes)
         return result
@@ -79,9 +79,9 @@ class PackedArray(QuantizedArray):
         return self._unpack(self.memory)[: self.size].reshape(self._shape)
 
     def _unpack(self, memory: np.ndarray) -> np.ndarray:
-        each = self.quantizer.dtype.packed
-        bits = 8 // each
-        shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
+        codes_per_byte = self.quantizer.dtype.packed
+        bits = 8 // codes_per_byte
+        shifts = np.arange(codes_per_byte, dtype=np.uint8) * np.uint8(bits)
         return ((memory[..., None] >> shifts) & np.uint8(2**bits - 1)).reshape(
             *memory.shape[:-1], -1)
 
@@ -93,11 +93,11 @@ class PackedArray(QuantizedArray):
 
     def write(self, codes: np.ndarray) -> None:
         """Overwrite the integers; `codes` broadcasts."""
-        each = self.quantizer.dtype.packed
+        codes_per_byte = self.quantizer.dtype.packed
         flat = np.broadcast_to(codes, self._shape).reshape(-1)
-        groups = np.zeros((-(-flat.size // each), each), np.uint8)
+        groups = np.zeros((-(-flat.size // codes_per_byte), codes_per_byte), np.uint8)
         groups.reshape(-1)[: flat.size] = flat
-        shifts = np.arange(each, dtype=np.uint8) * np.uint8(8 // each)
+        shifts = np.arange(codes_per_byte, dtype=np.uint8) * np.uint8(8 // codes_per_byte)
         self.memory[: len(groups)] = np.bitwise_or.reduce(groups << shifts, axis=1)
 
     def rows(self, positions: np.ndarray) -> np.ndarray:

@@ -59,8 +59,8 @@ def quantize(
     with np.errstate(all="ignore"):
         inverse = np.float32(1) / np.asarray(scale, np.float32)
         if fused:  # float64 holds the product exactly
-            wide = values * np.float64(inverse) + zero_point
-            steps = np.rint(wide.astype(np.float32))
+            exact = values * np.float64(inverse) + zero_point
+            steps = np.rint(exact.astype(np.float32))
         else:
             steps = np.rint(values * inverse + np.asarray(zero_point, np.float32))
     low, high = dtype.limits
@@ -91,9 +91,9 @@ class PerTensor(NamedTuple):
     def quantize(self, values: np.ndarray) -> np.ndarray:
         """Return the integers of float32 values."""
         low, high = self.dtype.limits
-        wide = self.dtype is qint32  # PyTorch's loop for it does not use fused operations
-        nan = low if wide else high
-        return quantize(values, self.scale, self.zero_point, self.dtype, nan, not wide)
+        is_32_bit = self.dtype is qint32  # PyTorch's loop for it does not use fused operations
+        nan = low if is_32_bit else high
+        return quantize(values, self.scale, self.zero_point, self.dtype, nan, not is_32_bit)
 
     def dequantize(self, codes: np.ndarray) -> np.ndarray:
         """Return the float32 values of integers."""

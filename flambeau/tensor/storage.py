@@ -207,12 +207,12 @@ class UntypedStorage(StorageCasts):
         import mmap
 
         with open(filename, "a+b" if shared else "rb") as file:
-            there = file.seek(0, 2)
-            if shared and there < nbytes:
+            size = file.seek(0, 2)
+            if shared and size < nbytes:
                 file.truncate(nbytes)
-            elif there < nbytes:
+            elif size < nbytes:
                 raise RuntimeError(f"unable to mmap {nbytes} bytes from file <{filename}>: it has "
-                                   f"{there} bytes")
+                                   f"{size} bytes")
         if not nbytes:
             return cls(0)
         with open(filename, "r+b" if shared else "rb") as file:

@@ -88,9 +88,9 @@ def assert_close(
     if (rtol is None) != (atol is None):
         raise ValueError("Both 'rtol' and 'atol' must be either specified or omitted, but got no "
                          f"{'atol' if atol is None else 'rtol'}.")
-    wanted = {"device": check_device, "dtype": check_dtype, "layout": check_layout,
-              "stride()": check_stride}
-    checks = tuple(name for name, on in wanted.items() if on)
+    enabled = {"device": check_device, "dtype": check_dtype, "layout": check_layout,
+               "stride()": check_stride}
+    checks = tuple(name for name, on in enabled.items() if on)
     rules = _Rules(rtol, atol, equal_nan, allow_subclasses, checks, msg)
     for pair in list(_pair_leaves(actual, expected, rules, "")):
         pair.compare()

@@ -72,64 +72,64 @@ class _Run:
         absent: list[str] = []
         i = 0
         while i < len(checks):
-            kind, wanted, count = checks[i]
+            kind, pattern, count = checks[i]
             i += 1
             if kind == "CHECK-NOT":
-                absent.append(wanted)
+                absent.append(pattern)
                 continue
             start = self.at
             if kind == "CHECK-DAG":
-                group = [wanted]
+                group = [pattern]
                 while i < len(checks) and checks[i][0] == "CHECK-DAG":
                     group.append(checks[i][1])
                     i += 1
                 places = [self._find(kind, part, start) for part in group]
                 first, self.at = min(a for a, _ in places), max(b for _, b in places)
             else:
-                first = self._check(kind, wanted, count)
+                first = self._check(kind, pattern, count)
             self._refuse(absent, start, first)
             absent = []
         self._refuse(absent, self.at, len(self.text))
 
-    def _check(self, kind: str, wanted: str, count: int) -> int:
+    def _check(self, kind: str, pattern: str, count: int) -> int:
         """Perform one check, which advances `at`; return where its first match starts."""
         start = self.at
         if kind in ("CHECK-SAME", "CHECK-NEXT"):
-            first, end = self._find(kind, wanted, start)
+            first, end = self._find(kind, pattern, start)
             lines = self.text.count("\n", start, first)
             if lines != (kind == "CHECK-NEXT"):
-                self._fail(kind, wanted)
+                self._fail(kind, pattern)
             self.at = end
             return first
         if kind == "CHECK-REGEX":
-            match = re.compile(wanted).search(self.text, start)
+            match = re.compile(pattern).search(self.text, start)
             if match is None:
-                self._fail(kind, wanted)
+                self._fail(kind, pattern)
             self.at = match.end()
             return match.start()
         if kind == "CHECK-SOURCE-HIGHLIGHTED":
-            marked = re.compile(re.escape(wanted) + r"[^\n]*\n[^\n]*~").search(self.text, start)
+            marked = re.compile(re.escape(pattern) + r"[^\n]*\n[^\n]*~").search(self.text, start)
             if marked is None:
-                self._fail(kind, wanted)
+                self._fail(kind, pattern)
             self.at = marked.end()
             return marked.start()
         first = -1
         for _ in range(count):
-            place, self.at = self._find(kind, wanted, self.at)
+            place, self.at = self._find(kind, pattern, self.at)
             first = place if first < 0 else first
         return first if first >= 0 else start
 
-    def _find(self, kind: str, wanted: str, start: int) -> tuple[int, int]:
-        index = self.text.find(wanted, start)
+    def _find(self, kind: str, pattern: str, start: int) -> tuple[int, int]:
+        index = self.text.find(pattern, start)
         if index < 0:
-            self._fail(kind, wanted)
-        return index, index + len(wanted)
+            self._fail(kind, pattern)
+        return index, index + len(pattern)
 
     def _refuse(self, absent: list[str], start: int, end: int) -> None:
-        for wanted in absent:
-            if self.text.find(wanted, start, end) >= 0:
-                raise RuntimeError(f'Expected to not find "{wanted}" but found it\n{self.text}')
+        for pattern in absent:
+            if self.text.find(pattern, start, end) >= 0:
+                raise RuntimeError(f'Expected to not find "{pattern}" but found it\n{self.text}')
 
-    def _fail(self, kind: str, wanted: str) -> NoReturn:
-        raise RuntimeError(f'Expected to find "{wanted}" but did not find it\nSearched string:\n'
-                           f"{self.text}\nFrom {kind}: {wanted}\n")
+    def _fail(self, kind: str, pattern: str) -> NoReturn:
+        raise RuntimeError(f'Expected to find "{pattern}" but did not find it\nSearched string:\n'
+                           f"{self.text}\nFrom {kind}: {pattern}\n")

@@ -194,13 +194,13 @@ def _run(call: Callable, args: tuple, kwargs: dict) -> tuple[list, list, list]:
     """Return the results, the gradients of their sum, and the arguments after the call."""
     leaves = collect_leaves(Tensor, (args, kwargs))
     outputs = collect_leaves(Tensor, call(args, kwargs))
-    wanted = [x for x in leaves if x.requires_grad]
+    differentiable = [x for x in leaves if x.requires_grad]
     smooth = [y for y in outputs if y.requires_grad]
     gradients: list[Any] = []
-    if wanted and smooth:
-        some = gradients_of(sum(y.sum().abs() for y in smooth), wanted, allow_unused=True)
+    if differentiable and smooth:
+        some = gradients_of(sum(y.sum().abs() for y in smooth), differentiable, allow_unused=True)
         gradients = [x.new_zeros(x.shape) if g is None else g.detach()
-                     for x, g in zip(wanted, some, strict=True)]
+                     for x, g in zip(differentiable, some, strict=True)]
     return [y.detach() for y in outputs], gradients, [x.detach() for x in leaves]
 
 

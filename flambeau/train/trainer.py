@@ -280,9 +280,9 @@ class Trainer(Loop):
             raise ValueError("validate: fit has no validation data")
         several = data if isinstance(data, dict) else {"": data}
         numbers: dict[str, Any] = {}
-        left = (self.state.epochs or 0) - self.state.epoch + 1
+        epochs_left = (self.state.epochs or 0) - self.state.epoch + 1
         for name, part in several.items():
-            self.supervised.expect(left * (count_batches(part) or 0))
+            self.supervised.expect(epochs_left * (count_batches(part) or 0))
             prefix = f"valid_{name}_" if name else "valid_"
             numbers.update(self._evaluate_stage(scope.valid, part, self.state.epoch, prefix))
         return numbers

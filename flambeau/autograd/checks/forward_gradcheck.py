@@ -27,8 +27,8 @@ class GradcheckError(RuntimeError):
 
 def collect_tensors(x: Any) -> tuple[Tensor, ...]:
     """Return the tensors among a function's arguments or results."""
-    every = x if isinstance(x, (tuple, list)) else (x,)
-    return tuple(t for t in every if isinstance(t, Tensor))
+    values = x if isinstance(x, (tuple, list)) else (x,)
+    return tuple(t for t in values if isinstance(t, Tensor))
 
 
 def draw_like(rng: np.random.RandomState, y: np.ndarray) -> np.ndarray:
@@ -82,11 +82,11 @@ class ForwardCheck:
                 ends.append([y for y in outputs if y._array.dtype.kind in "fc"])
             for j, (t, up, down) in enumerate(zip(pushed, *ends, strict=True)):
                 actual = np.zeros(up._array.shape, up._array.dtype) if t is None else t._array
-                wanted = (up._array - down._array) / (2 * eps)
-                if not np.allclose(actual, wanted, rtol, atol, equal_nan=True):
+                numeric = (up._array - down._array) / (2 * eps)
+                if not np.allclose(actual, numeric, rtol, atol, equal_nan=True):
                     raise GradcheckError(
                         f"Jacobian computed with forward mode mismatch for output {j} with respect "
-                        f"to input {i},\nnumerical:{wanted}\nanalytical:{actual}\n"
+                        f"to input {i},\nnumerical:{numeric}\nanalytical:{actual}\n"
                     )
 
     def compare_undefined(self) -> None:

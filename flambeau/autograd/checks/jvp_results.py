@@ -32,11 +32,11 @@ class JvpCheck:
 
     def one_per_output(self, pushed: Any, outputs: Sequence[Any]) -> tuple:
         """Return the tangents as a tuple; RuntimeError for another number or other types."""
-        every = tuple(pushed) if isinstance(pushed, (tuple, list)) else (pushed,)
-        if len(every) != len(outputs):
+        tangents = tuple(pushed) if isinstance(pushed, (tuple, list)) else (pushed,)
+        if len(tangents) != len(outputs):
             raise RuntimeError("Function's jvp returned an invalid number of forward gradients "
-                               f"(expected {len(outputs)} but got {len(every)})")
-        for i, (y, t) in enumerate(zip(outputs, every, strict=True)):
+                               f"(expected {len(outputs)} but got {len(tangents)})")
+        for i, (y, t) in enumerate(zip(outputs, tangents, strict=True)):
             if t is None:
                 continue
             if not isinstance(t, Tensor):
@@ -52,7 +52,7 @@ class JvpCheck:
                     "Trying to set a forward gradient that has a different size than that of the "
                     "original Tensor, this is not supported. Tensor is of size "
                     f"{list(y.shape)} while the given forward gradient is of size {list(t.shape)}.")
-        return every
+        return tangents
 
     def _is_differentiable(self, y: Any) -> bool:
         return isinstance(y, Tensor) and y._array.dtype.kind in "fcV" \

@@ -176,13 +176,13 @@ def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:
     `recorder` returns the recorder of an operator's calls.
     """
     restore_stubs()
-    wanted = {operator.name: operator for operator in operators}
+    by_name = {operator.name: operator for operator in operators}
     swaps: list[Swap] = []
-    for operator in wanted.values():
+    for operator in by_name.values():
         swaps.append(swap_of(operator.function, recorder(operator)))
     for function in set(filter(_is_function, library_attributes(Tensor).values())):
         call = find_pointwise_operator(function)
-        if call is not None and wanted.get(call.operator.name) is call.operator:
+        if call is not None and by_name.get(call.operator.name) is call.operator:
             swaps.append(Swap(function, recorder(call.operator)))
     for swap in swaps:
         swap.start()

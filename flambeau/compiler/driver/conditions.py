@@ -23,9 +23,9 @@ class Conditions:
         for leaf, key, value in list_numbers(args, kwargs):
             place = f"args[{key}]" if key.__class__ is int else f"kwargs[{key!r}]"
             source.add(f"t{leaf} = {place}", depth=2)
-            wrong = (f"t{leaf}.__class__ is not {type(value).__name__}" if is_free(leaf) else
-                     write_mismatch(f"t{leaf}", value, source.name))
-            source.add(f"if {wrong}:", "    return False", depth=2)
+            mismatch = (f"t{leaf}.__class__ is not {type(value).__name__}" if is_free(leaf) else
+                        write_mismatch(f"t{leaf}", value, source.name))
+            source.add(f"if {mismatch}:", "    return False", depth=2)
         decisions, constants = ((), {}) if proof is None else (proof.decisions, proof.constants)
         objects = dict.fromkeys(name for guard in decisions
                                 for name in re.findall(r"\bt\d+(?=\.)", guard.path))

@@ -120,14 +120,14 @@ class Installer:
             take = functools.partial(commit, pending.bindings, pending.result)
         try:
             with catch_memory_errors("selfcheck"):
-                wrong = check(pending.step, pending.bindings, pending.backward, take)
+                problem = check(pending.step, pending.bindings, pending.backward, take)
                 pending.sample = SampleInputs(pending.bindings)
         except Unfit as error:
             return _Problem(error.what, error.line)
         pending.result = None
-        if wrong is None:
+        if problem is None:
             return None
-        return _Problem(f"the compiled step computes another {wrong} than the eager one; "
+        return _Problem(f"the compiled step computes another {problem} than the eager one; "
                         "please report this", is_certain=False)
 
     def _install(self, specialization: Specialization, pending: Pending) -> None:

@@ -58,7 +58,7 @@ class _Walk:
             self.visit(owner)
         elif owner is not None and id(owner) not in self._owners:
             self._owners.add(id(owner))  # it may hold its own bound methods
-            self.look_into(owner, every=True)
+            self.look_into(owner, takes_all=True)
         function = getattr(function, "__func__", function)
         if hasattr(function, "__wrapped__") and id(function) not in self._wrappers:
             self._wrappers.add(id(function))
@@ -73,14 +73,14 @@ class _Walk:
                 if issubclass(type(value), _FUNCTIONS):
                     self.visit(value)
 
-    def look_into(self, x: Any, every: bool = False) -> None:
-        """Visit a plain object's attributes: those that the code names, or all if `every`."""
+    def look_into(self, x: Any, takes_all: bool = False) -> None:
+        """Visit a plain object's attributes: those that the code names, or all if `takes_all`."""
         kind = type(x)
         if computes_class(kind) or issubclass(kind, (*_LEFT_OUT, *_FUNCTIONS)) \
                 or "__dict__" not in dir(kind) or kind.__module__.split(".")[0] == "flambeau":
             return
         for name, value in list(get_instance_dict(x).items()):
-            if (every or name in self._names) and issubclass(type(value), _FUNCTIONS):
+            if (takes_all or name in self._names) and issubclass(type(value), _FUNCTIONS):
                 self.visit(value)
 
     def _iterate_named(self, function: types.FunctionType) -> Iterator[Any]:

@@ -80,8 +80,8 @@ def describe_overlap(
             result.append((i, id(array)))
         first, earlier, other = met.setdefault(id(owner), (i, leaf, array))
         if first != i:
-            apart = not np.may_share_memory(array, other)
+            disjoint = not np.may_share_memory(array, other)
             same = address(array) == address(other)
-            place = "same" if same else "apart" if apart else "partly"
+            place = "same" if same else "apart" if disjoint else "partly"
             result.append((first, i, place, *describe_aliasing(earlier, leaf)))
     return tuple(result)

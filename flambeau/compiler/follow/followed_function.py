@@ -110,9 +110,9 @@ class FollowedFunction:
         else:
             self.is_steady = True
             result = self._follow(args, kwargs)
-        taken = time.perf_counter() - begun
+        elapsed_s = time.perf_counter() - begun
         if eager or self.is_steady:
-            trial.add(taken, eager)
+            trial.add(elapsed_s, eager)
         return result
 
     def _watch(self, session: Session) -> None:
@@ -201,12 +201,13 @@ class FollowedFunction:
                 Replay(following).run()
             return
         self.is_steady = False
-        wrong = program.verify(following, Replay(following).run)
-        if wrong is None:
+        problem = program.verify(following, Replay(following).run)
+        if problem is None:
             program.note_agreement()
             return
         exit.programs.remove(program)
-        self._give_up(program.segment, f"the compiled step computes another {wrong} than the eager "
+        self._give_up(program.segment,
+                      f"the compiled step computes another {problem} than the eager "
                     "one; please report this")
 
     def build(self, segment: Segment, count: int, owners: Sequence[np.ndarray | None],

@@ -65,10 +65,10 @@ class GrowingProgram:
         last = programs[-1]
         slots = [[p.bindings.slots[k] for p in programs]
                  for k, s in enumerate(last.graph.sources) if s.kind != "state"]
-        if any(not isinstance(slot, Argument) for each in slots for slot in each):
+        if any(not isinstance(slot, Argument) for varying in slots for slot in varying):
             raise NoCommonForm("random numbers, or numbers of optimizers")
-        self.leaves = [last.leaves[each[0].leaf] for each in slots]
-        offsets = [fit(lengths, [slot.offset for slot in each]) for each in slots]
+        self.leaves = [last.leaves[varying[0].leaf] for varying in slots]
+        offsets = [fit(lengths, [slot.offset for slot in varying]) for varying in slots]
         self.step = SizedProgram(last.graph, common, offsets, aside)
         self.most = GROWING_CAPACITY if common.is_bounded else None
         self.targets = last.target_storages

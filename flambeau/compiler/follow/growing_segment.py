@@ -55,13 +55,13 @@ class GrowingSegment(Segment):
         first = segments[0]
         self.parts, self.lengths = [*segments], _find_lengths(segments)
         common = _Common(self.lengths)
-        every = list(zip(*([e.event for e in s.entries] for s in segments), strict=True))
-        varying = [_is_varying_constant(events) for events in every]
+        columns = list(zip(*([e.event for e in s.entries] for s in segments), strict=True))
+        varying = [_is_varying_constant(events) for events in columns]
         fixed = [i for i, varies in enumerate(varying) if not varies]
-        outside = {e[0].results[0].storage for e, varies in zip(every, varying, strict=True)
+        outside = {e[0].results[0].storage for e, varies in zip(columns, varying, strict=True)
                    if varies}
         self.takes_constants = bool(outside)
-        events = {at: forms for at, i in enumerate(fixed) if (forms := common.event(every[i]))}
+        events = {at: forms for at, i in enumerate(fixed) if (forms := common.event(columns[i]))}
         memories = {k: forms for k in range(len(first.memory))
                     if (forms := common.memory([s.memory[k] for s in segments], k in outside))}
         plain = [_move_calls(s.calls, fixed) for s in segments]
@@ -205,14 +205,14 @@ class _Common:
                 result[name] = form
         return result
 
-    def calls(self, every: Sequence[dict[int, list[Any]]]) -> dict[int, str]:
+    def calls(self, calls: Sequence[dict[int, list[Any]]]) -> dict[int, str]:
         """Return source for composite calls whose plain arguments depend on the length."""
-        first = every[0]
-        if any(calls.keys() != first.keys() for calls in every):
+        first = calls[0]
+        if any(calls.keys() != first.keys() for calls in calls):
             raise NoCommonForm("different functions")
         result = {}
         for at, here in first.items():
-            several = [calls[at] for calls in every]
+            several = [calls[at] for calls in calls]
             if any(len(calls) != len(here) for calls in several):
                 raise NoCommonForm("different functions")
             parts = []
@@ -263,7 +263,7 @@ class _Common:
     def _write_sequence(self, items: Sequence[Any], kind: type) -> Any:
         if len({len(item) for item in items}) > 1:
             raise NoCommonForm("a different number of arguments")
-        parts = [self.common(each) for each in zip(*items, strict=True)]
+        parts = [self.common(row) for row in zip(*items, strict=True)]
         forms = [(i, part) for i, part in enumerate(parts) if isinstance(part, Form)]
         if not forms:
             return items[0]
@@ -284,9 +284,10 @@ class _Common:
                or len(v.shape) != len(first.shape) for v in items):
             raise NoCommonForm("different windows")
         offset = fit(self.lengths, [v.offset for v in items])
-        shape = [fit(self.lengths, each, 1) for each in zip(*(v.shape for v in items), strict=True)]
-        strides = [fit(self.lengths, each)
-                   for each in zip(*(v.strides for v in items), strict=True)]
+        shape = [fit(self.lengths, extents, 1)
+                 for extents in zip(*(v.shape for v in items), strict=True)]
+        strides = [fit(self.lengths, strides)
+                   for strides in zip(*(v.strides for v in items), strict=True)]
         for k, extent in enumerate(shape):
             if isinstance(extent, Polynomial):
                 if extent.slope < 1 or min(v.shape[k] for v in items) < MIN_EXTENT:

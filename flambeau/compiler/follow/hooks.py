@@ -180,9 +180,9 @@ class _Table:
     def install(self, make: Callable[[], list[Hook]]) -> None:
         """Install all stubs. `make` creates the hooks on first use."""
         if not self.hooks:
-            every = make()
-            self.hooks = [hook for hook in every if not hook.only_recording]
-            RECORDING.hooks = [hook for hook in every if hook.only_recording]
+            hooks = make()
+            self.hooks = [hook for hook in hooks if not hook.only_recording]
+            RECORDING.hooks = [hook for hook in hooks if hook.only_recording]
             self.restored = list(self.hooks)
         while self.restored:
             self.restored[-1].install()

@@ -22,8 +22,8 @@ _LISTS = __name__.rpartition(".follow")[0]  # the package whose objects make up 
 
 def drop_orphans(driver: Any) -> None:
     """Drop a followed function's segments of tensors and optimizers that the program replaced."""
-    every = [s for exit in driver.iterate_exits() for s in exit.segments]
-    orphans = {*map(id, _find_orphans(driver, every))} if len(every) > 1 else set()
+    segments = [s for exit in driver.iterate_exits() for s in exit.segments]
+    orphans = {*map(id, _find_orphans(driver, segments))} if len(segments) > 1 else set()
     if not orphans:
         return
     for exit in driver.iterate_exits():

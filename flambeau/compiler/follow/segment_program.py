@@ -288,13 +288,13 @@ class SegmentProgram:
                         actual: dict[int, np.ndarray], noise: float) -> str | None:
         moved = gap = 0.0
         agrees = True
-        for i, wanted in arrays.items():
-            is_float = wanted.dtype.kind in "fV"
+        for i, expected in arrays.items():
+            is_float = expected.dtype.kind in "fV"
             if is_float and self.bindings.updates:
-                moved += sum_squared_differences(wanted, before[i])
-                gap += sum_squared_differences(actual[i], wanted)
-                agrees = agrees and agree(actual[i], wanted)
-            elif not agree(actual[i], wanted, noise):
+                moved += sum_squared_differences(expected, before[i])
+                gap += sum_squared_differences(actual[i], expected)
+                agrees = agrees and agree(actual[i], expected)
+            elif not agree(actual[i], expected, noise):
                 return f"value of {self.step.edges.sources[i].name or 'a state'}"
         if not agrees and not is_small_change(gap, moved):
             return "update of the parameters"

@@ -212,10 +212,10 @@ class Functionalization:
         offset = window.offset - (address(array) - address(find_owner(array)))
         order = None
         if offset == 0 and array.dtype == window.dtype and array.size == window.size:
-            wide = [i for i, n in enumerate(array.shape) if n != 1]
-            sorted_axes = sorted(wide, key=lambda i: -array.strides[i])
+            nonunit = [i for i, n in enumerate(array.shape) if n != 1]
+            sorted_axes = sorted(nonunit, key=lambda i: -array.strides[i])
             if tuple(array.shape[i] for i in sorted_axes) == window.shape:
-                order = tuple(sorted_axes + [i for i in range(array.ndim) if i not in wide])
+                order = tuple(sorted_axes + [i for i in range(array.ndim) if i not in nonunit])
         return bind.Argument(leaf, offset, window.shape, window.strides, window.dtype, order)
 
     # ---------------------------------------------------------------------------- ends

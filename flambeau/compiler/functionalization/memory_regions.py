@@ -87,8 +87,8 @@ class Region:
         if result is None:
             self._scatter(window, node)
             return
-        wide = [n for n in window.shape if n != 1]
-        node = graph.permute(reshape_node(node, wide), invert_permutation(result.permutation))
+        extents = [n for n in window.shape if n != 1]
+        node = graph.permute(reshape_node(node, extents), invert_permutation(result.permutation))
         node = reshape_node(node, result.lengths)
         if result.lengths == result.extents and all(s == 1 for s in result.steps):
             self.node = reshape_node(node, self.shape)
@@ -117,9 +117,9 @@ class Region:
         here = np.sort(
             compute_window_offsets(self.shape, [s for _, s in self.axes], self.offset).reshape(-1)
         )
-        there = compute_window_offsets(window.shape, window.strides, window.offset)
-        result = np.searchsorted(here, there)
-        if not np.array_equal(here[np.minimum(result, here.size - 1)], there):
+        offsets = compute_window_offsets(window.shape, window.strides, window.offset)
+        result = np.searchsorted(here, offsets)
+        if not np.array_equal(here[np.minimum(result, here.size - 1)], offsets):
             raise Untraceable("a view reaches beyond known memory")
         return result
 

@@ -50,8 +50,8 @@ class FusionGroup:
     @property
     def by_columns(self) -> bool:
         """Whether its reductions keep the last axis, and so accumulate column by column."""
-        wide = [i for i, n in enumerate(self.shape) if n != 1]
-        return bool(self.axes) and bool(wide) and wide[-1] not in self.axes
+        nonunit = [i for i, n in enumerate(self.shape) if n != 1]
+        return bool(self.axes) and bool(nonunit) and nonunit[-1] not in self.axes
 
 
 def compute_domain(node: Node) -> tuple[Shape, tuple[int, ...]]:
@@ -123,8 +123,8 @@ def index_chain(node: Node, chain: Chain) -> Chain:
     index = node.inputs[1]
     if node.op is Op.TAKE_ALONG:
         return chain
-    wide = (*index.shape, *(1,) * (len(node.shape) - len(index.shape)))
-    first = reshape_chain(index, wide)
+    shape = (*index.shape, *(1,) * (len(node.shape) - len(index.shape)))
+    first = reshape_chain(index, shape)
     last = first[0] if first else index
     return (*first, *broadcast_chain(last, node.shape, ()), *chain)
 

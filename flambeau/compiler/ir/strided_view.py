@@ -92,10 +92,10 @@ class StridedView:
                 return None
             stride, masked = merged
             if masked is not None:
-                wide = [j for j in new if shape[j] != 1]
-                if len(wide) != 1 or valid is None:
+                nonunit = [j for j in new if shape[j] != 1]
+                if len(nonunit) != 1 or valid is None:
                     return None
-                valid[wide[0]] = masked
+                valid[nonunit[0]] = masked
             for j in reversed(new):
                 strides[j] = stride
                 stride *= shape[j]
@@ -104,21 +104,21 @@ class StridedView:
 
     def _merge_axes(self, axes: list[int]) -> tuple[int, tuple[int, int] | None] | None:
         """The stride and mask of several axes merged into one; None if they cannot be merged."""
-        wide = [i for i in axes if self.shape[i] != 1]
-        if not wide:
+        nonunit = [i for i in axes if self.shape[i] != 1]
+        if not nonunit:
             return (0, None) if self.valid is None or all(
                 self.valid[i] == (0, 1) for i in axes
             ) else None
-        for i, j in zip(wide, wide[1:], strict=False):
+        for i, j in zip(nonunit, nonunit[1:], strict=False):
             if self.strides[i] != self.strides[j] * self.shape[j]:
                 return None
         masked = None
         if self.valid is not None:
             narrow = [i for i in axes if self.valid[i] != (0, self.shape[i])]
-            if narrow and (len(wide) != 1 or narrow != wide):
+            if narrow and (len(nonunit) != 1 or narrow != nonunit):
                 return None
-            masked = self.valid[wide[0]] if narrow else None
-        return self.strides[wide[-1]], masked
+            masked = self.valid[nonunit[0]] if narrow else None
+        return self.strides[nonunit[-1]], masked
 
 
 def compute_row_major_strides(shape: Shape) -> tuple[int, ...]:

@@ -189,5 +189,7 @@ class ContractionKernel:
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), a, b, total, body,
             shares=get_planned_threads(),
         )
-        each = groups * parts
-        return [Loop(g, each, [contract], LoopKind.PARALLEL)] if each > 1 else [contract]
+        reductions = groups * parts
+        if reductions == 1:
+            return [contract]
+        return [Loop(g, reductions, [contract], LoopKind.PARALLEL)]

@@ -75,11 +75,11 @@ def _copy_parts(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Ke
             window = target.window.sliced(starts, (1,) * len(starts), part.shape)
             reshaped = part.op is Op.RESHAPE and id(part) not in fusion.materialized
             inner = part.inputs[0] if reshaped else part
-            there = id(inner) in fusion.materialized and any(
+            is_copied = id(inner) in fusion.materialized and any(
                 p.memory is target.memory and p.window == window.reshaped(inner.shape)
                 for p in layout.targets(inner)
             )
-            if not there:
+            if not is_copied:
                 result.append(_store(part, Place(target.memory, window), fusion, layout))
     return result
 

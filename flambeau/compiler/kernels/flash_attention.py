@@ -70,8 +70,8 @@ def choose_block_extent(rows: int, columns: int, depth: int, width: int, size: i
     largest = next((n for n in range(ATTENTION_BLOCK, 0, -ATTENTION_LANES) if fits(n)), 0)
     if not largest:
         return 0
-    each = -(-extent // -(-extent // largest))
-    return min(-(-each // ATTENTION_LANES) * ATTENTION_LANES, largest)
+    block = -(-extent // -(-extent // largest))
+    return min(-(-block // ATTENTION_LANES) * ATTENTION_LANES, largest)
 
 
 @dataclass(frozen=True)

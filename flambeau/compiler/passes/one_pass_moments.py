@@ -92,9 +92,9 @@ def _compute_shifted_moments(total: Node) -> Moments:
 
 def _sample_rows(x: Node) -> Node:
     """Adjacent rows from the middle; rows of a convolution are computed from its inputs."""
-    *outer, wide, columns = x.shape
-    count = min(MOMENT_SAMPLE_ROWS, wide)
-    starts = [*(n // 2 for n in outer), (wide - count) // 2]
+    *outer, middle, columns = x.shape
+    count = min(MOMENT_SAMPLE_ROWS, middle)
+    starts = [*(n // 2 for n in outer), (middle - count) // 2]
     shape = (*(1 for _ in outer), count, columns)
     if x.op is not Op.CONV or prod(x.inputs[1].shape) * MIN_OUTPUTS_PER_WEIGHT > prod(x.shape):
         return strided_slice(x, (*starts, 0), (1,) * len(x.shape), shape)

@@ -56,8 +56,8 @@ def _merge_permutations(node: Node, x: Node) -> Node:
 @rule(op.PERMUTE(x))
 def _permute_as_reshape(node: Node, x: Node) -> Node | None:
     """Rewrite permute(x) as reshape(x) when only axes of extent 1 move."""
-    wide = [i for i in node.axes if x.shape[i] != 1]
-    return reshape(x, node.shape) if wide == sorted(wide) else None
+    nonunit = [i for i in node.axes if x.shape[i] != 1]
+    return reshape(x, node.shape) if nonunit == sorted(nonunit) else None
 
 
 @rule(op.EXPAND(op.EXPAND(x)))
@@ -134,12 +134,12 @@ def _drop_narrow_axes(node: Node, x: Node) -> Node | None:
     """Drop reduced axes of extent 1; rewrite reduce(x) as x if no other is left."""
     if node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
         return None
-    wide = tuple(i for i in node.axes if x.shape[i] != 1)
-    if not wide:
+    nonunit = tuple(i for i in node.axes if x.shape[i] != 1)
+    if not nonunit:
         return x
-    if len(wide) == len(node.axes):
+    if len(nonunit) == len(node.axes):
         return None
-    attributes = {"fold": node.fold, "axes": wide}
+    attributes = {"fold": node.fold, "axes": nonunit}
     return Node(Op.REDUCE, (x,), node.shape, node.type, attributes, node.origin)
 
 

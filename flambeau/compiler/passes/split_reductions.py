@@ -156,12 +156,12 @@ def _split_reduction(node: Node, a: Node) -> Node | None:
     if prod(a.shape) < MIN_SPLIT_ELEMENTS or prod(node.shape) * 4 > prod(a.shape):
         return None
     last = len(a.shape) - 1
-    wide = [i for i in node.axes if a.shape[i] != 1]
-    if not wide or (last in wide and prod(node.shape) >= PREFERRED_PARTS):
+    nonunit = [i for i in node.axes if a.shape[i] != 1]
+    if not nonunit or (last in nonunit and prod(node.shape) >= PREFERRED_PARTS):
         return None
-    first = wide[0]
-    if len(wide) > 1 and a.shape[first] >= 4:
-        inner = reduce(a, node.fold, wide[1:])
+    first = nonunit[0]
+    if len(nonunit) > 1 and a.shape[first] >= 4:
+        inner = reduce(a, node.fold, nonunit[1:])
         return with_origin(node, reduce(inner, node.fold, [first]), inner)
     extent = a.shape[first]
     parts = choose_extent_parts(extent)
@@ -169,7 +169,7 @@ def _split_reduction(node: Node, a: Node) -> Node | None:
             prod(node.shape) >= WIDE_COLUMNS and prod(a.shape) < MIN_WIDE_SPLIT_ELEMENTS):
         return None
     shape = (*a.shape[:first], parts, extent // parts, *a.shape[first + 1 :])
-    inner_axes = [i + (i >= first) for i in wide if i != first] + [first + 1]
+    inner_axes = [i + (i >= first) for i in nonunit if i != first] + [first + 1]
     parted = reshape(a, shape)
     inner = reduce(parted, node.fold, inner_axes)
     return _combine(node, node.fold, inner, [first], parted)

@@ -68,8 +68,8 @@ def _reads_expanded_value(node: Node, parts: list[list[int]]) -> bool:
         if _reads_expanded_value(a, parts):
             return True
         for part in parts:
-            wide = [a.shape[i] == node.shape[i] for i in part if node.shape[i] != 1]
-            if any(wide) and not all(wide):
+            matches = [a.shape[i] == node.shape[i] for i in part if node.shape[i] != 1]
+            if any(matches) and not all(matches):
                 return True
     return False
 

@@ -50,9 +50,9 @@ class GuardWriter:
         self.guard_gradients()
         return self.tensors
 
-    def return_miss_if(self, wrong: str) -> None:
-        """Return MISS if the expression `wrong` is true."""
-        self.lines += [f"    if {wrong}:", "        return MISS"]
+    def return_miss_if(self, condition: str) -> None:
+        """Return MISS if the expression `condition` is true."""
+        self.lines += [f"    if {condition}:", "        return MISS"]
 
     def guard_structure(self, place: str, value: Any) -> None:
         """Guard the structure of an argument and each leaf."""
@@ -130,8 +130,8 @@ class GuardWriter:
             return
         # If a guard raises, what it reads is gone: a miss.
         self.lines.append("    try:")
-        for wrong in failures:
-            self.lines += [f"        if {wrong}:", "            return MISS"]
+        for failure in failures:
+            self.lines += [f"        if {failure}:", "            return MISS"]
         self.lines += ["    except Exception:", "        return MISS"]
 
     def guard_states(self) -> None:
@@ -185,11 +185,11 @@ class GuardWriter:
             )
         for i, j in bindings.disjoint_leaves:
             self.return_miss_if(f"not are_disjoint(b{i}, b{j})")
-        every = self.name(OuterMemory([*bindings.owners, *bindings.readers]).holds)
+        holds = self.name(OuterMemory([*bindings.owners, *bindings.readers]).holds)
         written = self.name(OuterMemory(bindings.owners).holds)
         for i in self.tensors:
             if i in bindings.written_leaves and (bindings.owners or bindings.readers):
-                self.return_miss_if(f"{every}(b{i})")
+                self.return_miss_if(f"{holds}(b{i})")
             elif bindings.owners:
                 self.return_miss_if(f"{written}(b{i})")
 

@@ -184,7 +184,7 @@ class StepCounter:
         if self.only_counts:
             return key, True
         keys = [self.begin(self.group, param, state) for param, state in self.rows[1:]]
-        return key, all(each == key for each in keys)
+        return key, all(k == key for k in keys)
 
     def undo(self) -> None:
         """Undo the increment for the upcoming run, if there was one."""

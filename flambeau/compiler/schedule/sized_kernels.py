@@ -68,10 +68,10 @@ class CommonTasks:
         self.is_bounded = self.is_bounded or common.is_bounded
         if len({len(task.memories) for task in tasks}) > 1:
             raise NoCommonForm("kernels of different buffers")
-        memories = [self._merge_memories(each)
-                    for each in zip(*(task.memories for task in tasks), strict=True)]
-        starts = [fit(self.lengths, each)
-                  for each in zip(*(task.offsets for task in tasks), strict=True)]
+        memories = [self._merge_memories(memories)
+                    for memories in zip(*(task.memories for task in tasks), strict=True)]
+        starts = [fit(self.lengths, offsets)
+                  for offsets in zip(*(task.offsets for task in tasks), strict=True)]
         last = tasks[-1]
         result = Task(last.name, kernel, memories, work=last.work, flops=last.flops,
                       origins=last.origins, group=last.group)
@@ -125,7 +125,7 @@ class _CommonKernel:
         if kind is list or kind is tuple:
             if len({len(item) for item in items}) > 1:
                 raise NoCommonForm("a number of statements that differs between lengths")
-            return kind([self._merge_any(each, may_vary) for each in zip(*items, strict=True)])
+            return kind([self._merge_any(parts, may_vary) for parts in zip(*items, strict=True)])
         if kind is int and may_vary:
             return self._merge_extents(items)
         if is_dataclass(first) and not isinstance(first, Enum):

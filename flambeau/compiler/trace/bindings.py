@@ -252,10 +252,10 @@ class Bindings:
 
     def snapshot_writes(self, slots: Sequence[int]) -> None:
         """Copy what the recorded call wrote to `slots`, before later calls overwrite it."""
-        for i, (slot, wanted) in enumerate(zip(slots, self.written, strict=True)):
+        for i, (slot, expected) in enumerate(zip(slots, self.written, strict=True)):
             source = self.slots[slot]
-            if wanted is not None:
-                self.written[i] = wanted.copy()
+            if expected is not None:
+                self.written[i] = expected.copy()
             elif isinstance(source, State):
                 self.written[i] = source.array.copy()
 

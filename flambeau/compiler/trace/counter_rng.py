@@ -49,9 +49,9 @@ class CounterDraw:
         type = type_of(dtype)
         index = Node(Op.IOTA, (), (math.prod(shape),), Type.I64, {"axis": 0})
         place = cast(reshape(index, shape), Type.U64)
-        wide = Type.F32 if type in _HALVES else type
+        computed = Type.F32 if type in _HALVES else type
         draw = _Bits(place, constant(self.stream, Type.U64), key)
-        return cast(FORMULAS[self.name](draw, wide, type, *self.numbers), type)
+        return cast(FORMULAS[self.name](draw, computed, type, *self.numbers), type)
 
     def fill(self, array: np.ndarray, key: int) -> None:
         """Write the same numbers into an array of any strides."""
@@ -135,13 +135,13 @@ def _draw_unit_interval(bits: _Bits, type: Type) -> Node:
     return _scale(_convert_bits_to_float(bits.word(), 8, 24, type), 2.0**-24)
 
 
-def _draw_uniform(bits: _Bits, wide: Type, type: Type, low: float, high: float) -> Node:
-    result = _draw_unit_interval(bits, wide)
+def _draw_uniform(bits: _Bits, computed: Type, type: Type, low: float, high: float) -> Node:
+    result = _draw_unit_interval(bits, computed)
     if (low, high) != (0.0, 1.0):
         result = _shift(_scale(result, high - low), low)
-    result = cast(cast(result, type), wide)  # rounding may have reached `high`, which is excluded
-    is_inside = apply(Scalar.LT, result, _create_constant(high, wide))
-    return apply(Scalar.WHERE, is_inside, result, _create_constant(low, wide))
+    result = cast(cast(result, type), computed)  # rounding may reach `high`, which is excluded
+    is_inside = apply(Scalar.LT, result, _create_constant(high, computed))
+    return apply(Scalar.WHERE, is_inside, result, _create_constant(low, computed))
 
 
 def _is_below(bits: _Bits, p: float) -> Node:
@@ -152,22 +152,23 @@ def _is_below(bits: _Bits, p: float) -> Node:
     return apply(Scalar.LT, word, constant(bound, Type.U32))
 
 
-def _draw_bernoulli(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
-    return cast(_is_below(bits, p), wide)
+def _draw_bernoulli(bits: _Bits, computed: Type, type: Type, p: float) -> Node:
+    return cast(_is_below(bits, p), computed)
 
 
-def _draw_dropout(bits: _Bits, wide: Type, type: Type, p: float) -> Node:
+def _draw_dropout(bits: _Bits, computed: Type, type: Type, p: float) -> Node:
     scale = 0.0 if p == 1 else 1 / (1 - p)
     survives = _is_below(bits, 1 - p)
-    return apply(Scalar.WHERE, survives, _create_constant(scale, wide), _create_constant(0.0, wide))
+    return apply(Scalar.WHERE, survives, _create_constant(scale, computed),
+                 _create_constant(0.0, computed))
 
 
-def _draw_normal(bits: _Bits, wide: Type, type: Type, mean: float, std: float) -> Node:
+def _draw_normal(bits: _Bits, computed: Type, type: Type, mean: float, std: float) -> Node:
     """The Box-Muller transform: the upper 32 bits give the radius, the lower 32 the angle."""
     pair = bits.pair()
-    uniform = _scale(_shift(_convert_bits_to_float(pair, 32, 32, wide), 1.0), 2.0**-32)
+    uniform = _scale(_shift(_convert_bits_to_float(pair, 32, 32, computed), 1.0), 2.0**-32)
     radius = apply(Scalar.SQRT, _scale(apply(Scalar.LOG, uniform), -2.0))
-    angle = _scale(_convert_bits_to_float(pair, 0, 32, wide), 2 * math.pi * 2.0**-32)
+    angle = _scale(_convert_bits_to_float(pair, 0, 32, computed), 2 * math.pi * 2.0**-32)
     normal = apply(Scalar.MUL, radius, apply(Scalar.COS, angle))
     return _shift(_scale(normal, std), mean)
 

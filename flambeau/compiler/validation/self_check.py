@@ -41,15 +41,15 @@ def check(step: Any, bindings: Bindings, backward: Any = None,
                 outputs = [np.array(y) for y in step.run(inputs)]
             except CheckFailed:
                 return "outcome (a check of values that the recorded call passed)"
-            wrong = _compare_exchanges(exchanges, noise)
-        if wrong is not None:
-            return wrong
+            problem = _compare_exchanges(exchanges, noise)
+        if problem is not None:
+            return problem
         cotangents = _backward(backward, bindings, outputs)
-        wrong = _find_first_mismatch(step, bindings, outputs, cotangents, states, noise)
-        if wrong is None and take is not None:
+        problem = _find_first_mismatch(step, bindings, outputs, cotangents, states, noise)
+        if problem is None and take is not None:
             states.leave()
             take(outputs)
-        return wrong
+        return problem
     finally:
         states.restore()
 
@@ -73,9 +73,9 @@ class _States:
         ]
         self.saved: dict[int, np.ndarray] = {}
         self.moved = 0.0
-        for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
+        for (slot, _), expected in zip(step.edges.writes, bindings.written, strict=True):
             if slot in self.arrays and _is_updated(step, bindings, slot):
-                after = self.arrays[slot] if wanted is None else wanted
+                after = self.arrays[slot] if expected is None else expected
                 self.moved += sum_squared_differences(after, self.recorded[slot])
 
     def rewind(self) -> None:
@@ -107,13 +107,13 @@ def _find_first_mismatch(
     states: _States, noise: float,
 ) -> str | None:
     """Return the first result that differs. Differences below `noise` may be rounding."""
-    for number, (actual, wanted) in enumerate(zip(outputs, bindings.expected, strict=False)):
-        if not agree(actual, wanted, noise):
-            return f"result {number} ({_describe_gap(actual, wanted)})"
-    for actual, wanted in cotangents:
+    for number, (actual, expected) in enumerate(zip(outputs, bindings.expected, strict=False)):
+        if not agree(actual, expected, noise):
+            return f"result {number} ({_describe_gap(actual, expected)})"
+    for actual, expected in cotangents:
         largest = max(noise, *(compute_max_magnitude(cotangent) for _, cotangent in cotangents))
-        if not agree(actual, wanted, largest):
-            return f"gradient ({_describe_gap(actual, wanted)})"
+        if not agree(actual, expected, largest):
+            return f"gradient ({_describe_gap(actual, expected)})"
     return _compare_writes(step, bindings, states, noise)
 
 
@@ -135,28 +135,28 @@ def _backward(step: Any, bindings: Bindings, outputs: list[np.ndarray]) -> list[
 def _compare_writes(step: Any, bindings: Bindings, states: _States, noise: float) -> str | None:
     """Compare the writes: updated parameters as a whole, the rest one by one."""
     pairs, gradients = [], []
-    for (slot, _), wanted in zip(step.edges.writes, bindings.written, strict=True):
+    for (slot, _), expected in zip(step.edges.writes, bindings.written, strict=True):
         if slot not in states.arrays:
             continue
         actual = states.arrays[slot]
-        if wanted is None:  # unchanged since the recorded call
-            wanted = states.saved[slot]
+        if expected is None:  # unchanged since the recorded call
+            expected = states.saved[slot]
         name = step.edges.sources[slot].name
         if name == "grad":
-            gradients.append((actual, wanted))
+            gradients.append((actual, expected))
         elif _is_updated(step, bindings, slot):
-            pairs.append((actual, wanted))
-        elif not agree(actual, wanted, noise):
-            return f"value of {name or 'a state'} ({_describe_gap(actual, wanted)})"
+            pairs.append((actual, expected))
+        elif not agree(actual, expected, noise):
+            return f"value of {name or 'a state'} ({_describe_gap(actual, expected)})"
     # Rounding may put an activation on either side of its kink, which changes single elements of
     # gradients: if some disagree, compare gradients as a whole.
-    largest = max((compute_max_magnitude(wanted) for _, wanted in gradients), default=noise)
+    largest = max((compute_max_magnitude(expected) for _, expected in gradients), default=noise)
     are_noise = False
-    if not all(agree(result, wanted, largest) for result, wanted in gradients):
+    if not all(agree(result, expected, largest) for result, expected in gradients):
         gap = sum(sum_squared_differences(a, b) for a, b in gradients)
         size = sum(sum_squares(b) for _, b in gradients)
         # Gradients of a converged step are rounding and nothing else.
-        are_noise = all(agree(result, wanted, noise) for result, wanted in gradients)
+        are_noise = all(agree(result, expected, noise) for result, expected in gradients)
         if not gap <= KINK_TOLERANCE**2 * size and not are_noise:
             return f"set of gradients (by {gap**0.5:.2g} where they are {size**0.5:.2g})"
     # Optimizers divide gradients by their size, so noise in a zero gradient becomes a full step:
@@ -185,12 +185,12 @@ def _compare_exchanges(exchanges: list[Exchange], noise: float) -> str | None:
     """Compare values sent to other processes, with the tolerance of gradients."""
     for exchange in exchanges:
         wanted_arrays, _ = exchange.recorded or ((), ())
-        for actual, wanted in zip(exchange.seen, wanted_arrays, strict=True):
-            if agree(actual, wanted, noise):
+        for actual, expected in zip(exchange.seen, wanted_arrays, strict=True):
+            if agree(actual, expected, noise):
                 continue
-            gap, size = sum_squared_differences(actual, wanted), sum_squares(wanted)
+            gap, size = sum_squared_differences(actual, expected), sum_squares(expected)
             if not gap <= KINK_TOLERANCE**2 * size:
-                return f"value for {exchange.__name__} ({_describe_gap(actual, wanted)})"
+                return f"value for {exchange.__name__} ({_describe_gap(actual, expected)})"
         exchange.recorded = None
     return None
 
@@ -206,14 +206,14 @@ def compute_max_magnitude(array: np.ndarray) -> float:
         largest = float(np.max(np.abs(array), initial=0.0))
         if np.isfinite(largest):
             return largest
-        wide = array.astype(np.float64)
-        return float(np.max(np.abs(wide[np.isfinite(wide)]), initial=0.0))
+        widened = array.astype(np.float64)
+        return float(np.max(np.abs(widened[np.isfinite(widened)]), initial=0.0))
 
 
 def sum_squares(array: np.ndarray) -> float:
     """Return the sum of squares of the finite elements."""
-    wide = array.astype(np.float64)
-    return float(np.sum(wide[np.isfinite(wide)] ** 2))
+    widened = array.astype(np.float64)
+    return float(np.sum(widened[np.isfinite(widened)] ** 2))
 
 
 def sum_squared_differences(a: np.ndarray, b: np.ndarray) -> float:
@@ -227,33 +227,33 @@ def sum_squared_differences(a: np.ndarray, b: np.ndarray) -> float:
         return float(np.sum(np.where(same, 0, gap.astype(np.float64) ** 2)))
 
 
-def _is_close(actual: np.ndarray, wanted: np.ndarray, bound: float, scale: float) -> bool:
+def _is_close(actual: np.ndarray, expected: np.ndarray, bound: float, scale: float) -> bool:
     """Whether no element is off by more than `bound` times the greatest magnitude; False if any is
     not finite."""
     with np.errstate(all="ignore"):
-        magnitude = max(scale, float(np.max(np.abs(wanted))), 1e-6)
-        return float(np.max(np.abs(actual - wanted))) <= bound * magnitude < np.inf
+        magnitude = max(scale, float(np.max(np.abs(expected))), 1e-6)
+        return float(np.max(np.abs(actual - expected))) <= bound * magnitude < np.inf
 
 
-def agree(actual: np.ndarray, wanted: np.ndarray, scale: float = 0.0) -> bool:
+def agree(actual: np.ndarray, expected: np.ndarray, scale: float = 0.0) -> bool:
     """Whether two arrays are equal within rounding error, at magnitudes up to `scale`."""
-    if actual.shape != wanted.shape:
+    if actual.shape != expected.shape:
         return False
-    if wanted.dtype.kind in "iub":
-        return bool(np.mean(actual != wanted) <= 0.02) if wanted.size else True
+    if expected.dtype.kind in "iub":
+        return bool(np.mean(actual != expected) <= 0.02) if expected.size else True
     # products of bfloat16 numbers
-    rough = MatmulPrecision.parts == 1 and wanted.dtype.name == "float32"
-    bound = _TOLERANCE.get("float16" if rough else wanted.dtype.name, 1e-2)
-    if wanted.size > MAX_COMPARED_WHOLE_ELEMENTS and _is_close(actual, wanted, bound, scale):
+    rough = MatmulPrecision.parts == 1 and expected.dtype.name == "float32"
+    bound = _TOLERANCE.get("float16" if rough else expected.dtype.name, 1e-2)
+    if expected.size > MAX_COMPARED_WHOLE_ELEMENTS and _is_close(actual, expected, bound, scale):
         return True
-    a, b = actual.astype(np.float64), wanted.astype(np.float64)
-    scale = max(scale, compute_max_magnitude(wanted))
+    a, b = actual.astype(np.float64), expected.astype(np.float64)
+    scale = max(scale, compute_max_magnitude(expected))
     return bool(np.allclose(a, b, rtol=bound, atol=bound * max(scale, 1e-6), equal_nan=True))
 
 
-def _describe_gap(actual: np.ndarray, wanted: np.ndarray) -> str:
-    if actual.shape != wanted.shape:
-        return f"shape {list(actual.shape)} where it is {list(wanted.shape)}"
+def _describe_gap(actual: np.ndarray, expected: np.ndarray) -> str:
+    if actual.shape != expected.shape:
+        return f"shape {list(actual.shape)} where it is {list(expected.shape)}"
     with np.errstate(all="ignore"):
-        gap = np.abs(actual.astype(np.float64) - wanted.astype(np.float64))
+        gap = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
     return f"by up to {np.nanmax(gap, initial=0.0):.3g}"

@@ -96,8 +96,8 @@ class Join:
             return
         is_last_joiner, all_done, rounds = True, False, 0
         while not all_done:
-            left = self._count_others()
-            if left == 0:
+            remaining = self._count_others()
+            if remaining == 0:
                 all_done = True
                 continue
             if self._throw_on_early_termination:

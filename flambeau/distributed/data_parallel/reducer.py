@@ -293,11 +293,11 @@ def iterate_tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from iterate_tensors(each)
+        for element in value.values():
+            yield from iterate_tensors(element)
     elif isinstance(value, (list, tuple, set)):
-        for each in value:
-            yield from iterate_tensors(each)
+        for element in value:
+            yield from iterate_tensors(element)
     elif hasattr(value, "__dataclass_fields__"):
         for name in value.__dataclass_fields__:
             yield from iterate_tensors(getattr(value, name))

@@ -101,12 +101,12 @@ def check_same_parameters(parameters: Sequence[Tensor], group: ProcessGroup) -> 
         row[0], row[1 : 1 + len(lengths)] = parameter._array.ndim, lengths
     first = shapes.copy()
     group._communicator.run(lambda: engine.broadcast(first, 0))
-    wrong = np.flatnonzero((first != shapes).any(axis=1))
-    agreed = np.array([wrong.size], np.int64)
+    differing = np.flatnonzero((first != shapes).any(axis=1))
+    agreed = np.array([differing.size], np.int64)
     rows = np.empty((size, 1), np.int64)
     group._communicator.run(lambda: engine.all_gather(rows, agreed))
-    if wrong.size:
-        at = int(wrong[0])
+    if differing.size:
+        at = int(differing[0])
         raise RuntimeError(
             f"[{here}]: params[{at}] in this process with sizes {list(parameters[at].shape)} "
             "appears not to match sizes of the same param in process 0."

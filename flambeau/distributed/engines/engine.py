@@ -143,9 +143,9 @@ def reduce_array(
     elif array.dtype.char in engine.reduced_dtypes:
         call(array, plain_op)
     else:
-        wide = array.astype(_widen(array.dtype))
-        call(wide, plain_op)
+        widened = array.astype(_widen(array.dtype))
+        call(widened, plain_op)
         with np.errstate(over="ignore", invalid="ignore"):
-            np.copyto(array, wide, casting="unsafe")
+            np.copyto(array, widened, casting="unsafe")
     if op is _AVG and engine.size > 1:
         np.divide(array, engine.size, out=array, casting="unsafe")

@@ -73,8 +73,8 @@ def collect_ignored_states(
     modules = list(ignored_modules or ())
     parameters = {id(state) for state in states if isinstance(state, Parameter)}
     modules += [state for state in states if isinstance(state, Module)]
-    below = {inner for each in modules for inner in each.modules()}
-    parameters |= {id(p) for each in below for p in each._parameters.values() if p is not None}
+    below = {inner for module in modules for inner in module.modules()}
+    parameters |= {id(p) for module in below for p in module._parameters.values() if p is not None}
     return below, parameters
 
 
@@ -116,8 +116,8 @@ def _list_own_modules(owner: Any, module: Module) -> list[Module]:
 def sync_initial_state(owner: Any, module: Module) -> None:
     """Copy the parameters and buffers of rank 0 to the other processes."""
     state = [
-        tensor for each in _list_own_modules(owner, module)
-        for tensor in (*each._parameters.values(), *each._buffers.values())
+        tensor for module in _list_own_modules(owner, module)
+        for tensor in (*module._parameters.values(), *module._buffers.values())
         if tensor is not None and id(tensor) not in owner._ignored_ids
     ]
     for group in (owner.process_group, owner._replicas):

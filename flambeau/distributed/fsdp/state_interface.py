@@ -24,7 +24,7 @@ _CONFIGS: dict[StateDictType, tuple[type[StateDictConfig], type[OptimStateDictCo
 
 def list_sharded_modules(module: Module) -> list[Any]:
     """Return the FullyShardedDataParallel modules below and including a module."""
-    return [each for each in module.modules() if isinstance(each, StateInterface)]
+    return [module for module in module.modules() if isinstance(module, StateInterface)]
 
 
 class StateInterface:
@@ -99,7 +99,7 @@ class StateInterface:
     ) -> Iterator[None]:
         """Choose what `state_dict()` returns and takes, inside the context."""
         modules = list_sharded_modules(module)
-        before = [each._flambeau_settings for each in modules]
+        before = [module._flambeau_settings for module in modules]
         StateInterface.set_state_dict_type(
             module, state_dict_type, state_dict_config, optim_state_dict_config
         )

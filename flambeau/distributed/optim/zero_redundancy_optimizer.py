@@ -125,8 +125,8 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return whole
 
     def _number_parameters(self) -> dict[int, int]:
-        every = [p for group in self.param_groups for p in group["params"]]
-        return {id(p): at for at, p in enumerate(every)}
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        return {id(p): at for at, p in enumerate(parameters)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore this process's part of an unsharded state."""

@@ -123,12 +123,12 @@ class FileStore(Store):
     def delete_key(self, key: str) -> bool:
         file = self._open_locked()
         try:
-            there = self._table.delete(key)
-            if there:
+            existed = self._table.delete(key)
+            if existed:
                 self._log(file, _DELETE, key, b"")
         finally:
             os.close(file)
-        return there
+        return existed
 
     def _refresh(self) -> None:
         os.close(self._open_locked())

@@ -170,12 +170,12 @@ def _find_spec(func: Any, tensor: Tensor, like: DTensorSpec) -> DTensorSpec:
     return DTensorSpec(like.mesh, (Replicate(),) * like.mesh.ndim, meta)
 
 
-def _prepare(tensor: Tensor, spec: DTensorSpec, wanted: tuple[Placement, ...]) -> Tensor:
+def _prepare(tensor: Tensor, spec: DTensorSpec, placements: tuple[Placement, ...]) -> Tensor:
     """Return the tensor's local part under the placements that the operator needs."""
     local: Tensor = tensor.__dict__.get("_local_tensor", tensor)
-    if spec.placements == wanted:
+    if spec.placements == placements:
         return local
-    return redistribute_local(local, spec, wanted)
+    return redistribute_local(local, spec, placements)
 
 
 # ------------------------------------------------------------------------------ the decision
@@ -186,10 +186,10 @@ def _decide(func: Any, operation: Operation, writes: bool) -> _Decision:
     key = _find_key(func, operation)
     decision = None if key is None else _DECISIONS.get(key)
     if decision is None:
-        wanted, outputs = choose_placements(operation, _choose_rule(operation.name), writes)
-        cuts = any(not isinstance(p, Replicate) for placements in wanted for p in placements)
+        placements, outputs = choose_placements(operation, _choose_rule(operation.name), writes)
+        cuts = any(not isinstance(p, Replicate) for placements in placements for p in placements)
         metas = _infer_outputs(func, operation) if cuts and not writes else None
-        decision = _Decision(wanted, outputs, metas)
+        decision = _Decision(placements, outputs, metas)
         if key is not None:
             _DECISIONS[key] = decision
     return decision

@@ -115,10 +115,10 @@ class DTensor(Tensor):
         chosen = normalize_placements(placements, mesh, self.dim())
         if mesh != self._spec.mesh:
             raise NotImplementedError("Cross device mesh comm not supported yet!")
-        for here, there in zip(self._spec.placements, chosen, strict=True):
-            if isinstance(there, Partial) and here != there:
+        for here, target in zip(self._spec.placements, chosen, strict=True):
+            if isinstance(target, Partial) and here != target:
                 raise RuntimeError(
-                    f"Can not redistribute from {here} to {there}, redistributing to Partial is "
+                    f"Can not redistribute from {here} to {target}, redistributing to Partial is "
                     "for internal use only!")
         source = self if forward_dtype is None else self.to(forward_dtype)
         result: DTensor = _Redistribute.apply(source, chosen)
@@ -168,10 +168,10 @@ class _FromLocal(Function):
     def backward(ctx: Any, *gs: Any) -> Any:
         """Return the local part of the gradient."""
         (g,) = gs
-        wanted = normalize_gradient(g._spec, ctx.spec.placements) if ctx.is_explicit \
+        placements = normalize_gradient(g._spec, ctx.spec.placements) if ctx.is_explicit \
             else whole_summands(ctx.spec.placements)
-        if g._spec.placements != wanted:
-            g = _Redistribute.apply(g, wanted)
+        if g._spec.placements != placements:
+            g = _Redistribute.apply(g, placements)
         return _ToLocal.apply(g, None), *(None,) * 6
 
 

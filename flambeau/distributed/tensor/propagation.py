@@ -83,15 +83,15 @@ def choose_placements(
     `fixed_first`: the operator writes to its first input, whose placements have to stay.
     """
     mesh = operation.inputs[0].mesh
-    wanted: list[list[Placement]] = [[] for _ in operation.inputs]
+    per_input: list[list[Placement]] = [[] for _ in operation.inputs]
     outputs: list[Any] = []
     for axis in range(mesh.ndim):
         operation.axis = axis
         strategy = _choose(operation, rule, axis, fixed_first)
         outputs.append(strategy.outputs)
-        for placements, placement in zip(wanted, strategy.inputs, strict=True):
+        for placements, placement in zip(per_input, strategy.inputs, strict=True):
             placements.append(placement)
-    return [tuple(placements) for placements in wanted], outputs
+    return [tuple(placements) for placements in per_input], outputs
 
 
 def _choose(operation: Operation, rule: Rule | None, axis: int, fixed_first: bool) -> Strategy:

@@ -61,13 +61,13 @@ def plan_steps(
 
 
 def _same_outside(
-    state: Sequence[Placement], wanted: Sequence[Placement], axis: int, dim: int | None
+    state: Sequence[Placement], target: Sequence[Placement], axis: int, dim: int | None
 ) -> bool:
     """Return whether the mesh axes outside of `axis` cut `dim` already as they will."""
     if dim is None:
         return True
     return all(a == b or (sharded_dim(a) != dim and sharded_dim(b) != dim)
-               for a, b in zip(state[:axis], wanted[:axis], strict=True))
+               for a, b in zip(state[:axis], target[:axis], strict=True))
 
 
 def redistribute_local(

@@ -66,9 +66,9 @@ class PassObserver:
             outputs = outputs[0]
         if type(outputs) is Tensor and outputs._array.size == 1 \
                 and (self.transforms or not recorded):
-            every = [inputs] if isinstance(inputs, Tensor) else list(inputs or ())
-            if are_weights(every):
-                self.tensor, self.inputs = outputs, every
+            gradients = [inputs] if isinstance(inputs, Tensor) else list(inputs or ())
+            if are_weights(gradients):
+                self.tensor, self.inputs = outputs, gradients
         if not recorded and not self.session.busy and self.session.watching:
             self.session.emit("on_slope", list_callers(4))
         try:
@@ -107,9 +107,9 @@ class PassObserver:
         if not event.watched:
             return True
         begun = time.perf_counter()
-        wanted = {id(x) for x in inputs}
+        input_ids = {id(x) for x in inputs}
         try:
-            return all(key in wanted for key in event.graph.leaves)
+            return all(key in input_ids for key in event.graph.leaves)
         finally:
             self.session.clock.spent_s += time.perf_counter() - begun
 

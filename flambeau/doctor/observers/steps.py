@@ -215,15 +215,15 @@ _EACH = 64  # updates between two checks of the clock while the session rests
 
 def add_heartbeat(session: Session) -> None:
     """Count updates while the session rests; every `_EACH` of them, wake it if affordable."""
-    left = [_EACH]
+    remaining = [_EACH]
     numbers = session.step_numbers
 
     def beat(optimizer: Any, args: tuple, kwargs: dict) -> None:
         numbers[optimizer] = numbers.get(optimizer, 0) + 1
         session.updates += 1
-        left[0] -= 1
-        if not left[0]:
-            left[0] = _EACH
+        remaining[0] -= 1
+        if not remaining[0]:
+            remaining[0] = _EACH
             if session.clock.affordable:
                 session.wake()
 
@@ -347,12 +347,12 @@ def _observe_checkpoint(session: Session) -> Observer:
 def _clip_observer(session: Session) -> Observer:
     def clip(original: Callable, args: tuple, kwargs: dict) -> Any:
         supplied = args[0] if args else kwargs.get("parameters")
-        every = [supplied] if isinstance(supplied, Tensor) else list(supplied or ())
+        parameters = [supplied] if isinstance(supplied, Tensor) else list(supplied or ())
         limit = args[1] if len(args) > 1 else kwargs.get("max_norm", kwargs.get("clip_value", 0))
         if not session.busy:
-            session.emit("on_clip", every, find_spot(), float(limit))
+            session.emit("on_clip", parameters, find_spot(), float(limit))
         # An empty generator gets a warning, which an empty list does not.
-        again = (p for p in every) if isinstance(supplied, GeneratorType) else every
+        again = (p for p in parameters) if isinstance(supplied, GeneratorType) else parameters
         if args:
             return original(again, *args[1:], **kwargs)
         return original(**{**kwargs, "parameters": again})

@@ -94,11 +94,11 @@ def get_device_to_partitions_mapping(partitions: list[Partition], devices: list[
     return True
 
 
-def _count_added_bytes(partition: Partition, there: list[Partition]) -> int:
+def _count_added_bytes(partition: Partition, targets: list[Partition]) -> int:
     """Return the bytes that a partition needs on a device that has others."""
-    if not any(p.nodes for p in there):
+    if not any(p.nodes for p in targets):
         return partition.used_mem_bytes
-    nodes = partition.nodes.union(*(p.nodes for p in there))
+    nodes = partition.nodes.union(*(p.nodes for p in targets))
     return sum(get_extra_size_of(node, nodes) for node in partition.nodes)
 
 

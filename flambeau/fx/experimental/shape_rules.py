@@ -178,8 +178,8 @@ def reshape_inference_rule(n: Node) -> Any:
         if not isinstance(source.type, TensorType):
             raise TypeError(f"Cannot reshape in node {n} from {source.type} to {result}")
         known = math.prod(1 if size == Dyn else size for size in source.type.dims)
-        wanted = math.prod(sizes)
-        if known % wanted and wanted % known:
+        count = math.prod(sizes)
+        if known % count and count % known:
             raise TypeError(f"Cannot reshape in node {n} from {source.type} to {result}")
     n.type = result
     return result

@@ -151,13 +151,13 @@ class _Splitter:
 
     def build_in_order(self) -> None:
         """Call the submodules in order of their first nodes, each after those it depends on."""
-        left = list(self.partitions)
+        remaining = list(self.partitions)
         for node in self.module.graph.nodes:
             self.copy_outer(node)
-        while left:
-            name = next(n for n in left
+        while remaining:
+            name = next(n for n in remaining
                         if all(i in self.values for i in self.partitions[n].inputs))
-            left.remove(name)
+            remaining.remove(name)
             self.call(self.partitions[name])
 
     def copy_outer(self, node: Node) -> None:

@@ -32,14 +32,14 @@ def generate_inputs_for_submodules(
     torch.Size([3, 4])
     """
     names = {module: name for name, module in model.named_modules()}
-    wanted = set(target_submodules)
+    targets = set(target_submodules)
     seen: dict[str, Any] = {}
 
     def note(module: Module, arguments: tuple[Any, ...]) -> None:
         seen[names[module]] = copy.deepcopy(arguments) if deepcopy else arguments
 
     handles = [module.register_forward_pre_hook(note)
-               for name, module in model.named_modules() if name in wanted]
+               for name, module in model.named_modules() if name in targets]
     try:
         with no_grad():
             model(*inputs)

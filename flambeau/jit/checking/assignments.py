@@ -69,10 +69,10 @@ class Assignments(Calls):
             return
         if len(parts) != 2 or not all(map(is_known, parts)):
             return
-        for name, actual, wanted in zip(("key", "value"), parts, kind.inner, strict=True):
+        for name, actual, expected in zip(("key", "value"), parts, kind.inner, strict=True):
             if name == "key" and actual.name == "Union":
                 self.errors.report("dictionary-mixed", node, actual=actual)
-            if not fits(actual, wanted):
+            if not fits(actual, expected):
                 self.errors.report(
                     "dictionary-value", node, annotated=kind, part=name, actual=actual)
 
@@ -145,10 +145,10 @@ class Assignments(Calls):
             self.errors.report("subscripted-tuple", target, kind=owner)
         if owner.name == "Dict" and is_known(owner):
             key, element = owner.inner
-            for name, wanted, kind in (("idx", key, index), ("v", element, actual)):
-                if is_known(kind) and not accepts_argument(kind, wanted):
+            for name, expected, kind in (("idx", key, index), ("v", element, actual)):
+                if is_known(kind) and not accepts_argument(kind, expected):
                     self.errors.report(
-                        "arguments", target, name=name, expected=wanted, actual=kind, operator=
+                        "arguments", target, name=name, expected=expected, actual=kind, operator=
                         f"aten::_set_item.{key}(Dict({key}, t)(a!) l, {key}(b -> *) idx, "
                         "t(c -> *) v) -> ()")
 

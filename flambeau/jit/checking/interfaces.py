@@ -44,12 +44,12 @@ def explain_class_mismatch(kind: type, interface: type,
 
     `compiled`: the methods that they have, if those are fewer than the class's.
     """
-    wanted = find_class_kind(interface)
+    target = find_class_kind(interface)
     is_module = issubclass(kind, Module)
     shown = f"__torch__.{kind.__module__}.{kind.__name__}"
     why = ""
     if issubclass(interface, Module) and not is_module:
-        why = (f"Class '{shown}' is not a subtype of the module interface '{wanted}': only "
+        why = (f"Class '{shown}' is not a subtype of the module interface '{target}': only "
                "ScriptModule class can be subtype of module interface.")
     for name, declared in list_methods(interface).items():
         method = inspect.getattr_static(kind, name, None)
@@ -58,10 +58,10 @@ def explain_class_mismatch(kind: type, interface: type,
         if why:
             break
         if not has:
-            why = f"Class '{shown}' does not have method '{name}' but interface '{wanted}' does."
+            why = f"Class '{shown}' does not have method '{name}' but interface '{target}' does."
         else:
             why = _compare(name, method, declared, shown)
-    return why and (f"Object of type {shown} is not compatible with interface {wanted}\n{why}")
+    return why and (f"Object of type {shown} is not compatible with interface {target}\n{why}")
 
 
 def _compare(name: str, method: Any, declared: Signature, shown: str) -> str:

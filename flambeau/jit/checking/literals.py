@@ -97,8 +97,8 @@ class Literals:
         if not kinds or not all(map(is_known, kinds)):
             return Value(lists[0] if len(lists) == 1 else list_of(UNKNOWN))
         if len(lists) == 1:
-            wanted = lists[0].inner[0]
-            if not all(fits(kind, wanted) for kind in kinds):
+            element = lists[0].inner[0]
+            if not all(fits(kind, element) for kind in kinds):
                 actual = make_union(*kinds)
                 self.errors.report("list-elements", node, annotated=lists[0], actual=actual)
             return Value(lists[0])

@@ -49,17 +49,17 @@ class Operators(Literals):
             return TENSOR
         if left == right == STR and isinstance(operator, ast.Add):
             return STR
-        wrong = [k for k in (left, right) if k == NONE or k.name == "Union" and NONE in k.inner
-                 and is_known(k) and all(m in (*scalars, STR, NONE) for m in k.inner)]
+        operands = [k for k in (left, right) if k == NONE or k.name == "Union" and NONE in k.inner
+                    and is_known(k) and all(m in (*scalars, STR, NONE) for m in k.inner)]
         if STR in (left, right) and left in (*scalars, STR) and right in (*scalars, STR) \
                 and isinstance(operator, (ast.Add, ast.Sub, ast.Div)):
-            wrong.append(STR)
-        others = [k for k in (left, right) if k not in wrong]
-        if wrong and type(operator) in _SYMBOLS and all(k in (*scalars, STR) for k in others):
-            name = "self" if left in wrong else "other"
+            operands.append(STR)
+        others = [k for k in (left, right) if k not in operands]
+        if operands and type(operator) in _SYMBOLS and all(k in (*scalars, STR) for k in others):
+            name = "self" if left in operands else "other"
             self.errors.report(
                 "arguments", node, operator=f"aten::{_SYMBOLS[type(operator)]}.Tensor(Tensor self, "
-                "Tensor other) -> Tensor", expected=TENSOR, name=name, actual=wrong[0])
+                "Tensor other) -> Tensor", expected=TENSOR, name=name, actual=operands[0])
         if left == right and left.name == "List" and isinstance(operator, ast.Add):
             return left
         return UNKNOWN

@@ -217,10 +217,10 @@ def _rows(data: Tensor, mask: Tensor) -> str:
         parts = ["\n".join("  " + line for line in part.split("\n")) for part in parts]
         return "[\n" + ",\n".join(parts) + "\n]"
     shown = [_element(d.item()) for d in data]
-    there = mask.tolist()
-    width = max([len(s) if m else 8 for s, m in zip(shown, there, strict=True)], default=0)
+    visible = mask.tolist()
+    width = max([len(s) if m else 8 for s, m in zip(shown, visible, strict=True)], default=0)
     return "[" + ", ".join(s if m else "--".rjust(width)
-                           for s, m in zip(shown, there, strict=True)) + "]"
+                           for s, m in zip(shown, visible, strict=True)) + "]"
 
 
 # -------------------------------------------------------------------------------- derivatives
@@ -371,20 +371,20 @@ def _reduce(
             raise NotImplementedError(f"MaskedTensor.{name} of layout {input.layout} along axes")
         input = _convert(input, strided)
     data, mask = input.get_data(), input._masked_mask
-    there = mask
+    is_valid = mask
     axes = range(mask.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
     for axis in sorted({a % max(mask.dim(), 1) for a in axes}, reverse=True):
-        there = ops.any(there, axis, keepdim)
+        is_valid = ops.any(is_valid, axis, keepdim)
     if name == "all":
         filled = data.masked_fill(~mask, True)
-        return MaskedTensor(filled.all() if dim is None else filled.all(dim, keepdim), there)
+        return MaskedTensor(filled.all() if dim is None else filled.all(dim, keepdim), is_valid)
     named = {**kwargs, "keepdim": keepdim, "mask": mask}
     if dtype is not None:
         named["dtype"] = dtype
     reduction = getattr(reductions, name)
     result = reduction(data, 2, dim, **named) if name == "norm" else \
         reduction(data, dim, **named)
-    reduced: MaskedTensor = _Reduced.apply(result, there)
+    reduced: MaskedTensor = _Reduced.apply(result, is_valid)
     return reduced
 
 

@@ -53,13 +53,13 @@ def compile_kernels(kernels: Mapping[str, Kernel], threads: int = 1, aside: bool
         probe(COMPILE_BYTES, "making machine code")
         from .worker_pool import WORKERS, compile_time_s
 
-        left = WORKERS.compile(
+        remaining = WORKERS.compile(
             missing, finish, lambda name: finish_text(name, emit_text(kernels[name], name)),
             threads, aside,
         )
-        if left:  # the costliest first, so that none is still compiling at the end
-            left.sort(key=lambda name: -compile_time_s(kernels[name]))
-            _compile_here(left, lambda name: emit_text(kernels[name], name), finish_text,
+        if remaining:  # the costliest first, so that none is still compiling at the end
+            remaining.sort(key=lambda name: -compile_time_s(kernels[name]))
+            _compile_here(remaining, lambda name: emit_text(kernels[name], name), finish_text,
                           min(threads, MAX_LLVM_THREADS_PER_EMITTER), aside)
     return load_codes({name: (keys[name], *compiled_codes[name]) for name in kernels})
 

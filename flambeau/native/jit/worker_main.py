@@ -24,9 +24,9 @@ _HEADER_BYTES = 8  # a message's length prefix
 def send(place: int, message: object) -> None:
     """Write a message to a pipe. Raises OSError if it has no reader."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    left = memoryview(len(data).to_bytes(_HEADER_BYTES, "little") + data)
-    while left:
-        left = left[os.write(place, left) :]
+    remaining = memoryview(len(data).to_bytes(_HEADER_BYTES, "little") + data)
+    while remaining:
+        remaining = remaining[os.write(place, remaining) :]
 
 
 def receive(place: int) -> Any:

@@ -201,7 +201,7 @@ class WorkerPool:
         ]
         if not self._submit(jobs, threads, aside):
             return [*kernels]
-        left: list[str] = []
+        remaining: list[str] = []
         try:
             due = len(jobs)
             while due:
@@ -212,7 +212,7 @@ class WorkerPool:
                     continue
                 job, answer = done.get()
                 if answer is None:
-                    left.append(job.name)
+                    remaining.append(job.name)
                 elif answer[0]:
                     finish(job.name, answer[1], answer[2])
                 else:
@@ -223,7 +223,7 @@ class WorkerPool:
             if not isinstance(error, Exception):
                 self.close()
             raise
-        return left
+        return remaining
 
     def _submit(self, jobs: list[_Job], threads: int, aside: bool) -> bool:
         """Queue jobs and start missing workers. Return False if there can be no workers."""
@@ -298,10 +298,10 @@ class WorkerPool:
                 self.threads -= 1
                 self.all.discard(process)
                 self.ready.discard(process)
-                left = [] if self.threads else self.waiting
-                if left:
+                remaining = [] if self.threads else self.waiting
+                if remaining:
                     self.waiting = []
-            for job in left:
+            for job in remaining:
                 job.done.put((job, None))
 
     def _start_worker(self) -> _Worker | None:
@@ -349,13 +349,13 @@ class WorkerPool:
     def close(self) -> None:
         """Kill all workers; their current jobs are lost."""
         with self.lock:
-            every = [worker for worker in self.all if worker is not None]
+            workers = [worker for worker in self.all if worker is not None]
             self.all.clear()
             self.ready.clear()
             self.lock.notify_all()
-        for worker in every:
+        for worker in workers:
             worker.process.kill()
-        for worker in every:
+        for worker in workers:
             worker.process.wait()
 
     def forked(self) -> None:

@@ -148,8 +148,8 @@ def _forward_sizes(g: Geometry) -> tuple[int, ...]:
 def plan_forward_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
     """Return the calls of `build_window_sums` on x, weight, bias, y."""
     x, weight, y = _group_strides(g)
-    apart = (x, weight, g.outputs_each, y)
-    return _split_calls_by_group(g, grouped, (0, 0, 0, 0), apart, _forward_sizes(g))
+    strides = (x, weight, g.outputs_each, y)
+    return _split_calls_by_group(g, grouped, (0, 0, 0, 0), strides, _forward_sizes(g))
 
 
 def weight_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
@@ -172,8 +172,9 @@ def plan_data_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
         first = [meet[0] if meet else 0 for meet, _, _ in meets]
         places = (0, first[0] * g.weight[2] + first[1] * g.weight[3], 0,
                   phase[0] * g.x[2] + phase[1] * g.x[3])
-        apart = (y, weight, g.inputs_each, x)
-        yield from _split_calls_by_group(g, grouped, places, apart, _locate_phase(g, counts, meets))
+        strides = (y, weight, g.inputs_each, x)
+        yield from _split_calls_by_group(g, grouped, places, strides,
+                                         _locate_phase(g, counts, meets))
 
 
 def _locate_phase(g: Geometry, counts: Sequence[int], meets: Sequence[tuple[list[int], int, int]]

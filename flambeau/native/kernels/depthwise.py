@@ -326,11 +326,11 @@ class _BlockNest:
             ((Load(self.offsets, _at((t, 1))), 1),),
         )
         product = Apply(Scalar.MUL, (tap_value, factor), self.type)
-        each = self.loop(t, s.taps, [Update(total, product)])
+        reduction = self.loop(t, s.taps, [Update(total, product)])
         place = self.block_position(s.results_stride)
         return self.flat(
             Begin(total, Load(self.padded_block, place)),
-            each,
+            reduction,
             Store(self.padded_block, place, total),
         )
 

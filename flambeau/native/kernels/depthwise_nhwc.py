@@ -80,8 +80,8 @@ def build_weight_gradient(type: Type) -> Kernel:
         ]
     )
     row: list[Statement] = [Loop(p.tap_column, p.sizes["window_columns"], [along])]
-    there = If(compare(Scalar.GE, p.x_row, number(0)), row)
-    images = Loop(p.image, p.sizes["images"], [Loop(p.row, p.sizes["rows"], [there])])
+    guarded = If(compare(Scalar.GE, p.x_row, number(0)), row)
+    images = Loop(p.image, p.sizes["images"], [Loop(p.row, p.sizes["rows"], [guarded])])
     rows = Loop(
         p.tap_row,
         p.sizes["window_rows"],

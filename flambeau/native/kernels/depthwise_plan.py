@@ -77,10 +77,10 @@ def _choose_block(size: int, output: Pair, reach: Pair, stride: Pair, steps: Pai
     `reach`: rows and columns from the first tap to the last. `stride`: of the results. `steps`: if
     there are several blocks, their extents are multiples of this.
     """
-    best, wide, parts = None, output[1], min(stride[0], reach[0] + 1)
+    best, width, parts = None, output[1], min(stride[0], reach[0] + 1)
     unit = lcm(LANES, steps[1])
     while True:
-        pitch, more = (wide - 1) * stride[1] + reach[1] + 1, reach[0] // stride[0]
+        pitch, more = (width - 1) * stride[1] + reach[1] + 1, reach[0] // stride[0]
         rows = min(
             output[0],
             MAX_TILE_ELEMENTS[size] // (parts * pitch) - more,
@@ -89,13 +89,14 @@ def _choose_block(size: int, output: Pair, reach: Pair, stride: Pair, steps: Pai
         if rows < output[0]:
             rows -= rows % steps[0]
         if rows > 0:
-            share = rows * wide / ((rows + more) * pitch)
+            share = rows * width / ((rows + more) * pitch)
             if best is None or share > best[0]:
-                down, across = _round_up(output[0], rows), _round_up(output[1], wide)
-                best = share, _Block(rows, wide, down, across, parts, rows + more, pitch, stride[1])
-        if wide // 2 < unit or (best is not None and best[0] * stride[1] > 0.5):
+                down, across = _round_up(output[0], rows), _round_up(output[1], width)
+                best = share, _Block(rows, width, down, across, parts, rows + more, pitch,
+                                     stride[1])
+        if width // 2 < unit or (best is not None and best[0] * stride[1] > 0.5):
             return None if best is None else best[1]
-        wide = wide // 2 // unit * unit
+        width = width // 2 // unit * unit
 
 
 def _reach(g: Geometry) -> Pair:
@@ -114,8 +115,8 @@ def _describe_images(g: Geometry, outputs: bool) -> DepthwiseSizes[int]:
     """Return the numbers of images and channels, and their strides. x is g's input and y its
     output, or the other way round."""
     each, taps = g.outputs_each, g.kernel[0] * g.kernel[1]
-    wide, narrow = (g.output, g.spatial) if outputs else (g.spatial, g.output)
-    x, y = narrow[0] * narrow[1], wide[0] * wide[1]
+    target, narrow = (g.output, g.spatial) if outputs else (g.spatial, g.output)
+    x, y = narrow[0] * narrow[1], target[0] * target[1]
     sizes = UNUSED._replace(
         images=g.batch, channels=g.groups, taps=taps, w_channel_stride=each * taps
     )

@@ -48,11 +48,11 @@ def sum_bags(type: Type, weighted: bool) -> Kernel:
     at, to, by = Buffer(Type.I64, "numbers"), Buffer(Type.I64, "bags"), Buffer(type, "weights")
     block, k, column = Index("block"), Index("k"), Index("column")
     count, blocks, size, width = sizes = [Size(n) for n in ("count", "blocks", "block", "width")]
-    each, here = Affine(0, ((k, 1),)), Affine(0, ((block, size), (column, 1)))
-    value: Expression = Load(table, here, ((Load(at, each), width),))
+    index, here = Affine(0, ((k, 1),)), Affine(0, ((block, size), (column, 1)))
+    value: Expression = Load(table, here, ((Load(at, index), width),))
     if weighted:
-        value = Apply(Scalar.MUL, (value, Load(by, each)), type)
-    store = Store(y, here, value, ((Load(to, each), width),), add=True)
+        value = Apply(Scalar.MUL, (value, Load(by, index)), type)
+    store = Store(y, here, value, ((Load(to, index), width),), add=True)
     body: list[Statement] = [Loop(column, size, [store], LoopKind.VECTORIZED)]
     nest = Loop(block, blocks, [Loop(k, count, body)], LoopKind.PARALLEL)
     buffers = [table, at, to, *([by] if weighted else []), y]
@@ -68,10 +68,10 @@ def sum_even_bags(type: Type, weighted: bool) -> Kernel:
     at, by = Buffer(Type.I64, "numbers"), Buffer(type, "weights")
     bag, k, column = Index("bag"), Index("k"), Index("column")
     bags, count, width = sizes = [Size(n) for n in ("bags", "count", "width")]
-    each, total = Affine(0, ((bag, count), (k, 1))), Accumulator(ReduceOp.SUM, type)
-    value: Expression = Load(table, Affine(0, ((column, 1),)), ((Load(at, each), width),))
+    bag_index, total = Affine(0, ((bag, count), (k, 1))), Accumulator(ReduceOp.SUM, type)
+    value: Expression = Load(table, Affine(0, ((column, 1),)), ((Load(at, bag_index), width),))
     if weighted:
-        value = Apply(Scalar.MUL, (value, Load(by, each)), type)
+        value = Apply(Scalar.MUL, (value, Load(by, bag_index)), type)
     body: list[Statement] = [
         Begin(total), Loop(k, count, [Update(total, value)]),
         Store(y, Affine(0, ((bag, width), (column, 1))), total),

@@ -59,11 +59,11 @@ def take_middle(type: Type) -> Kernel:
     return Kernel("take_middle", [x, at, y], body, sizes)
 
 
-def _build_scatter_store(y: Buffer, at: Affine, number: Expression, apart: Size | int,
+def _build_scatter_store(y: Buffer, at: Affine, number: Expression, stride: Size | int,
                          value: Expression,
                          how: bool | str) -> Store:
     """Store a value in y; `how`: True adds it, a string names the operation that combines them."""
-    where = ((number, apart),)
+    where = ((number, stride),)
     if isinstance(how, bool):
         return Store(y, at, value, where, add=how)
     return Store(y, at, Apply(Scalar[how], (Load(y, at, where), value), y.type), where)
@@ -101,8 +101,8 @@ def put_middle(type: Type, add: bool | str) -> Kernel:
     names = ("outer", "blocks", "count", "length", "inner", "each", "made")
     outer, blocks, count, length, inner, each, result_elements = sizes = [Size(n) for n in names]
     here = Affine(0, ((o, result_elements), (block, length), (k, inner), (i, 1)))
-    there = Affine(0, ((o, each), (block, length), (i, 1)))
-    store = _build_scatter_store(y, there, Load(at, here), inner, Load(x, here), add)
+    target = Affine(0, ((o, each), (block, length), (i, 1)))
+    store = _build_scatter_store(y, target, Load(at, here), inner, Load(x, here), add)
     body: list[Statement] = [Loop(k, count, [Loop(i, length, [store], LoopKind.VECTORIZED)])]
     for index, extent in ((block, blocks), (o, outer)):
         body = [Loop(index, extent, body, LoopKind.PARALLEL)]

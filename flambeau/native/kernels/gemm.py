@@ -81,7 +81,7 @@ def _drop_unit_axes(layout: GemmLayout) -> GemmLayout:
     """Drop stack axes of extent 1: threads share the outermost loop, or the only product."""
     last = len(layout.stack)
     stacked = [i for i, extent in enumerate(layout.stack) if extent != 1]
-    a, b = (tuple([each[i] for i in (*stacked, last, last + 1)]) for each in (layout.a, layout.b))
+    a, b = (tuple([terms[i] for i in (*stacked, last, last + 1)]) for terms in (layout.a, layout.b))
     return replace(layout, stack=tuple([layout.stack[i] for i in stacked]), a=a, b=b)
 
 
@@ -95,7 +95,8 @@ def build_sized_product(form: GemmForm) -> Kernel:
     m, n, k, a, b = (Size(name) for name in ("m", "n", "k", "a_apart", "b_apart"))
     stack = [[Size(f"{name}{i}") for name in ("stack", "a_step", "b_step", "c_step")]
              for i in range(form.stack)]
-    extents, *steps = (tuple(each) for each in zip(*stack, strict=True)) if stack else [()] * 4
+    extents, *steps = (tuple(axis_sizes)
+                       for axis_sizes in zip(*stack, strict=True)) if stack else [()] * 4
     rows: Extent = m if form.rows is None else form.rows
     pairs = ((a, 1) if form.a_along else (1, a), (1, b) if form.b_along else (b, 1), (n, 1))
     places = _Strides(extents, rows, n, k, *(s + p for s, p in zip(steps, pairs, strict=True)))

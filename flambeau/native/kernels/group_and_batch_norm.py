@@ -81,8 +81,8 @@ def group_norm(type: Type, weight: bool, bias: bool) -> Kernel:
     total, flat, here = r.sum(), Value(Load(x, r.flat)), Value(Load(x, r.place))
     r.body.append(r.lanes(r.element, r.part, [_accumulate(total, flat)]))
     center, squares = total * share, r.sum()
-    apart = flat - center
-    r.body.append(r.lanes(r.element, r.part, [_accumulate(squares, apart * apart)]))
+    centered = flat - center
+    r.body.append(r.lanes(r.element, r.part, [_accumulate(squares, centered * centered)]))
     root = 1 / apply(Scalar.SQRT, squares * share + eps)
     normalized = (here - center) * (root if w is None else root * w)
     normalized = normalized if b is None else normalized + b

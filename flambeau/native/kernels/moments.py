@@ -24,8 +24,8 @@ def moments(type: Type, *tangents: str) -> Kernel:
     x, share = r.matrix("x"), r.number("share")
     mean, squares = r.vector("mean"), r.vector("squares")
     center = r.fold(ReduceOp.SUM, x) * share
-    apart = x - center
-    r.keep(squares, r.fold(ReduceOp.SUM, apart * apart))
+    centered = x - center
+    r.keep(squares, r.fold(ReduceOp.SUM, centered * centered))
     r.keep(mean, center)
     return r.kernel("moments")
 

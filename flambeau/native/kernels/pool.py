@@ -122,8 +122,8 @@ class _StripNest:
     def rows_of_group(self, statement: Statement) -> Statement:
         """Run a statement for all rows of a group."""
         number_of = IndexValue(self.at((self.group, "rows"), (self.r, 1)))
-        there = compare(Scalar.LT, number_of, SizeValue(self.sizes["height"]))
-        return Loop(self.r, self.sizes["rows"], [If(there, [statement])])
+        is_inside = compare(Scalar.LT, number_of, SizeValue(self.sizes["height"]))
+        return Loop(self.r, self.sizes["rows"], [If(is_inside, [statement])])
 
     def each_row(self, *steps: Statement) -> Statement:
         """Loop over all rows of the result, split among threads."""
@@ -222,10 +222,10 @@ def sums(type: Type, step: int | None) -> Kernel:
         Accumulator(ReduceOp.SUM, type, "down"),
         Accumulator(ReduceOp.SUM, type, "across"),
     )
-    there = and_conditions(compare(Scalar.GE, s.row, number(0)), s.inside)
+    is_inside = and_conditions(compare(Scalar.GE, s.row, number(0)), s.inside)
     fold_rows: list[Statement] = [
         Begin(down),
-        s.taps([Update(down, s.input_element(there))]),
+        s.taps([Update(down, s.input_element(is_inside))]),
         Store(cells, s.strip_position, down),
     ]
     row_of = Load(by_row, s.at((s.group, "rows"), (s.r, 1)))
@@ -396,9 +396,9 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
                  (s.block, "block"), (w, 1))
     exists = compare(Scalar.LT, IndexValue(s.at((s.block, "block"), (w, 1))),
                      SizeValue(s.sizes["length"]))
-    there = cast(Load(winners, s.at((s.r, "padded"), (w, 1))), Type.I64)
+    position = cast(Load(winners, s.at((s.r, "padded"), (w, 1))), Type.I64)
     spread = Loop(w, s.sizes["block"], [Store(
-        gx, s.at((s.image, "x_image")), Load(s.y, share, mask=exists), ((there, 1),),
+        gx, s.at((s.image, "x_image")), Load(s.y, share, mask=exists), ((position, 1),),
         mask=exists, add=True)])
     body: list[Statement] = [
         _reduce_columns(s, cells, rows),

@@ -88,7 +88,8 @@ class Pixels:
             self.columns, self.affine((self.column, "window_columns"), (self.tap_column, 1))
         )
         self.is_inside = and_conditions(
-            *[compare(Scalar.GE, each, number(0)) for each in (self.x_row, self.x_column)]
+            *[compare(Scalar.GE, coordinate, number(0))
+              for coordinate in (self.x_row, self.x_column)]
         )
         self.lane_mask = compare(
             Scalar.LT,

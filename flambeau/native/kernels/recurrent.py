@@ -204,11 +204,11 @@ class _StepLoop:
         type: Type,
         extents: RecurrentExtents,
         inputs: Mapping[str, SequenceLayout],
-        wanted: Mapping[str, Sequence[SequenceLayout]],
+        outputs: Mapping[str, Sequence[SequenceLayout]],
         count: int,
     ) -> None:
         self.cell, self.type, self.extents = cell, type, extents
-        self.inputs, self.results = inputs, wanted
+        self.inputs, self.results = inputs, outputs
         self.count = count  # columns of a panel, or units
         self.panels = round_up_to_panels(extents.width, count) // count
         self.wide = self.panels * count
@@ -218,7 +218,7 @@ class _StepLoop:
         for bound in (extents.batch, extents.last):
             if isinstance(bound, Load):
                 self.buffers[bound.buffer] = None
-        for grid in (*inputs.values(), *(g for some in wanted.values() for g in some)):
+        for grid in (*inputs.values(), *(g for some in outputs.values() for g in some)):
             self.buffers[grid.buffer] = None
             if grid.later is not None:
                 self.buffers[grid.later] = None
@@ -335,8 +335,8 @@ class _StepLoop:
     def written(self, name: str, body: list[Statement]) -> RecurrentKernel:
         loop = Loop(self.block, self.extents.blocks, body, LoopKind.PARALLEL)
         grids = (*self.inputs.values(), *(g for some in self.results.values() for g in some))
-        every = (self.extents.steps, self.extents.blocks, *(grid.step for grid in grids))
-        sizes = [n for n in every if isinstance(n, Size)]
+        extents = (self.extents.steps, self.extents.blocks, *(grid.step for grid in grids))
+        sizes = [n for n in extents if isinstance(n, Size)]
         return RecurrentKernel(Kernel(name, list(self.buffers), [loop], sizes), self.work)
 
 
@@ -345,7 +345,7 @@ class _StepLoop:
 
 def build_forward(
     cell: Cell, type: Type, extents: RecurrentExtents, inputs: Mapping[str, SequenceLayout],
-    wanted: Mapping[str, Sequence[SequenceLayout]],
+    outputs: Mapping[str, Sequence[SequenceLayout]],
 ) -> RecurrentKernel:
     """Return the forward kernel over all steps of a layer.
 
@@ -353,7 +353,7 @@ def build_forward(
     states h and c (rows, width), and bias (width), the recurrent bias of the new gate. Results: y
     (steps, rows, width), the values that the cell keeps, and the final states h and c.
     """
-    return _ForwardKernel(cell, type, extents, inputs, wanted,
+    return _ForwardKernel(cell, type, extents, inputs, outputs,
                           units_per_panel(cell, extents.width, type)).kernel()
 
 
@@ -435,10 +435,10 @@ class _ForwardKernel(_StepLoop):
 
     def _update_state(self) -> Statement:
         """Make the new state the current one, once all panels have read the old."""
-        each, count = Index("element"), self.extents.rows * self.wide
-        at = Affine(0, ((self.block, count), (each, 1)))
+        element, count = Index("element"), self.extents.rows * self.wide
+        at = Affine(0, ((self.block, count), (element, 1)))
         move = Store(self.h.buffer, at, Load(self.new.buffer, at))
-        return Loop(each, count, [move], LoopKind.VECTORIZED)
+        return Loop(element, count, [move], LoopKind.VECTORIZED)
 
 
 # ------------------------------------------------------------------------------ backward
@@ -446,7 +446,7 @@ class _ForwardKernel(_StepLoop):
 
 def build_backward(
     cell: Cell, type: Type, extents: RecurrentExtents, inputs: Mapping[str, SequenceLayout],
-    wanted: Mapping[str, Sequence[SequenceLayout]],
+    outputs: Mapping[str, Sequence[SequenceLayout]],
 ) -> RecurrentKernel:
     """Return the kernel for the cotangents of all steps' sums, from the last step to the first.
 
@@ -455,7 +455,7 @@ def build_backward(
     from the step before, and `first`, the initial one. Results: d (steps, rows, gates * width), dx
     if input and recurrent sums have different cotangents, dh and dc of the initial states.
     """
-    return _BackwardKernel(cell, type, extents, inputs, wanted,
+    return _BackwardKernel(cell, type, extents, inputs, outputs,
                            choose_panel_columns(extents.width, type)).kernel()
 
 

@@ -228,9 +228,9 @@ def layer_norm(
     eps, share = r.number("eps"), r.number("share")
     mean, rstd, y = r.vector("mean"), r.vector("rstd"), r.buffer("y")
     center = r.fold(ReduceOp.SUM, x) * share
-    apart = x - center
-    root = 1 / apply(Scalar.SQRT, r.fold(ReduceOp.SUM, apart * apart) * share + eps)
-    normalized = apart * root
+    centered = x - center
+    root = 1 / apply(Scalar.SQRT, r.fold(ReduceOp.SUM, centered * centered) * share + eps)
+    normalized = centered * root
     normalized = normalized if w is None else normalized * w
     r.sweep(stores=[(y, normalized if b is None else normalized + b)])
     r.keep(mean, center)
@@ -306,8 +306,9 @@ def reduce_over_rows(
 def column_squares(type: Type) -> Kernel:
     """x, mean, y: each column's sum of squared distances from its mean."""
     r = RowKernelBuilder(type)
-    apart = r.matrix("x") - r.of_columns("mean")
-    return reduce_over_rows(r, "column_squares", [(ReduceOp.SUM, apart * apart, r.vector("y"))])
+    centered = r.matrix("x") - r.of_columns("mean")
+    return reduce_over_rows(r, "column_squares",
+                            [(ReduceOp.SUM, centered * centered, r.vector("y"))])
 
 
 def column_products(type: Type) -> Kernel:
@@ -385,7 +386,7 @@ def reduce_all(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
     of elements in the tail, which is the rest of x."""
     inside = accumulator_type(type, fold) or compute_type(type)
     x, tail, y = Buffer(type, "x"), Buffer(type, "tail"), Buffer(inside, "y")
-    piece, each, beyond = Index("piece"), Index("each"), Index("beyond")
+    piece, element, beyond = Index("piece"), Index("each"), Index("beyond")
     pieces, rest = Size("pieces"), Size("rest")
     total, part, last = (Accumulator(fold, inside) for _ in range(3))
 
@@ -394,9 +395,10 @@ def reduce_all(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
         inner: list[Statement] = [Update(into, value.expression)]
         return [Begin(into), Loop(along, extent, inner, LoopKind.VECTORIZED), Update(total, into)]
 
-    in_piece = Load(x, Affine(0, ((piece, ELEMENTS_PER_PARTIAL_SUM), (each, 1))))
+    in_piece = Load(x, Affine(0, ((piece, ELEMENTS_PER_PARTIAL_SUM), (element, 1))))
     body: list[Statement] = [
-        Begin(total), Loop(piece, pieces, folded(part, in_piece, each, ELEMENTS_PER_PARTIAL_SUM)),
+        Begin(total),
+        Loop(piece, pieces, folded(part, in_piece, element, ELEMENTS_PER_PARTIAL_SUM)),
         *folded(last, Load(tail, Affine(0, ((beyond, 1),))), beyond, rest),
         Store(y, Affine(), total),
     ]

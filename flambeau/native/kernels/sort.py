@@ -115,8 +115,8 @@ class _RowProgram(StatementProgram):
         at, child = self.integer("at", hole), self.integer("child", hole)
         with self.while_(child.now < halve(count - 1)):
             child.put((child.now + 1) * 2)
-            left = self.key(first + child.now - 1)
-            with self.where(self.key(first + child.now) < left):
+            child_key = self.key(first + child.now - 1)
+            with self.where(self.key(first + child.now) < child_key):
                 child.put(child.now - 1)
             self.move(first + at.now, first + child.now)
             at.put(child.now)
@@ -220,9 +220,9 @@ def introselect(type: Type) -> Kernel:
     ranks, settings, length = (Buffer(Type.I64, name) for name in ("ranks", "settings", "length"))
     rank, n = code.row_argument(ranks), Value(Load(length, Affine(0)))
     first, last = code.integer("first", 0), code.integer("last", n)
-    left = code.integer("left", Value(Load(settings, Affine(0))))
-    with code.while_((last.now - first.now > 3) & (left.now > 0)):
-        left.put(left.now - 1)
+    remaining = code.integer("left", Value(Load(settings, Affine(0))))
+    with code.while_((last.now - first.now > 3) & (remaining.now > 0)):
+        remaining.put(remaining.now - 1)
         cut = code.partition(first.now, last.now)
         upper = code.integer("upper", (cut.now <= rank).chosen(Value(Constant(Type.I64, 1)), 0))
         with code.where(upper.now > 0):

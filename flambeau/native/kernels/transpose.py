@@ -15,26 +15,27 @@ def build_transpose(type: Type, axes: int, inner: int) -> Kernel:
     Sizes: for each axis its extent, and its strides (in elements) in x and in y.
     """
     indices = [Index(f"i{k}") for k in range(axes)]
-    each = [[Size(f"{name}{k}") for name in ("extent", "x", "y")] for k in range(axes)]
+    sizes = [[Size(f"{name}{k}") for name in ("extent", "x", "y")] for k in range(axes)]
     x, y, last = Buffer(type, "x"), Buffer(type, "y"), axes - 1
-    source = Affine(0, tuple([(i, 1 if k == inner else each[k][1]) for k, i in enumerate(indices)]))
-    target = Affine(0, tuple([(i, 1 if k == last else each[k][2]) for k, i in enumerate(indices)]))
+    source = Affine(0, tuple((i, 1 if k == inner else sizes[k][1]) for k, i in enumerate(indices)))
+
+    target = Affine(0, tuple([(i, 1 if k == last else sizes[k][2]) for k, i in enumerate(indices)]))
     body: list[Statement] = [Store(y, target, Load(x, source))]
-    body = [Loop(indices[last], each[last][0], body, LoopKind.VECTORIZED)]
+    body = [Loop(indices[last], sizes[last][0], body, LoopKind.VECTORIZED)]
     for k in [inner, *[k for k in range(last - 1, -1, -1) if k != inner]]:
-        body = [Loop(indices[k], each[k][0], body, LoopKind.PARALLEL)]
-    return Kernel("transpose", [x, y], body, [size for sizes in each for size in sizes])
+        body = [Loop(indices[k], sizes[k][0], body, LoopKind.PARALLEL)]
+    return Kernel("transpose", [x, y], body, [size for sizes in sizes for size in sizes])
 
 
-def build_row_copy(type: Type, of_x: int | None = 1, of_y: int | None = 1) -> Kernel:
-    """x, y: copy rows, with element strides `of_x` and `of_y`; None: a size argument.
+def build_row_copy(type: Type, unit_stride: int | None = 1, of_y: int | None = 1) -> Kernel:
+    """x, y: copy rows, with element strides `unit_stride` and `of_y`; None: a size argument.
 
     Sizes: the rows' length, (the elements' strides,) then for each of four axes of rows the extent
     and the strides (in elements) in x and in y.
     """
     x, y, column = Buffer(type, "x"), Buffer(type, "y"), Index("column")
     length = Size("length")
-    step_x = Size("step_x") if of_x is None else of_x
+    step_x = Size("step_x") if unit_stride is None else unit_stride
     step_y = Size("step_y") if of_y is None else of_y
     sizes = [length, *[s for s in (step_x, step_y) if isinstance(s, Size)]]
     axes = []

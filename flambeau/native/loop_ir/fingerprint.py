@@ -174,7 +174,7 @@ class _Writer:
             place = f"{self.affine(expression.at)};{self.indirect(expression.indirect)}"
             return f"{self.buffer(expression.buffer)}[{place}] if {mask}"
         if isinstance(expression, Apply):
-            inside = " ".join(self.numbers[each] for each in expression.operands)
+            inside = " ".join(self.numbers[operand] for operand in expression.operands)
             return f"{expression.operation.name} {expression.type.value} {inside}"
         raise TypeError(f"an expression of type {type(expression).__name__}")
 

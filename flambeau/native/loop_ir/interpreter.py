@@ -90,8 +90,8 @@ class _Machine:
             self.memo = {}
 
     def contract(self, contract: Contract) -> None:
-        wide = contract.sum.type
-        product = Apply(contract.product, (_cast(contract.a, wide), _cast(contract.b, wide)), wide)
+        type = contract.sum.type
+        product = Apply(contract.product, (_cast(contract.a, type), _cast(contract.b, type)), type)
         inner: Statement = Update(contract.sum, product)
         for axis in reversed(contract.depth):
             inner = Loop(axis.index, axis.extent, [inner])
@@ -109,8 +109,8 @@ class _Machine:
                 current, at = value, position
             self.accumulators[update.accumulator] = (current, at)
             return
-        wide = np.dtype(np.float64) if update.accumulator.type is Type.F32 else value.dtype
-        new = value.astype(wide) if fold is ReduceOp.SUM else value
+        computed = np.dtype(np.float64) if update.accumulator.type is Type.F32 else value.dtype
+        new = value.astype(computed) if fold is ReduceOp.SUM else value
         self.accumulators[update.accumulator] = (
             new if current is None else _reduce(fold, current, new),
             at,
@@ -123,8 +123,8 @@ class _Machine:
         place = self.position(store.at, store.indirect)
         memory = self.array_of(store.buffer, place)
         if store.add:
-            wide = store.buffer.type
-            if wide in (Type.F16, Type.BF16):
+            type = store.buffer.type
+            if type in (Type.F16, Type.BF16):
                 total = memory[place].astype(np.float32) + value.astype(np.float32)
                 value = total.astype(memory.dtype)
             else:
@@ -159,9 +159,9 @@ class _Machine:
         """Return an expression's NumPy scalar. Shared expressions run once per statement."""
         memo = self.memo
         if expression not in memo:
-            for each in self.order(expression):
-                if each not in memo:
-                    memo[each] = self.compute(each)
+            for subexpression in self.order(expression):
+                if subexpression not in memo:
+                    memo[subexpression] = self.compute(subexpression)
         return memo[expression]
 
     def order(self, expression: Expression) -> list[Expression]:
@@ -169,8 +169,8 @@ class _Machine:
         order = self.orders.get(expression)
         if order is None:
             done: dict[Expression, None] = {}
-            for each in iterate_postorder([expression], done):
-                done[each] = None
+            for subexpression in iterate_postorder([expression], done):
+                done[subexpression] = None
             order = self.orders[expression] = list(done)
         return order
 
@@ -196,14 +196,14 @@ class _Machine:
         if not isinstance(expression, Apply):
             raise TypeError(f"an expression of type {type(expression).__name__}")
         if expression.operation is Scalar.WHERE:  # both are computed, as in lanes
-            condition, a, b = (self.value(each) for each in expression.operands)
+            condition, a, b = (self.value(operand) for operand in expression.operands)
             return a if condition else b
-        values = [self.value(each) for each in expression.operands]
+        values = [self.value(operand) for operand in expression.operands]
         return np.asarray(apply_scalar(expression.operation, values, kind)).astype(kind)[()]
 
 
-def _cast(value: Expression, wide: Type) -> Expression:
-    return value if value.type is wide else Apply(Scalar.CAST, (value,), wide)
+def _cast(value: Expression, type: Type) -> Expression:
+    return value if value.type is type else Apply(Scalar.CAST, (value,), type)
 
 
 # ------------------------------------------------------------------------------ folds
@@ -250,8 +250,8 @@ def apply_scalar(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> An
         return _dot_bytes(*values)
     if operation in NUMPY_FUNCTIONS:
         return NUMPY_FUNCTIONS[operation](*values)
-    wide = [np.float64(value) for value in values]
-    return getattr(np, NUMPY_NAMES.get(operation, operation.name.lower()))(*wide)
+    widened = [np.float64(value) for value in values]
+    return getattr(np, NUMPY_NAMES.get(operation, operation.name.lower()))(*widened)
 
 
 ROUNDINGS = (Scalar.FLOOR, Scalar.CEIL, Scalar.TRUNC, Scalar.ROUND)

@@ -475,7 +475,7 @@ def iterate_postorder(
         missing = (
             []
             if expression in done
-            else [each for each in get_operands(expression) if each not in done]
+            else [operand for operand in get_operands(expression) if operand not in done]
         )
         if missing:
             stack.extend(missing)

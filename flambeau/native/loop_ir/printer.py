@@ -71,9 +71,9 @@ class _Printer:
             return
         shared = _find_shared(statement)
         values: dict[Expression, str] = {}
-        for number, each in enumerate(shared):
-            yield f"{indent}v{number} = {self.value(each, values, top=True)}"
-            values[each] = f"v{number}"
+        for number, expression in enumerate(shared):
+            yield f"{indent}v{number} = {self.value(expression, values, top=True)}"
+            values[expression] = f"v{number}"
         if isinstance(statement, While | If):
             word = type(statement).__name__.lower()
             yield f"{indent}{word} {self.value(statement.condition, values, top=True)}"
@@ -129,8 +129,8 @@ class _Printer:
     def place(self, access: Load | Store, values: dict[Expression, str]) -> str:
         plain = access.at.terms or access.at.base or not access.indirect
         parts = [self.affine(access.at)] if plain else []
-        for each, stride in access.indirect:
-            text = self.value(each, values)
+        for index, stride in access.indirect:
+            text = self.value(index, values)
             parts.append(text if stride == 1 else f"{text} * {self.extent(stride)}")
         return f"{self.name(access.buffer)}[{' + '.join(parts)}]"
 
@@ -156,9 +156,9 @@ class _Printer:
         assert isinstance(expression, Apply)
         sign = OPERATOR_SYMBOLS.get(expression.operation)
         if sign is not None and len(expression.operands) == 2:
-            text = f" {sign} ".join(self.value(each, values) for each in expression.operands)
+            text = f" {sign} ".join(self.value(operand, values) for operand in expression.operands)
             return text if top else f"({text})"
-        inside = ", ".join(self.value(each, values, top=True) for each in expression.operands)
+        inside = ", ".join(self.value(operand, values, top=True) for operand in expression.operands)
         if expression.operation in (Scalar.CAST, Scalar.BITCAST):
             name = (
                 expression.type.value
@@ -184,7 +184,7 @@ def _find_shared(statement: Statement) -> list[Expression]:
         if expression not in done:
             done.add(expression)
             stack.append((expression, True))
-            stack.extend((each, False) for each in get_operands(expression))
+            stack.extend((operand, False) for operand in get_operands(expression))
     return [
         expression
         for expression in order

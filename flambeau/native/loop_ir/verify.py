@@ -130,9 +130,9 @@ class _ExpressionCheck:
         if access.buffer.local is None and access.buffer not in self.scope.kernel.buffers:
             self.scope.fail(f"buffer {name} is not an argument")
         self.scope.affine(access.at)
-        for each, stride in access.indirect:
-            if each.type is not Type.I64:
-                self.scope.fail(f"{name} at a computed position of {each.type.value}, not int64")
+        for index, stride in access.indirect:
+            if index.type is not Type.I64:
+                self.scope.fail(f"{name} at a computed position of {index.type.value}, not int64")
             self.scope.extent(stride)
         if access.mask is not None and access.mask.type is not Type.BOOL:
             self.scope.fail(f"{name} under a mask of {access.mask.type.value}")
@@ -161,7 +161,7 @@ class _ExpressionCheck:
             )
 
     def apply(self, apply: Apply) -> None:
-        operation, types = apply.operation, [each.type for each in apply.operands]
+        operation, types = apply.operation, [operand.type for operand in apply.operands]
         if len(types) != _COUNTS.get(operation, 2):
             self.scope.fail(f"{operation.name} of {len(types)} operands")
         if operation is Scalar.CAST:
@@ -232,8 +232,8 @@ class _Check:
 
     def statement(self, statement: Statement) -> None:
         if not isinstance(statement, Contract):
-            for each in iterate_expressions(statement):
-                self.expressions.expression(each)
+            for expression in iterate_expressions(statement):
+                self.expressions.expression(expression)
         if isinstance(statement, Loop):
             self.loop(statement)
         elif isinstance(statement, Contract):

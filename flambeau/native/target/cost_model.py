@@ -199,11 +199,11 @@ def gemm_cycles(
     panels, edge = divmod(vectors, tile[1])
     cost = 0.0
     for count, rows in ((groups, tile[0]), (1 if tail else 0, tail)):
-        for count_of_panels, wide in ((panels, tile[1]), (1 if edge else 0, edge)):
+        for count_of_panels, columns in ((panels, tile[1]), (1 if edge else 0, edge)):
             load_rows = 0.1 * rows  # from L2 to L1
-            step = tile_cycles(rows, wide, packed, registers) + load_rows
+            step = tile_cycles(rows, columns, packed, registers) + load_rows
             # Each step and each tile have a fixed cost.
-            cost += count * count_of_panels * (depth * (step + 0.8) + 12 + rows * wide)
+            cost += count * count_of_panels * (depth * (step + 0.8) + 12 + rows * columns)
     return cost * (1 + 0.01 * (bool(tail) + bool(edge)))
 
 

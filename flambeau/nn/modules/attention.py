@@ -83,13 +83,13 @@ class MultiheadAttention(Module):
     def _flambeau_register_projections(self, kind: dict[str, Any]) -> None:
         """Register one stacked weight if query, key and value have the same size, else three."""
         embed = self.embed_dim
-        apart = {"q_proj_weight": embed, "k_proj_weight": self.kdim, "v_proj_weight": self.vdim}
+        widths = {"q_proj_weight": embed, "k_proj_weight": self.kdim, "v_proj_weight": self.vdim}
         if self._qkv_same_embed_dim:
             self.in_proj_weight = Parameter(ops.empty((3 * embed, embed), **kind))
-            for name in apart:
+            for name in widths:
                 self.register_parameter(name, None)
         else:
-            for name, width in apart.items():
+            for name, width in widths.items():
                 setattr(self, name, Parameter(ops.empty((embed, width), **kind)))
             self.register_parameter("in_proj_weight", None)
 

@@ -57,8 +57,8 @@ class _Orthogonal(Module):
             self.register_buffer("base", None)
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = x.size(-2) < x.size(-1)
-        if wide:
+        is_wide = x.size(-2) < x.size(-1)
+        if is_wide:
             x = x.mT
         if self.orthogonal_map is _OrthMaps.householder:
             q = self._map_by_reflections(x)
@@ -66,7 +66,7 @@ class _Orthogonal(Module):
             q = self._map_by_skew_symmetric(x)
         if hasattr(self, "base"):
             q = self.base @ q
-        return q.mT if wide else q
+        return q.mT if is_wide else q
 
     def _map_by_reflections(self, x: Tensor) -> Tensor:
         reflectors = x.tril(diagonal=-1)
@@ -107,13 +107,13 @@ class _Orthogonal(Module):
                 "It is not possible to assign to the matrix exponential or the Cayley "
                 "parametrizations when use_trivialization=False."
             )
-        wide = q.size(-2) < q.size(-1)
-        a, tau = ops.geqrf(q.mT if wide else q)
+        is_wide = q.size(-2) < q.size(-1)
+        a, tau = ops.geqrf(q.mT if is_wide else q)
         diagonal = a.diagonal(dim1=-2, dim2=-1)
         diagonal.sign_()
         # tau = 0 is the identity, which 2 / (1 + |v|^2) cannot express: compensate with a sign.
         diagonal[tau == 0.0] *= -1
-        return a.mT if wide else a
+        return a.mT if is_wide else a
 
     def _rebase(self, q: Tensor) -> Tensor:
         tall = q.mT if q.size(-2) < q.size(-1) else q

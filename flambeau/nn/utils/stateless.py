@@ -71,14 +71,14 @@ def _reparametrize_module(
     strict: bool = False,
 ) -> Iterator[None]:
     """Swap other tensors into the module for the duration of the block."""
-    wanted = dict(parameters_and_buffers)
+    replacements = dict(parameters_and_buffers)
     if tie_weights:
-        wanted = _with_tied_names(module, wanted)
+        replacements = _with_tied_names(module, replacements)
     if strict:
-        _check_names(module, wanted)
+        _check_names(module, replacements)
     replaced: dict[str, Any] = {}
     try:
-        for path, tensor in wanted.items():
+        for path, tensor in replacements.items():
             replaced[path] = _swap(module, path, tensor)
         yield
     finally:

@@ -121,17 +121,17 @@ def _check_ranks(
 
 
 def _check_sizes(
-    query: Tensor, key: Tensor, value: Tensor, expected: int, heads: int, apart: bool
+    query: Tensor, key: Tensor, value: Tensor, expected: int, heads: int, is_separate: bool
 ) -> None:
     width = query.shape[-1]
     if width != expected:
         _refuse(f"was expecting embedding dimension of {expected}, but got {width}")
     if width % heads:
         _refuse(f"embed_dim {width} not divisible by num_heads {heads}")
-    if apart and key.shape[:2] != value.shape[:2]:
+    if is_separate and key.shape[:2] != value.shape[:2]:
         _refuse(f"key's sequence and batch dims {key.shape[:2]} do not match value's "
                 f"{value.shape[:2]}")
-    if not apart and key.shape != value.shape:
+    if not is_separate and key.shape != value.shape:
         _refuse(f"key shape {key.shape} does not match value shape {value.shape}")
 
 
@@ -173,10 +173,10 @@ def _mask_by_heads(
     """Reshape attn_mask to (1, 1, l, s) or (batch, heads, l, s)."""
     if mask is None:
         return None
-    wanted = (length, source) if mask.dim() == 2 else (batch * heads, length, source)
-    if tuple(mask.shape) != wanted:
+    shape = (length, source) if mask.dim() == 2 else (batch * heads, length, source)
+    if tuple(mask.shape) != shape:
         raise RuntimeError(
-            f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be {wanted}."
+            f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be {shape}."
         )
     if mask.dim() == 2:
         return mask.reshape(1, 1, length, source)
@@ -225,9 +225,9 @@ def _project_apart(
     for name, weight, x in zip("qkv", weights, (query, key, value), strict=True):
         if weight is None:
             _refuse(f"use_separate_proj_weight is True but {name}_proj_weight is None")
-        wanted = (query.shape[-1], x.shape[-1])
-        if tuple(weight.shape) != wanted:
-            _refuse(f"expecting {name} weights shape of {wanted}, but got {weight.shape}")
+        shape = (query.shape[-1], x.shape[-1])
+        if tuple(weight.shape) != shape:
+            _refuse(f"expecting {name} weights shape of {shape}, but got {weight.shape}")
     biases = (None,) * 3 if bias is None else bias.chunk(3)
     return tuple(map(linear, (query, key, value), weights, biases))
 

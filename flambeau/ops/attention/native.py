@@ -41,8 +41,9 @@ def forward(q: Array, k: Array, v: Array, scale: float, causal: bool
     if result is None:
         return None
     p = np.ascontiguousarray(multiply_matrices(q, k.swapaxes(-1, -2)))
-    each = rows * columns
-    call_kernel(result, count, p, np.asarray(scale, q.dtype), p.size // each, rows, columns, each)
+    matrix_size = rows * columns
+    call_kernel(result, count, p, np.asarray(scale, q.dtype), p.size // matrix_size, rows, columns,
+                matrix_size)
     return multiply_matrices(p, v), p
 
 
@@ -54,21 +55,22 @@ def _attend_small(q: Array, k: Array, v: Array, scale: float, causal: bool
         return None
     p = np.matmul(q, k.swapaxes(-1, -2))
     rows, columns = p.shape[-2:]
-    each = rows * columns
-    FastCalls.call(kernel, p, number(scale, q.dtype), p.size // each, rows, columns, each)
+    matrix_size = rows * columns
+    FastCalls.call(kernel, p, number(scale, q.dtype), p.size // matrix_size, rows, columns,
+                   matrix_size)
     return np.matmul(p, v), p
 
 
 @native_route
 def attend_in_blocks(q: Array, k: Array, v: Array, scale: float, causal: bool) -> Array | None:
     """Return attention's output alone, computed in batch blocks to bound the memory for scores."""
-    each = q[:1].size // max(q.shape[-1], 1) * k.shape[-2]
+    scores_per_head = q[:1].size // max(q.shape[-1], 1) * k.shape[-2]
     scores = SCORES_PER_BATCH_BLOCK * max(1, POOL.threads() // TYPICAL_THREADS)
-    step = max(1, scores // max(each, 1))
+    step = max(1, scores // max(scores_per_head, 1))
     if q.ndim < 3 or len(q) <= step:
         result = forward(q, k, v, scale, causal)
         return None if result is None else result[0]
-    if each > MAX_MATERIALIZED_SCORES:
+    if scores_per_head > MAX_MATERIALIZED_SCORES:
         return None
     y = np.empty((*q.shape[:-1], v.shape[-1]), q.dtype)
     for start in range(0, len(q), step):

@@ -43,8 +43,9 @@ def native_multi_head_attention(
     ]
     scores = (heads[0] / math.sqrt(embed_dim // num_head)) @ heads[1].transpose(-2, -1)
     if mask is not None:
-        wide = mask[:, None, None, :] if mask_type == 1 and mask.dim() == 2 else mask
-        scores = scores.masked_fill(wide, -math.inf) if wide.dtype is types.bool_ else scores + wide
+        expanded = mask[:, None, None, :] if mask_type == 1 and mask.dim() == 2 else mask
+        scores = scores.masked_fill(expanded, -math.inf) if expanded.dtype is types.bool_ \
+            else scores + expanded
     weights = scores.softmax(-1)
     result = linear((weights @ heads[2]).transpose(1, 2).flatten(2), proj_weight, proj_bias)
     if not need_weights:

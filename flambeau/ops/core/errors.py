@@ -49,9 +49,9 @@ class RefusedValue(ValueError):
 def explain(operator: Operator, error: Exception, args: tuple) -> Exception:
     """Return the exception to raise for `error`, raised by `operator` on `args`."""
     if isinstance(error, AttributeError):
-        wrong = _describe_refused_argument(operator, args)
-        if wrong is not None:
-            return wrong
+        refused = _describe_refused_argument(operator, args)
+        if refused is not None:
+            return refused
     if error.__class__ is RefusedValue:
         return ValueError(*error.args)
     if error.__class__ in _OF_NUMPY:
@@ -183,9 +183,9 @@ def explain_attribute_error(
     kind = c_class_name(error.obj)
     computed = None
     for i, (parameter, value) in enumerate(bound.items()):
-        wrong = signature.parameters[parameter].annotation == "Tensor" \
+        is_tensor = signature.parameters[parameter].annotation == "Tensor" \
             and not isinstance(value, Tensor)
-        if value is error.obj or wrong:
+        if value is error.obj or is_tensor:
             place = "" if parameter in kwargs else f" (position {i + 1})"
             shown = "input" if i == 0 and parameter == "self" else parameter
             explained = TypeError(f"{name}(): argument '{shown}'{place} must be Tensor, not "

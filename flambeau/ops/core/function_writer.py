@@ -171,8 +171,8 @@ class _Signature:
             add("if dtype is None and out is not None and isinstance(out, Tensor):",
                 "    dtype = out.dtype")
         if operator.autocast is not None:
-            every = _write_tuple(operator.names)
-            add("if AUTOCAST.count:", f"    {every} = cast_inputs(policy, {every})")
+            names = _write_tuple(operator.names)
+            add("if AUTOCAST.count:", f"    {names} = cast_inputs(policy, {names})")
 
     def _call_in_order(self) -> str:
         """The call of the public function with reordered arguments, as interception may watch."""
@@ -216,10 +216,12 @@ class _Operand:
         n = self.name
         if self.is_sequence:
             return f"any(v is not None and v._tracked for v in {n})"
-        wanted = f"{n}._tracked and ({n}._requires_grad or requires({n}))"
+        needs_gradient = f"{n}._tracked and ({n}._requires_grad or requires({n}))"
         if self.may_be_number:
-            return f"(isinstance({n}, Tensor) and {wanted})"
-        return f"({n} is not None and {wanted})" if self.may_be_none else f"({wanted})"
+            return f"(isinstance({n}, Tensor) and {needs_gradient})"
+        if self.may_be_none:
+            return f"({n} is not None and {needs_gradient})"
+        return f"({needs_gradient})"
 
     def is_row_major(self) -> str:
         """The test for row-major order."""

@@ -79,6 +79,6 @@ def refuse_eight_bit_arithmetic(operator: Operator, operands: tuple, common: dty
 def _widen(x: Any, inside: np.dtype) -> Any:
     array = x._array if isinstance(x, Tensor) else x
     if isinstance(array, np.ndarray):
-        wide = widen(array)
-        return wide if wide.dtype == np.bool_ else wide.astype(inside)
+        widened = widen(array)
+        return widened if widened.dtype == np.bool_ else widened.astype(inside)
     return None if array is None else np.asarray(array, inside)

@@ -172,19 +172,19 @@ class Operator:
 
     def plan(self, mask: int) -> Plan:
         """Return the plan for the inputs whose bits (parameter positions) are set in `mask`."""
-        wanted = [i for i in self.tensor_positions if mask >> i & 1]
+        positions = [i for i in self.tensor_positions if mask >> i & 1]
         sources: list[tuple[int, int]] = []
         entries = []
         if self.joint is not None:
             entries.append((self.joint, self._indices(self.joint, sources)))
         else:
-            wanted = [i for i in wanted if self.differentiable or self.flat_in_place]
-            for i in wanted:
+            positions = [i for i in positions if self.differentiable or self.flat_in_place]
+            for i in positions:
                 missing = _flat_vjp if self.flat_in_place else \
                     _create_missing_vjp(self, self.names[i])
                 vjp = self.vjps.get(self.names[i], missing)
                 entries.append((vjp, self._indices(vjp, sources)))
-        actual: Plan = Plan(self.node_type, sources, entries, wanted, self.joint is not None)
+        actual: Plan = Plan(self.node_type, sources, entries, positions, self.joint is not None)
         actual.choose_node = self.choose_node
         actual.frees = any((ATTRIBUTE, i) in sources for i in self.position_attributes)
         self.plans[mask] = actual

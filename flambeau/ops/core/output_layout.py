@@ -169,13 +169,13 @@ def lay_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:
         elif a is not None:
             layouts.append(((), (), 1))
     key = (layout, shape, *layouts)
-    wanted = _answers.get(key)
-    if wanted is None:
+    order = _answers.get(key)
+    if order is None:
         if len(_answers) >= MAX_CACHED_LAYOUTS:
             _answers.clear()
         seen = [(s, tuple([n // size for n in strides])) for s, strides, size in layouts]
-        wanted = _answers[key] = _RULES[layout](shape, seen)
-    return lay_out_again(y, wanted)
+        order = _answers[key] = _RULES[layout](shape, seen)
+    return lay_out_again(y, order)
 
 
 def lay_out_again(y: np.ndarray, strides: Strides) -> np.ndarray:

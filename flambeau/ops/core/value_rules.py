@@ -29,8 +29,8 @@ def are_below(index: np.ndarray, size: int) -> bool:
     """Return whether all integers of an array are from 0 to size - 1."""
     if index.dtype.kind not in "iu" or not index.size:
         return True
-    wide = index.view(f"u{index.itemsize}")  # as unsigned, negative numbers are too large
-    return bool(wide.item(wide.argmax()) < size)
+    unsigned = index.view(f"u{index.itemsize}")  # as unsigned, negative numbers are too large
+    return bool(unsigned.item(unsigned.argmax()) < size)
 
 
 def _takes_index(input: np.ndarray, dim: int, index: np.ndarray, *_: Any) -> bool:

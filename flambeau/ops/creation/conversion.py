@@ -44,9 +44,9 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
             and form is preserve_format:
         return array.astype(dtype)
     if (array.dtype in NARROW or dtype in NARROW) and array.dtype != dtype:
-        wide = widen(array)
-        return copy_in_format(narrow(_take_real(wide, dtype), dtype), form) if dtype in NARROW \
-            else cast(wide, dtype, form)
+        widened = widen(array)
+        return copy_in_format(narrow(_take_real(widened, dtype), dtype), form) if dtype in NARROW \
+            else cast(widened, dtype, form)
     if array.dtype.kind == "c" and dtype.kind != "c":
         warn(
             "Casting complex values to real discards the imaginary part",
@@ -89,8 +89,8 @@ def _truncate(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return array.view(np.uint8) != 0  # ml_dtypes would read the byte
     if array.dtype.kind not in "fV" or dtype.kind not in "iu" or dtype == np.uint64:
         return array
-    wide = array.astype(np.float64) if array.dtype.kind == "V" else array
-    return wide.astype(np.int32 if dtype in _BY_INT32 else np.int64)
+    widened = array.astype(np.float64) if array.dtype.kind == "V" else array
+    return widened.astype(np.int32 if dtype in _BY_INT32 else np.int64)
 
 
 _BY_INT32 = frozenset(map(np.dtype, ("int8", "int16", "uint16", "int32")))

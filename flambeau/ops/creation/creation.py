@@ -115,13 +115,13 @@ def get_numpy_dtype(dtype: Dtype | None, function: str = "") -> np.dtype:
     """Return NumPy's counterpart of a dtype, or of the default dtype; errors name `function`."""
     if dtype is None:
         return _default_dtype.floating.numpy
-    wanted = as_dtype(dtype)
-    if not isinstance(wanted, Dtype):
+    converted = as_dtype(dtype)
+    if not isinstance(converted, Dtype):
         caller = f"{function}(): " if function else ""
         raise TypeError(
             f"{caller}argument 'dtype' must be torch.dtype, not {type(dtype).__name__}"
         )
-    return wanted.numpy
+    return converted.numpy
 
 
 def read_number(x: Any) -> Any:

@@ -279,11 +279,11 @@ def dropout3d(
     return _drop_channels(input, p, training, inplace, rank != 5)
 
 
-def _warn_rank(name: str, rank: int, wanted: str) -> None:
+def _warn_rank(name: str, rank: int, shape: str) -> None:
     warn(
         f"{name}: Received a {rank}-D input to {name}, which is deprecated and will result in an "
         "error in a future release. To retain the behavior and silence this warning, please use "
-        f"dropout instead. {name} drops whole channels of {wanted} inputs.",
+        f"dropout instead. {name} drops whole channels of {shape} inputs.",
     )
 
 

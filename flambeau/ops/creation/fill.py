@@ -182,10 +182,10 @@ def set_(
             return self.set_(source.untyped_storage(), storage_offset, size, stride)
     elif isinstance(source, (UntypedStorage, TypedStorage)):
         if isinstance(source, TypedStorage) and source.dtype is not self.dtype:
-            wanted, has = storage_name(self.dtype), storage_name(source.dtype)
+            expected, has = storage_name(self.dtype), storage_name(source.dtype)
             raise RuntimeError(
-                f"Expected a Storage of type {wanted} or an UntypedStorage, but got type {has} for "
-                "argument 1 'storage'"
+                f"Expected a Storage of type {expected} or an UntypedStorage, but got type {has} "
+                "for argument 1 'storage'"
             )
         memory = source.untyped()
         kind = self._array.dtype

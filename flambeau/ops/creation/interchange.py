@@ -75,9 +75,9 @@ def convert_to_array(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
 def _view_storage(storage: TypedStorage | UntypedStorage, kind: Dtype) -> np.ndarray:
     """A storage's memory as elements of `kind`, which a typed one must have."""
     if isinstance(storage, TypedStorage) and storage.dtype is not kind:
-        wanted, has = storage_name(kind), storage_name(storage.dtype)
+        expected, has = storage_name(kind), storage_name(storage.dtype)
         raise RuntimeError(
-            f"Expected a Storage of type {wanted} or an UntypedStorage, but got {has}"
+            f"Expected a Storage of type {expected} or an UntypedStorage, but got {has}"
         )
     memory = storage.untyped()._array()
     return memory[: memory.size // kind.itemsize * kind.itemsize].view(kind.numpy)

@@ -54,8 +54,8 @@ def infer_array(data: Any, dtype: Dtype | None) -> np.ndarray:
             return narrow(whole, kind).reshape(shape)
         if dtype.category == types.BOOL:
             flat = [bool(v) for v in flat]
-        wide = np.float64 if dtype.category == types.FLOATING else kind
-        return np.array(flat, wide).astype(kind).reshape(shape)
+        computed = np.float64 if dtype.category == types.FLOATING else kind
+        return np.array(flat, computed).astype(kind).reshape(shape)
 
 
 def _infer_dtype(kinds: set[type]) -> Dtype:
@@ -67,8 +67,8 @@ def _infer_dtype(kinds: set[type]) -> Dtype:
 
 def _truncate(flat: list[Any], kind: np.dtype) -> list[int]:
     """Return numbers without their fractions. Raises RuntimeError if one does not fit."""
-    info, wide = np.iinfo(kind), np.array(flat, np.float64)
-    if not ((wide >= info.min) & (wide <= info.max)).all():
+    info, values = np.iinfo(kind), np.array(flat, np.float64)
+    if not ((values >= info.min) & (values <= info.max)).all():
         _check_fit(flat, kind)
     return [int(v) for v in flat]
 

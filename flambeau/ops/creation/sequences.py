@@ -175,14 +175,14 @@ def _count_up(start: float, step: float, count: int, kind: np.dtype) -> np.ndarr
         return (start + np.arange(count, dtype=np.float64) * step).astype(kind)
     lanes = _VECTOR_BYTES // kind.itemsize
     whole = count // (2 * lanes) * (2 * lanes)
-    wide = np.dtype(np.float32 if kind.itemsize < 4 else np.float64)
-    by, base = wide.type(step), wide.type(start)
+    computed = np.dtype(np.float32 if kind.itemsize < 4 else np.float64)
+    by, base = computed.type(step), computed.type(start)
     result = np.empty(count, kind)
-    result[whole:] = _multiply_add(np.arange(whole, count).astype(wide), by, base)
-    first = _multiply_add(np.arange(0, whole, lanes).astype(wide), by, base).astype(kind)
-    first, lane = first.astype(wide)[:, None], np.arange(lanes).astype(wide)
+    result[whole:] = _multiply_add(np.arange(whole, count).astype(computed), by, base)
+    first = _multiply_add(np.arange(0, whole, lanes).astype(computed), by, base).astype(kind)
+    first, lane = first.astype(computed)[:, None], np.arange(lanes).astype(computed)
     vectors = result[:whole].reshape(-1, lanes)
-    if wide == np.float32:
+    if computed == np.float32:
         vectors[...] = first + lane * by
     else:
         vectors[...] = fma(np.broadcast_to(lane, vectors.shape), float(by), first)
@@ -206,13 +206,14 @@ def space_evenly(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray
     ends = np.array([start, end]).astype(kind)
     if steps == 1:
         return ends[:1]
-    wide = np.dtype(np.float64) if kind.kind in "iu" else kind
-    first, last = ends.astype(wide)
-    step = (last - first) / wide.type(max(steps - 1, 1))
+    computed = np.dtype(np.float64) if kind.kind in "iu" else kind
+    first, last = ends.astype(computed)
+    step = (last - first) / computed.type(max(steps - 1, 1))
     half = steps // 2
-    up, down = np.arange(half).astype(wide), np.arange(steps - half - 1, -1, -1).astype(wide)
-    result = np.empty(steps, wide)
-    if kind.itemsize >= 4 or wide == np.float64:
+    up, down = np.arange(half).astype(computed), np.arange(steps - half - 1, -1,
+                                                           -1).astype(computed)
+    result = np.empty(steps, computed)
+    if kind.itemsize >= 4 or computed == np.float64:
         result[:half] = _multiply_add(up, step, first)
         result[half:] = _multiply_add(down, -step, last)
     else:  # rounded after each operation

@@ -23,11 +23,12 @@ def _boxes(rng: Rng) -> Iterator[Sample]:
 
 def _one_by_one(dets: np.ndarray, scores: np.ndarray, iou_threshold: float) -> np.ndarray:
     """Reference: keep the best remaining box, drop those that overlap it too much, repeat."""
-    left, chosen = list(np.argsort(-scores, kind="stable")), []
-    while left:
-        best = left.pop(0)
+    remaining, chosen = list(np.argsort(-scores, kind="stable")), []
+    while remaining:
+        best = remaining.pop(0)
         chosen.append(best)
-        left = [other for other in left if _overlap(dets[best], dets[other]) <= iou_threshold]
+        remaining = [other for other in remaining
+                     if _overlap(dets[best], dets[other]) <= iou_threshold]
     return np.array(chosen, np.int64)
 
 

@@ -52,12 +52,12 @@ def _reference(
     sy: int, sx: int, py: int, px: int, dy: int, dx: int, groups: int, offset_groups: int,
     masked: bool
 ) -> np.ndarray:
-    (n, channels, _, _), (result, each, kh, kw) = input.shape, weight.shape
+    (n, channels, _, _), (result, channels_per_group, kh, kw) = input.shape, weight.shape
     y = np.zeros((n, result, *offset.shape[2:]))
     for b, m, i, j in np.ndindex(*y.shape):
         y[b, m, i, j] = bias[m]
-        for c, r, s in np.ndindex(each, kh, kw):
-            channel = m // (result // groups) * each + c
+        for c, r, s in np.ndindex(channels_per_group, kh, kw):
+            channel = m // (result // groups) * channels_per_group + c
             tap = (channel // (channels // offset_groups) * kh + r) * kw + s
             at = (i * sy - py + r * dy + offset[b, 2 * tap, i, j],
                   j * sx - px + s * dx + offset[b, 2 * tap + 1, i, j])
@@ -91,10 +91,10 @@ class _Sampling(NamedTuple):
 def _compute_sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes: tuple[int, int],
                       call: _Call) -> _Sampling:
     """Compute where each column reads, from offset (n, offset_groups * taps * 2, high, wide)."""
-    (n, _, high, wide), groups = offset.shape, call.offset_groups
-    moved = offset.reshape(n, groups, *kernel, 2, high, wide).transpose(0, 5, 6, 1, 2, 3, 4)
+    (n, _, high, width), groups = offset.shape, call.offset_groups
+    moved = offset.reshape(n, groups, *kernel, 2, high, width).transpose(0, 5, 6, 1, 2, 3, 4)
     kind, starts = offset.dtype, []  # moved: (n, high, wide, group, row, column of the kernel, 2)
-    for axis, count in enumerate((high, wide)):
+    for axis, count in enumerate((high, width)):
         at = (np.arange(count) * call.stride[axis] - call.pad[axis]).astype(kind)
         step = (np.arange(kernel[axis]) * call.dilation[axis]).astype(kind)
         extents = (count if axis == 0 else 1, count if axis else 1, 1)
@@ -103,13 +103,13 @@ def _compute_sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes
     # In the offsets' dtype: in half precision, the positions of taps depend on it.
     y, x = ((moved[..., axis] + starts[axis]).reshape(-1).astype(mask.dtype) for axis in range(2))
     places, shares, slopes = _find_corners(y, x, sizes)
-    shape = (n, high, wide, groups, *kernel)
+    shape = (n, high, width, groups, *kernel)
     image = np.arange(n).reshape(-1, 1, 1, 1, 1, 1) * groups
     plane = np.broadcast_to(image + np.arange(groups).reshape(-1, 1, 1), shape).reshape(-1, 1)
     places += plane * (sizes[0] * sizes[1])
     factors = None
     if call.masked:
-        factors = mask.reshape(n, groups, *kernel, high, wide).transpose(0, 4, 5, 1, 2, 3)
+        factors = mask.reshape(n, groups, *kernel, high, width).transpose(0, 4, 5, 1, 2, 3)
         factors = factors.reshape(-1)
     weights = shares if factors is None else shares * factors[:, None]
     bounds = np.arange(len(y) + 1) * 4
@@ -149,16 +149,16 @@ def _tabulate_pixels(input: Array, groups: int) -> Array:
 def _order_by_weight_group(columns: Array, call: _Call, taps: int) -> Array:
     """Reorder (position, offset group, tap, channel) to (weight group, position, channel * tap)."""
     places = columns.size // (taps * columns.shape[-1] * call.offset_groups)
-    each = columns.reshape(places, call.offset_groups, taps, -1).transpose(1, 3, 2, 0)
-    merged = each.reshape(call.groups, -1, places)  # channels first, then taps
+    grouped = columns.reshape(places, call.offset_groups, taps, -1).transpose(1, 3, 2, 0)
+    merged = grouped.reshape(call.groups, -1, places)  # channels first, then taps
     return merged.transpose(0, 2, 1)
 
 
 def _from_weight_group(g: Array, call: _Call, taps: int) -> Array:
     """The inverse of `_order_by_weight_group`, as rows of channels."""
     places = g.shape[1]
-    each = g.transpose(0, 2, 1).reshape(call.offset_groups, -1, taps, places)
-    return np.ascontiguousarray(each.transpose(3, 0, 2, 1)).reshape(-1, each.shape[1])
+    grouped = g.transpose(0, 2, 1).reshape(call.offset_groups, -1, taps, places)
+    return np.ascontiguousarray(grouped.transpose(3, 0, 2, 1)).reshape(-1, grouped.shape[1])
 
 
 @opaque(expose=(), ref=_reference, samples=_samples, second_order=False)
@@ -195,8 +195,8 @@ def deform_conv2d(
     for i in range(len(x)):  # one image at a time: columns take `taps` times its memory
         part = slice(i, i + 1)
         columns = _compute_columns(x[part], w, offset[part], factors[part], call)
-        each = columns @ w.reshape(groups, len(w) // groups, -1).transpose(0, 2, 1)
-        y[i] = each.transpose(0, 2, 1).reshape(shape[1:])
+        products = columns @ w.reshape(groups, len(w) // groups, -1).transpose(0, 2, 1)
+        y[i] = products.transpose(0, 2, 1).reshape(shape[1:])
     y += bias.astype(kind)[:, None, None]
     return y.astype(input.dtype, copy=False)
 
@@ -263,7 +263,7 @@ def _differentiate_places(
 ) -> tuple[Array, Array, Array | None]:
     """Return the cotangents of one image, its offsets and masks, from those of column rows."""
     _, c, h, w = x.shape
-    groups, taps, (high, wide) = call.offset_groups, kernel[0] * kernel[1], offset.shape[2:]
+    groups, taps, (high, width) = call.offset_groups, kernel[0] * kernel[1], offset.shape[2:]
     sampling, table = _compute_sampling(offset, mask, kernel, (h, w), call), _tabulate_pixels(
         x, call.offset_groups
     )
@@ -273,9 +273,9 @@ def _differentiate_places(
     by_mask = None
     if sampling.factors is not None:
         by_axis *= sampling.factors[:, None]
-        by_mask = (dots * sampling.shares).sum(1).reshape(high, wide, groups * taps)
+        by_mask = (dots * sampling.shares).sum(1).reshape(high, width, groups * taps)
         by_mask = by_mask.transpose(2, 0, 1)
-    moved = by_axis.reshape(high, wide, groups * taps * 2).transpose(2, 0, 1)
+    moved = by_axis.reshape(high, width, groups * taps * 2).transpose(2, 0, 1)
     return pixels.transpose(0, 3, 1, 2).reshape(c, h, w), moved, by_mask
 
 

@@ -50,9 +50,9 @@ def _compute_axis(start: Array, end: Array, bins: int, size: int, grid: Grid, in
     step = length / kind(bins)
     counts = np.full(len(start), grid.ratio) if grid.ratio > 0 \
         else np.ceil(length / kind(bins)).astype(np.int64)
-    each = np.repeat(np.maximum(counts, 0), bins)  # points of each (region, bin)
-    owner = np.repeat(np.arange(len(each)), each)
-    nth = np.arange(len(owner)) - np.repeat(np.cumsum(each) - each, each)
+    points = np.repeat(np.maximum(counts, 0), bins)  # points of each (region, bin)
+    owner = np.repeat(np.arange(len(points)), points)
+    nth = np.arange(len(owner)) - np.repeat(np.cumsum(points) - points, points)
     region, bin = owner // bins, owner % bins
     by = counts.astype(start.dtype)
     x = start[region] + bin.astype(start.dtype) * step[region] \
@@ -67,7 +67,7 @@ def _compute_axis(start: Array, end: Array, bins: int, size: int, grid: Grid, in
     weights = np.bincount(inverse, np.concatenate([1 - share, share]), len(unique))
     present = weights != 0
     unique, weights = unique[present], weights[present].astype(inside)
-    bounds = np.searchsorted(unique, np.arange(len(each) + 1) * size)
+    bounds = np.searchsorted(unique, np.arange(len(points) + 1) * size)
     return _Axis(unique % size, weights, bounds, counts)
 
 
@@ -82,11 +82,11 @@ def compute_region_taps(
     Pixels are numbered (image, y, x); if `placed`, each bin has its own planes: (image, row,
     column, y, x). Weights are divided by the number of points.
     """
-    kind, (high, wide) = rois.dtype.type, sizes
+    kind, (high, width) = rois.dtype.type, sizes
     shift = kind(0.5) if grid.centred else kind(0)
     edges = rois[:, 1:] * kind(scale) - shift
     y = _compute_axis(edges[:, 1], edges[:, 3], grid.height, high, grid, inside)
-    x = _compute_axis(edges[:, 0], edges[:, 2], grid.width, wide, grid, inside)
+    x = _compute_axis(edges[:, 0], edges[:, 2], grid.width, width, grid, inside)
     ny = np.diff(y.bounds).reshape(-1, grid.height)
     nx = np.diff(x.bounds).reshape(-1, grid.width)
     counts = y.counts * x.counts

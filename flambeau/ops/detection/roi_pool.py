@@ -54,27 +54,27 @@ def _locate_window(
 
 
 def _pool_reference(
-    input: np.ndarray, rois: np.ndarray, scale: float, high: int, wide: int
+    input: np.ndarray, rois: np.ndarray, scale: float, high: int, width: int
 ) -> np.ndarray:
-    y = np.zeros((len(rois), input.shape[1], high, wide))
-    for k, i, j in np.ndindex(len(rois), high, wide):
+    y = np.zeros((len(rois), input.shape[1], high, width))
+    for k, i, j in np.ndindex(len(rois), high, width):
         image, x1, y1, x2, y2 = rois[k]
         rows = _locate_window(y1 * scale, y2 * scale, high, i, input.shape[2], 1)
-        columns = _locate_window(x1 * scale, x2 * scale, wide, j, input.shape[3], 1)
+        columns = _locate_window(x1 * scale, x2 * scale, width, j, input.shape[3], 1)
         part = input[int(image), :, rows, columns]
         y[k, :, i, j] = part.max((1, 2)) if part.size else 0
     return y
 
 
 def _reference_with_places(
-    input: np.ndarray, rois: np.ndarray, scale: float, high: int, wide: int
+    input: np.ndarray, rois: np.ndarray, scale: float, high: int, width: int
 ) -> np.ndarray:
-    y = np.zeros((len(rois), input.shape[1] // (high * wide), high, wide))
-    for k, i, j in np.ndindex(len(rois), high, wide):
+    y = np.zeros((len(rois), input.shape[1] // (high * width), high, width))
+    for k, i, j in np.ndindex(len(rois), high, width):
         image, x1, y1, x2, y2 = rois[k]
         rows = _locate_window(y1 * scale, y2 * scale, high, i, input.shape[2], 0)
-        columns = _locate_window(x1 * scale, x2 * scale, wide, j, input.shape[3], 0)
-        part = input[int(image), i * wide + j :: high * wide, rows, columns]
+        columns = _locate_window(x1 * scale, x2 * scale, width, j, input.shape[3], 0)
+        part = input[int(image), i * width + j :: high * width, rows, columns]
         y[k, :, i, j] = part.mean((1, 2)) if part.size else 0
     return y
 

@@ -32,8 +32,8 @@ def list_raised_errors(function: Callable, operator: Any) -> list[str]:
         tensors = tensors[1:]
     entries = []
     if tensors:
-        wanted = _describe_tensors(operator, tensors)
-        entries.append(f"TypeError: {_enumerate(tensors)} must be {wanted}.")
+        expected = _describe_tensors(operator, tensors)
+        entries.append(f"TypeError: {_enumerate(tensors)} must be {expected}.")
     if operator is not None and operator.pointwise and len(operator.tensor_names) > 1:
         entries.append("RuntimeError: The shapes do not broadcast.")
     if operator is not None and operator.refuse is not None:

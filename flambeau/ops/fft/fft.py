@@ -258,30 +258,30 @@ def _fill(x: Tensor, axes: Sequence[int], lengths: Sequence[int | None]) -> list
 
 
 def _transform(x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any) -> Tensor:
-    wanted = _fill(x, axes, lengths)
-    _check_lengths(wanted)
+    sizes = _fill(x, axes, lengths)
+    _check_lengths(sizes)
     scale = compute_scale(norm, forward)
-    return complex_transform(resize(x, axes, wanted), axes, scale, forward, out=out)
+    return complex_transform(resize(x, axes, sizes), axes, scale, forward, out=out)
 
 
 def _transform_real(
     x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any
 ) -> Tensor:
-    wanted = _fill(x, axes, lengths)
-    _check_lengths(wanted)
+    sizes = _fill(x, axes, lengths)
+    _check_lengths(sizes)
     scale = compute_scale(norm, forward)
-    return real_transform(resize(x, axes, wanted), axes, scale, forward, out=out)
+    return real_transform(resize(x, axes, sizes), axes, scale, forward, out=out)
 
 
 def _transform_half(
     x: Tensor, axes: tuple, lengths: list, norm: Any, forward: bool, out: Any
 ) -> Tensor:
-    wanted = _fill(x, axes, lengths)
+    sizes = _fill(x, axes, lengths)
     last = lengths[-1]
     length = 2 * (x._array.shape[axes[-1]] - 1) if last is None else last
-    _check_lengths([*wanted[:-1], length])
-    wanted[-1] = length // 2 + 1
-    x = resize(x if x.is_complex() else x.to(_find_complex_dtype(x)), axes, wanted)
+    _check_lengths([*sizes[:-1], length])
+    sizes[-1] = length // 2 + 1
+    x = resize(x if x.is_complex() else x.to(_find_complex_dtype(x)), axes, sizes)
     return half_transform(x, axes, compute_scale(norm, forward), forward, length, out=out)
 
 

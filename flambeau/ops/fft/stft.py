@@ -189,8 +189,8 @@ def _check_spectra(input: Tensor, described: str, n_fft: int, onesided: Any) -> 
         raise RuntimeError(f"istft({described}) : input tensor cannot be empty.")
     count = shape[-2]
     single = count != n_fft if onesided is None else onesided
-    wanted = n_fft // 2 + 1 if single else n_fft
-    if count != wanted:
+    expected = n_fft // 2 + 1 if single else n_fft
+    if count != expected:
         form = "n_fft / 2 + 1" if single else "n_fft"
         raise RuntimeError(
             f"istft({described}) : expected the frequency dimension (3rd to the last) of the input "

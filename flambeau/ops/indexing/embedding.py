@@ -51,14 +51,14 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
         return  # as uint64, negative indices are the largest: one comparison tests both bounds
     if indices.size and (np.minimum.reduce(indices, None) < 0
                          or np.maximum.reduce(indices, None) >= rows):
-        wrong = indices[(indices < 0) | (indices >= rows)].reshape(-1)[0]
+        outlier = indices[(indices < 0) | (indices >= rows)].reshape(-1)[0]
         error: Exception = IndexError("index out of range in self")
         if name == "embedding_bag":
             error = RuntimeError(
                 "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be "
-                f"{wrong}"
+                f"{outlier}"
             )
-        error.add_note(f"{name}: index {wrong} of a table of {rows} rows.")
+        error.add_note(f"{name}: index {outlier} of a table of {rows} rows.")
         raise error
 
 

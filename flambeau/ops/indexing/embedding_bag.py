@@ -29,16 +29,16 @@ _MODES: dict[Any, int] = {"sum": _SUM, "mean": _MEAN, "max": _MAX}
 def _samples(rng: Rng) -> Iterator[Sample]:
     for mode in (_SUM, _MEAN, _MAX):
         yield (rng.normal(size=(6, 3)), np.array([1, 2, 4, 5, 4]), np.array([0, 2, 2]), mode), {}
-    each = rng.normal(size=5)
-    yield (rng.normal(size=(6, 3)), np.array([1, 2, 4, 5, 4]), np.array([0, 3]), _SUM, each), {}
+    weights = rng.normal(size=5)
+    yield (rng.normal(size=(6, 3)), np.array([1, 2, 4, 5, 4]), np.array([0, 3]), _SUM, weights), {}
 
 
 def _reference(
     weight: np.ndarray, indices: np.ndarray, offsets: np.ndarray, mode: int,
-    each: np.ndarray | None = None
+    weights: np.ndarray | None = None
 ) -> np.ndarray:
     bounds = [*offsets, len(indices)]
-    rows = weight[indices] if each is None else weight[indices] * each[:, None]
+    rows = weight[indices] if weights is None else weight[indices] * weights[:, None]
     reduce = (np.sum, np.mean, np.max)[mode]
     return np.stack([
         reduce(rows[a:b], 0) if b > a else np.zeros(weight.shape[1])
@@ -52,7 +52,7 @@ def number_bags(count: int, offsets: Array) -> Array:
     return np.repeat(np.arange(offsets.size), np.diff(bounds))
 
 
-def _check_bags(weight: Array, indices: Array, offsets: Array, each: Array | None) -> None:
+def _check_bags(weight: Array, indices: Array, offsets: Array, weights: Array | None) -> None:
     check_indices(indices, weight.shape[0], "embedding_bag")
     if offsets.size:
         if offsets[0]:
@@ -65,10 +65,10 @@ def _check_bags(weight: Array, indices: Array, offsets: Array, each: Array | Non
                 f"offsets[-1] can not be greater than input's length({indices.size}) but got "
                 f"offsets[-1] of {offsets[-1]}"
             )
-    if each is not None and each.dtype != weight.dtype:
+    if weights is not None and weights.dtype != weight.dtype:
         raise RuntimeError(
             f"Expected tensor for argument #1 'weight' to have the same type as tensor for "
-            f"argument #2 'per_sample_weights'; but {weight.dtype} does not equal {each.dtype} "
+            f"argument #2 'per_sample_weights'; but {weight.dtype} does not equal {weights.dtype} "
             "(while checking arguments for embedding_bag)"
         )
 
@@ -99,18 +99,19 @@ def reduced_bags(
     return y.astype(weight.dtype, copy=False), np.broadcast_to(np.int64(-1), y.shape)
 
 
-def _add_bags(weight: Array, indices: Array, bags: Array, count: int, each: Array | None) -> Array:
+def _add_bags(weight: Array, indices: Array, bags: Array, count: int,
+              weights: Array | None) -> Array:
     """Return the sum of the rows of each of `count` bags."""
     if indices.size and bags.__class__ is np.ndarray:
-        y = sum_bags(weight, indices, bags, count, each)
+        y = sum_bags(weight, indices, bags, count, weights)
         if y is not None:
             return y
     inner_dtype = compute_dtype(weight.dtype)
     result = np.zeros((count, weight.shape[1]), inner_dtype)
     if indices.size:
         rows = weight.take(indices, 0).astype(inner_dtype, copy=False)
-        if each is not None:
-            rows *= each.astype(inner_dtype, copy=False)[:, None]
+        if weights is not None:
+            rows *= weights.astype(inner_dtype, copy=False)[:, None]
         starts = _find_starts(bags)
         result[bags[starts]] = np.add.reduceat(rows, starts, 0)
     return result
@@ -285,7 +286,7 @@ def _native(
 
 def _reduce(
     weight: Tensor, indices: Tensor, offsets: Tensor | None, scale_grad_by_freq: bool,
-    mode: int | str, sparse: bool, each: Tensor | None, include_last_offset: bool,
+    mode: int | str, sparse: bool, weights: Tensor | None, include_last_offset: bool,
     padding_idx: int | None
 ) -> tuple[Tensor, Tensor, Any, int]:
     """Return (reduced bags, indices of maxima, starts of bags, the padding index or -1)."""
@@ -306,7 +307,7 @@ def _reduce(
             )
         padding += rows if padding < 0 else 0
     y, argmax = reduced_bags(
-        weight, indices, offsets, mode, each, scale_grad_by_freq, padding, sparse)
+        weight, indices, offsets, mode, weights, scale_grad_by_freq, padding, sparse)
     return y, argmax, offsets, padding
 
 
@@ -356,12 +357,12 @@ def embedding_bag(
 
 def _check_bag_arguments(
     input: Tensor, weight: Tensor, offsets: Tensor | None, mode: int | str, by_frequency: bool,
-    sparse: bool, each: Tensor | None,
+    sparse: bool, weights: Tensor | None,
 ) -> None:
-    if each is not None and each.shape != input.shape:
+    if weights is not None and weights.shape != input.shape:
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({each.shape}) is not None, then it must have "
-            f"the same shape as the input ({input.shape})"
+            f"embedding_bag: If per_sample_weights ({weights.shape}) is not None, then it must "
+            f"have the same shape as the input ({input.shape})"
         )
     if weight.dim() != 2:
         raise ValueError(
@@ -387,7 +388,7 @@ def _check_bag_arguments(
         raise ValueError("max mode does not support scaling the gradient by the frequency")
     if mode == "max" and sparse:
         raise ValueError("max mode does not support sparse weights")
-    if each is not None and mode != "sum":
+    if weights is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "
             f"for mode='sum' (got mode='{mode}')."

@@ -53,23 +53,23 @@ def are_all_below(index: Array, size: int) -> bool:
     """Return whether all int64 indices are in [0, size); False may also mean "unknown"."""
     if index.__class__ is not Array or index.dtype is not _INT64:
         return False
-    wide = index.view(_UINT64)  # as unsigned, negative indices are too large
+    unsigned = index.view(_UINT64)  # as unsigned, negative indices are too large
     if not 0 < index.size <= MAX_NUMPY_GATHER_ELEMENTS:
-        return bool(np.maximum.reduce(wide, None, initial=0) < size)
-    return wide.item(wide.argmax()) < size  # half of the overhead
+        return bool(np.maximum.reduce(unsigned, None, initial=0) < size)
+    return unsigned.item(unsigned.argmax()) < size  # half of the overhead
 
 
 def _check_range(index: Array, size: int, dim: int, negative: bool = False) -> None:
-    wrong = find_outside(index, size, negative)
-    if wrong is not None:
-        raise RuntimeError(f"index {wrong} is out of bounds for dimension {dim} with size {size}")
+    outlier = find_outside(index, size, negative)
+    if outlier is not None:
+        raise RuntimeError(f"index {outlier} is out of bounds for dimension {dim} with size {size}")
 
 
 def _check_flat_range(index: Array, size: int) -> None:
-    wrong = find_outside(index, size, True)
-    if wrong is not None:
+    outlier = find_outside(index, size, True)
+    if outlier is not None:
         raise IndexError(
-            f"out of range: tried to access index {wrong} on a tensor of {size} elements.")
+            f"out of range: tried to access index {outlier} on a tensor of {size} elements.")
 
 
 def find_outside(index: Array, size: int, negative: bool = False) -> Any:

@@ -84,8 +84,8 @@ def index_select(input: Array, dim: int, index: Array) -> Array:
             raise IndexError("index out of range in self")
         if not n:
             raise RuntimeError("index_select(): self indexing axis dim should be positive")
-        wrong = index[(index >= n) | (index < 0)][0]
-        raise RuntimeError(f"INDICES element is out of DATA bounds, id={wrong} axis_dim={n}")
+        outlier = index[(index >= n) | (index < 0)][0]
+        raise RuntimeError(f"INDICES element is out of DATA bounds, id={outlier} axis_dim={n}")
     return input.take(index, axis) if input.__class__ is Array else np.take(input, index, axis)
 
 
@@ -130,8 +130,8 @@ def _check_source(name: str, input: Array, at: int, index: Array, source: Array)
             f"({source.shape[at]}), for dim: {at}"
         )
     if input.ndim and _is_out_of_range(index, n := input.shape[at]):
-        wrong = index[(index >= n) | (index < 0)][0]
-        text = f"index {wrong} is out of bounds for dimension {at} with size {n}"
+        outlier = index[(index >= n) | (index < 0)][0]
+        text = f"index {outlier} is out of bounds for dimension {at} with size {n}"
         if name == "index_copy_":
             raise IndexError(f"{name}(): {text}")
         if input.ndim == 2:
@@ -277,9 +277,9 @@ def _index_fill(input: Array, dim: int, index: Array, value: Array) -> Array:
     if not input.size:
         return result
     n = input.shape[axis] if input.ndim else 1
-    wrong = find_outside(index, n, True)
-    if wrong is not None:
-        raise IndexError(f"index {wrong} is out of bounds for dimension {axis} with size {n}")
+    outlier = find_outside(index, n, True)
+    if outlier is not None:
+        raise IndexError(f"index {outlier} is out of bounds for dimension {axis} with size {n}")
     (result if result.ndim else result.reshape(1))[_place_index(axis, index)] = value
     return result
 

@@ -85,9 +85,9 @@ class _OfExamples(Function):
                 backward = function.vjp
             result = backward(context, *[
                 batch.wrap(g) if isinstance(g, Tensor) else g for g in grads])
-            every = result if isinstance(result, tuple) else (result,)
+            gradients = result if isinstance(result, tuple) else (result,)
             lowered = [_move_gradient_below(batch, g, h)
-                       for g, h in zip(every, ctx.varying, strict=False)]
+                       for g, h in zip(gradients, ctx.varying, strict=False)]
         return (None, None, None, None, None, *lowered)
 
 
@@ -95,8 +95,8 @@ def _move_gradient_below(batch: Batch, g: Any, is_varying: bool) -> Any:
     """Return an argument's gradient below the vmap, summed over examples if they share it."""
     if not isinstance(g, Tensor):
         return g
-    every = batch.expand(g)
-    return every if is_varying else every.sum(0)
+    expanded = batch.expand(g)
+    return expanded if is_varying else expanded.sum(0)
 
 
 def _apply(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -156,8 +156,8 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
 
     `expand(event, args, kwargs)`: the events to record in place of one.
     """
-    wanted = recorder.shapes or recorder.stack or recorder.memory or recorder.flops
-    if wanted or recorder.observer is not None:
+    is_detailed = recorder.shapes or recorder.stack or recorder.memory or recorder.flops
+    if is_detailed or recorder.observer is not None:
         return _time_in_detail(recorder, name, expand)
     note, clock, thread = recorder.events.append, perf_counter_ns, get_ident
 

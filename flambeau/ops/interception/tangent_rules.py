@@ -256,9 +256,9 @@ def _compute_cotangents(
     read = _read_values(operator, plan.sources, values, y, needs)
     if plan.joint:
         vjp, indices = plan.entries[0]
-        every = vjp(g, *[read[i] for i in indices])
-        every = every if every.__class__ is tuple else (every,)
-        return [every[operator.tensor_positions.index(i)] for i in positions]
+        gradients = vjp(g, *[read[i] for i in indices])
+        gradients = gradients if gradients.__class__ is tuple else (gradients,)
+        return [gradients[operator.tensor_positions.index(i)] for i in positions]
     return [vjp(g, *[read[i] for i in indices]) for vjp, indices in plan.entries]
 
 
@@ -340,9 +340,9 @@ def _push_by_double_vjp(operator: Operator, values: list[Any], tangents: list[An
         if not pairs:
             return tuple([None if s is None else _create_zeros(s) for s in slots]) if several \
                 else _create_zeros(y)
-        wanted = [s for s in slots if s is not None]
+        primals = [s for s in slots if s is not None]
         ps, ts = zip(*pairs, strict=True)
-        result = iter(autograd_grad(ps, wanted, ts, create_graph=recorded, allow_unused=True))
+        result = iter(autograd_grad(ps, primals, ts, create_graph=recorded, allow_unused=True))
     pushed = [None if s is None else next(result) for s in slots]
     pushed = [_create_zeros(s) if p is None and s is not None else p
               for s, p in zip(slots, pushed, strict=True)]

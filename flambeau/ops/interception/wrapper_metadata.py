@@ -32,8 +32,9 @@ def let_class_answer(tensor: Tensor, policy: str | None, device: bool, layout: b
     if policy not in _POLICIES:
         raise ValueError(
             f"Unknown sizes_strides_policy: {policy}; expected 'strides' or 'sizes'")
-    queries = _POLICIES[policy] | {name for name, wanted in (("device", device), ("layout", layout))
-                                 if wanted}
+    queries = _POLICIES[policy] | {name for name,
+                                   is_answered in (("device", device), ("layout", layout))
+                                 if is_answered}
     if not queries:
         return
     tensor.__dict__[_QUERIES] = queries

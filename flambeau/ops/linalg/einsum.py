@@ -194,8 +194,8 @@ def _locate_labels(labels: Sequence[Label], drop: set) -> tuple[int, ...] | None
     return tuple(i for i, s in enumerate(labels) if s in drop) or None
 
 
-def _order(labels: Sequence[Label], wanted: Sequence[Label]) -> tuple[int, ...] | None:
-    actual = tuple(labels.index(s) for s in wanted)
+def _order(labels: Sequence[Label], order: Sequence[Label]) -> tuple[int, ...] | None:
+    actual = tuple(labels.index(s) for s in order)
     return None if actual == tuple(range(len(actual))) else actual
 
 

@@ -45,14 +45,14 @@ def svd_lowrank(A: Tensor, q: int = 6, niter: int = 2, M: Any = None) -> Any:
     [torch.Size([5, 2]), torch.Size([2]), torch.Size([4, 2])]
     """
     M = None if M is None else M.expand(A.shape)
-    wide = A.shape[-2] < A.shape[-1]
-    if wide:
+    is_wide = A.shape[-2] < A.shape[-1]
+    if is_wide:
         A, M = _adjoint(A), None if M is None else mH(M)
     Q = _approximate_basis(A, M, q, niter)
     turned = _adjoint(A), None if M is None else mH(M)
     U, S, Vh = svd(mH(_multiply(*turned, Q)), False)
     U, V = matmul(Q, U), mH(Vh)
-    return (V, S, U) if wide else (U, S, V)
+    return (V, S, U) if is_wide else (U, S, V)
 
 
 @composite(expose=("torch",), explains=True)

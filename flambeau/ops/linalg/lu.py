@@ -391,8 +391,8 @@ def det(A: Array) -> Array:
     check_kernel(A, "lu_cpu")
     batch = A.shape[:-2]
     if not A.size or np.prod(batch) > MAX_MATRICES_FACTORED_SINGLY:
-        wide = np.promote_types(A.dtype, np.float64)
-        return np.asarray(np.linalg.det(A.astype(wide))).astype(A.dtype)
+        computed = np.promote_types(A.dtype, np.float64)
+        return np.asarray(np.linalg.det(A.astype(computed))).astype(A.dtype)
     LU, pivots, _ = factorize(A)
     swaps = (pivots != np.arange(1, A.shape[-1] + 1)).sum(-1)
     with np.errstate(all="ignore"):

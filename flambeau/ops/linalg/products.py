@@ -471,13 +471,13 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
             kind = a.dtype
             a, b = (a.sum(i, True, dtype=kind), b) if n == 1 else (a, b.sum(j, True, dtype=kind))
     shapes = a._array.shape, b._array.shape
-    left = [i for i in range(len(shapes[0])) if i not in first]
+    free = [i for i in range(len(shapes[0])) if i not in first]
     right = [j for j in range(len(shapes[1])) if j not in second]
     length = 1
     for i in first:
         length *= shapes[0][i]
-    rows, columns = [shapes[0][i] for i in left], [shapes[1][j] for j in right]
-    x = a.permute(left + first).reshape(int(np.prod(rows)), length)
+    rows, columns = [shapes[0][i] for i in free], [shapes[1][j] for j in right]
+    x = a.permute(free + first).reshape(int(np.prod(rows)), length)
     y = b.permute(second + right).reshape(length, int(np.prod(columns)))
     result = matmul(x, y).reshape(rows + columns)
     return result if out is None else write_result("tensordot", result, out)

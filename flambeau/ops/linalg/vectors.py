@@ -131,8 +131,8 @@ def _measure(difference: Array, p: float) -> Array:
 
 def _measure_by_differences(x: Array, y: Array, p: float) -> Array:
     result = np.empty((*x.shape[:-1], y.shape[-2]), x.dtype)
-    each = max(y.size, 1)
-    step = max(1, DIFFERENCES_PER_BLOCK // each)
+    pair_count = max(y.size, 1)
+    step = max(1, DIFFERENCES_PER_BLOCK // pair_count)
     for start in range(0, x.shape[-2], step):
         rows = slice(start, start + step)
         result[..., rows, :] = _measure(x[..., rows, None, :] - y[..., None, :, :], p)

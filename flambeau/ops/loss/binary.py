@@ -189,8 +189,8 @@ def _bce_logits(
         y = try_kernel(_logit_entropy, x, t) if is_large else None
         y = _logit_entropy(x, t) if y is None else y
     else:
-        each = (pos_weight.astype(inside, copy=False) - 1) * t + 1
-        y = _negative_log_sigmoid(x) * each + (1 - t) * x
+        positive_weight = (pos_weight.astype(inside, copy=False) - 1) * t + 1
+        y = _negative_log_sigmoid(x) * positive_weight + (1 - t) * x
     return _reduce(y if weight is None else y * weight, reduction, target.dtype)
 
 

@@ -45,11 +45,11 @@ def _locate(target: Array, classes: int, ignore_index: float) -> tuple[Array, Ar
         return t, None
     valid = t != ignore_index
     t = np.where(valid, t, 0)
-    bad = t.view(np.uint64) >= classes
-    if bad.any():
+    is_invalid = t.view(np.uint64) >= classes
+    if is_invalid.any():
         labels = target if target.dtype is _INT64 else target.astype(np.int64)
-        raise add_notes(IndexError(f"Target {t[bad].flat[0]} is out of bounds."),
-                        _advise_on_labels(labels, bad, classes))
+        raise add_notes(IndexError(f"Target {t[is_invalid].flat[0]} is out of bounds."),
+                        _advise_on_labels(labels, is_invalid, classes))
     return t, valid
 
 
@@ -348,13 +348,13 @@ def _(
 
 def _describe_fix(input: Tensor, target: Tensor) -> str | None:
     """Return advice for arguments that do not match."""
-    shape, wanted = input._array.shape, target._array.shape
+    shape, target_shape = input._array.shape, target._array.shape
     kinds = input._array.dtype.kind, target._array.dtype.kind
     if kinds[0] in "iub" and kinds[1] == "f":
         return "the input is integers, the target floats: are they swapped? loss(input, target)"
-    if len(wanted) == 2 and wanted[1] == 1 and shape[:1] == wanted[:1]:
+    if len(target_shape) == 2 and target_shape[1] == 1 and shape[:1] == target_shape[:1]:
         return "the target has an axis of length 1 too many: target.squeeze(1)"
-    if kinds[1] == "f" and len(wanted) < len(shape):
+    if kinds[1] == "f" and len(target_shape) < len(shape):
         return ("the numbers of classes are integers: target.long(); probabilities of classes have "
                 f"the input's shape, {tuple(shape)}")
     if kinds[1] in "ib" and target._array.dtype != np.int64:
@@ -362,11 +362,11 @@ def _describe_fix(input: Tensor, target: Tensor) -> str | None:
     return None
 
 
-def _advise_on_labels(t: Array, bad: Array, classes: int) -> str:
-    place = tuple(int(i[0]) for i in np.nonzero(bad))
+def _advise_on_labels(t: Array, is_invalid: Array, classes: int) -> str:
+    place = tuple(int(i[0]) for i in np.nonzero(is_invalid))
     where = place[0] if len(place) == 1 else place
-    text = (f"the target at {where} is {t[bad].flat[0]}; with {classes} classes they run from 0 to "
-            f"{classes - 1}")
+    text = (f"the target at {where} is {t[is_invalid].flat[0]}; with {classes} classes they run "
+            f"from 0 to {classes - 1}")
     if t.min() == 1 and t.max() == classes:
         text += ". They run from 1 here: target - 1"
     elif t.max() >= classes:
@@ -375,11 +375,11 @@ def _advise_on_labels(t: Array, bad: Array, classes: int) -> str:
 
 
 def _check_input(input: Tensor, target: Tensor) -> None:
-    shape, wanted = input._array.shape, target._array.shape
+    shape, target_shape = input._array.shape, target._array.shape
     if not shape:
         raise ValueError("Expected 1 or more dimensions (got 0)")
-    if len(shape) != 1 and (not wanted or shape[0] != wanted[0]):
-        supplied = wanted[0] if wanted else "no axis"
+    if len(shape) != 1 and (not target_shape or shape[0] != target_shape[0]):
+        supplied = target_shape[0] if target_shape else "no axis"
         raise ValueError(
             f"Expected input batch_size ({shape[0]}) to match target batch_size ({supplied})."
         )
@@ -398,8 +398,8 @@ def _check_target(
         raise
     if weight is not None:
         _check_weight(input, weight)
-    shape, wanted = input._array.shape, target._array.shape
-    return target.reshape(()) if len(shape) == 1 and wanted else target
+    shape, target_shape = input._array.shape, target._array.shape
+    return target.reshape(()) if len(shape) == 1 and target_shape else target
 
 
 def _check_scores(input: Tensor, target: Tensor) -> None:
@@ -412,21 +412,22 @@ def _check_scores(input: Tensor, target: Tensor) -> None:
 
 def _check_indices(input: Tensor, target: Tensor) -> None:
     _check_input(input, target)
-    shape, wanted = input._array.shape, target._array.shape
+    shape, target_shape = input._array.shape, target._array.shape
     if len(shape) <= 2:
-        if len(wanted) > 1:
+        if len(target_shape) > 1:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-        if len(shape) == 1 and wanted not in ((), (1,)):
+        if len(shape) == 1 and target_shape not in ((), (1,)):
             raise ValueError("For 1D input, 1D target must have size 1, but got target size: "
-                             f"{wanted[0]}")
-    elif len(shape) == 4 and len(wanted) != 3:
+                             f"{target_shape[0]}")
+    elif len(shape) == 4 and len(target_shape) != 3:
         raise RuntimeError("only batches of spatial targets supported (3D tensors) but got targets "
-                           f"of dimension: {len(wanted)}")
-    elif (shape[0], *shape[2:]) != wanted:
+                           f"of dimension: {len(target_shape)}")
+    elif (shape[0], *shape[2:]) != target_shape:
         if len(shape) == 4:
-            raise RuntimeError(f"size mismatch (got input: {list(shape)} , target: {list(wanted)}")
+            raise RuntimeError(
+                f"size mismatch (got input: {list(shape)} , target: {list(target_shape)}")
         raise RuntimeError(
-            f"Expected target size {[shape[0], *shape[2:]]}, got {list(wanted)}"
+            f"Expected target size {[shape[0], *shape[2:]]}, got {list(target_shape)}"
         )
     kind = target._array.dtype
     if kind is not _INT64 and kind not in (np.int64, np.uint8):

@@ -217,9 +217,9 @@ def _split_into_rows(targets: Array, lengths: Array) -> Array:
         return actual
     if targets.shape[0] != len(lengths) or targets.shape[1] < longest:
         axis = int(targets.shape[0] == len(lengths))
-        wanted = f"at least {longest}" if axis else str(len(lengths))
+        expected = f"at least {longest}" if axis else str(len(lengths))
         raise RuntimeError(
-            f"Expected tensor to have size {wanted} at dimension {axis}, but got size "
+            f"Expected tensor to have size {expected} at dimension {axis}, but got size "
             f"{targets.shape[axis]} for argument #2 'targets' {where_}"
         )
     return targets[:, :longest].astype(np.int64)

@@ -24,10 +24,10 @@ def _describe_refusal(input: Tensor, weight: Tensor, bias: Tensor | None) -> str
             "expected equal input and linear_weight last dimensions (in_features), got "
             f"{n} and {m}, respectively"
         )
-    wanted = tuple(weight.shape[:-1])
-    if bias is not None and tuple(bias.shape) != wanted:
-        return f"expected linear_bias shape {wanted}, got {tuple(bias.shape)}"
-    if len(wanted) > 1 and input.dim() == 1:
+    expected = tuple(weight.shape[:-1])
+    if bias is not None and tuple(bias.shape) != expected:
+        return f"expected linear_bias shape {expected}, got {tuple(bias.shape)}"
+    if len(expected) > 1 and input.dim() == 1:
         return (
             f"K-dimensional loss defined by linear_weight shape {tuple(weight.shape)} requires "
             f"batched input, (N, {n}), got unbatched input with shape {tuple(input.shape)}"
@@ -58,9 +58,9 @@ def linear_cross_entropy(
     >>> torch.nn.functional.linear_cross_entropy(x, weight, target)
     tensor(2.3026)
     """
-    wrong = _describe_refusal(input, linear_weight, linear_bias)
-    if wrong is not None:
-        raise RuntimeError(wrong)
+    refusal = _describe_refusal(input, linear_weight, linear_bias)
+    if refusal is not None:
+        raise RuntimeError(refusal)
     logits = _compute_logits(input, linear_weight, linear_bias)
     if ignore_index is not None and target.shape == logits.shape:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")

@@ -84,19 +84,19 @@ def find_bag_maxima(
 
 
 def sum_bags(
-    table: Array, numbers: Array, bags: Array, count: int, each: Array | None
+    table: Array, numbers: Array, bags: Array, count: int, weights: Array | None
 ) -> Array | None:
     """Sum the rows in each of `count` bags; `bags`, ascending, gives the bag of each number.
 
-    `each`: a factor for each row.
+    `weights`: a factor for each row.
     """
     if numbers.size * table.shape[-1] <= MAX_NUMPY_EMBEDDING_ELEMENTS or not _fits(table, numbers):
         return None
     width, length = table.shape[1], _find_even_bag_length(bags, count)
-    by = () if each is None else (np.ascontiguousarray(each, table.dtype),)
+    by = () if weights is None else (np.ascontiguousarray(weights, table.dtype),)
     even = length > 0
     kernel = (kernels.SUM_EVEN_BAGS if even else kernels.SUM_BAGS).address(
-        table.dtype, each is not None)
+        table.dtype, weights is not None)
     if kernel is None:
         return None
     if even:

@@ -44,10 +44,10 @@ def _match_row_strides(x: Array, index: Array, at: int) -> tuple[int, int] | Non
 def take(x: Array, at: int, index: Array) -> Array | None:
     """Return elements of x by their indices along an axis."""
     x = put_in_order(x)
-    apart, bits = _match_row_strides(x, index, at), _BITS.get(x.itemsize)
-    if apart is None or bits is None or not x.flags.c_contiguous:
+    strides, bits = _match_row_strides(x, index, at), _BITS.get(x.itemsize)
+    if strides is None or bits is None or not x.flags.c_contiguous:
         return None
-    outer, inner = apart
+    outer, inner = strides
     kernel = (kernels.TAKE_LAST if inner == 1 else kernels.TAKE_MIDDLE).address(bits)
     if kernel is None:
         return None
@@ -69,13 +69,13 @@ def take_within(x: Array, at: int, index: Array) -> Array | None:
     long as the gather.
     """
     x = put_in_order(x)
-    apart, bits = _match_row_strides(x, index, at), _BITS.get(x.itemsize)
-    if apart is None or bits is None or apart[1] != 1 or not (x.size and x.flags.c_contiguous):
+    strides, bits = _match_row_strides(x, index, at), _BITS.get(x.itemsize)
+    if strides is None or bits is None or strides[1] != 1 or not (x.size and x.flags.c_contiguous):
         return None
     kernel = kernels.TAKE_LAST_CHECKED.address(bits)
     if kernel is None:
         return None
-    rows, n, count = apart[0], x.shape[at], index.shape[at]
+    rows, n, count = strides[0], x.shape[at], index.shape[at]
     numbers, y = np.ascontiguousarray(index), np.empty(index.shape, x.dtype)
     last, largest = np.array(n - 1, np.uint64), np.empty(rows, np.uint64)
     call_kernel(kernel, index.size, x, numbers, last, largest, y, rows, count, n)
@@ -96,11 +96,11 @@ def put(
     `add`: whether to add, or the name of another operation in OPERATIONS. `fresh`: treat y as
     zeros, ignoring its contents.
     """
-    apart = _match_row_strides(y, index, at)
-    if apart is None or not y.flags.c_contiguous or value.dtype != y.dtype:
+    strides = _match_row_strides(y, index, at)
+    if strides is None or not y.flags.c_contiguous or value.dtype != y.dtype:
         return False
     kind = (y.dtype.name if y.dtype in _SUMS else None) if add else _BITS.get(y.itemsize)
-    outer, inner = apart
+    outer, inner = strides
     if kind is None or (inner == 1 and outer < 2 * POOL.threads()):
         return False
     clears = (True,) if fresh and inner == 1 else ()

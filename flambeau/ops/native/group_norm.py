@@ -14,8 +14,8 @@ Array = np.ndarray
 
 def _compute_sizes(x: Array, groups: int) -> tuple[int, ...]:
     n, c, p = x.shape
-    each = c // groups
-    return n, groups, each, p, each * p, c * p, c
+    channels = c // groups
+    return n, groups, channels, p, channels * p, c * p, c
 
 
 def _is_served(x: Array, mean: Array, *vectors: Array | None) -> bool:

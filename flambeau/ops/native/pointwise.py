@@ -179,8 +179,8 @@ def _serve_with(
     places = tuple([v.__class__ is _ndarray for v in operands])
 
     def formula(*values: Any) -> Any:
-        each = iter(values)
-        full = [next(each) if place else v for place, v in zip(places, operands, strict=True)]
+        arrays = iter(values)
+        full = [next(arrays) if place else v for place, v in zip(places, operands, strict=True)]
         return body(*full, *plain, **named)
 
     if len(arrays) == len(operands) and not plain and not named:
@@ -404,13 +404,13 @@ def _describe_gaps(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
             if not (a.flags.c_contiguous and (width or not a.ndim)):
                 return None
         elif not a.flags.c_contiguous:
-            layout, apart = "apart", find_row_spacing(a)
-            if apart is None:
-                layout, apart = "second", find_spacing_of_seconds(a)
-            if apart is None:
+            layout, spacing = "apart", find_row_spacing(a)
+            if spacing is None:
+                layout, spacing = "second", find_spacing_of_seconds(a)
+            if spacing is None:
                 return None
-            width = prod(shape[apart[0] :])
-            steps.append(apart[1])
+            width = prod(shape[spacing[0] :])
+            steps.append(spacing[1])
         if columns not in (0, width):
             return None
         columns = width
@@ -464,20 +464,20 @@ def _put_all_in_order(operands: tuple) -> tuple:
     ])
 
 
-def _stretch(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[str, int]:
+def _stretch(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple[str, int]:
     """Return how an array is broadcast ("row" or "column") and the row length; 0 if neither."""
     trimmed = shape
     while trimmed and trimmed[0] == 1:
         trimmed = trimmed[1:]
-    if len(trimmed) <= len(wanted) == max(len(shape), len(wanted)) \
-            and wanted[len(wanted) - len(trimmed) :] == trimmed:
+    if len(trimmed) <= len(target) == max(len(shape), len(target)) \
+            and target[len(target) - len(trimmed) :] == trimmed:
         return "row", prod(trimmed)
-    if len(shape) != len(wanted):
+    if len(shape) != len(target):
         return "column", 0
     trimmed = shape
     while trimmed and trimmed[-1] == 1:
         trimmed = trimmed[:-1]
-    return "column", prod(wanted[len(trimmed) :]) if trimmed == wanted[: len(trimmed)] else 0
+    return "column", prod(target[len(trimmed) :]) if trimmed == target[: len(trimmed)] else 0
 
 
 def _is_dense(x: Array) -> bool:

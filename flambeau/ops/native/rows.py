@@ -312,18 +312,18 @@ def _reduce_strided_rows(
     outer, step = result
     rows, rank = prod(x.shape[:outer]), x.ndim
     columns = x.size // rows
-    every = axes is None or len(axes) == rank
+    reduces_all = axes is None or len(axes) == rank
     if columns < MIN_REDUCED_RATIO or not (
-            every or axes in (tuple(range(outer)), tuple(range(outer, rank)))):
+            reduces_all or axes in (tuple(range(outer)), tuple(range(outer, rank)))):
         return None
-    down = not every and axes is not None and 0 in axes
+    down = not reduces_all and axes is not None and 0 in axes
     builder = kernels.REDUCE_COLUMNS if down else kernels.REDUCE_ROWS
     address = request_row_kernel(builder, x, ufunc, formula, 2 if second else 1)
     if address is None:
         return None
     y = np.empty(columns if down else rows, inside)
     run_row_kernel(address, (x, y), rows, columns, step)
-    if every:
+    if reduces_all:
         return np.full((1,) * rank if keepdims else (), ufunc.reduce(y), y.dtype)
     rest = x.shape[outer:] if down else x.shape[:outer]
     padding = (1,) * (rank - len(rest)) if keepdims else ()

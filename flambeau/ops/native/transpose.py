@@ -50,8 +50,8 @@ def copy_in_order(x: Array) -> Array | None:
         return None
     y = np.empty(x.shape, x.dtype)
     sizes, step = list[int](), 1
-    for extent, apart in zip(reversed(shape), reversed(strides), strict=True):
-        sizes = [extent, apart, step, *sizes]
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        sizes = [extent, stride, step, *sizes]
         step *= extent
     call_on_threads(function.address, x, y, *sizes)
     return y

@@ -85,9 +85,9 @@ def normalize_channels_with_tangent(
         return None
     means, means_t, squares, squares_t = (v.reshape(n, c) for v in known)
     mean, mean_t = np.add.reduce(means, 0) / n, np.add.reduce(means_t, 0) / n
-    apart, apart_t = means - mean, means_t - mean_t
-    total = np.add.reduce(squares, 0) + p * np.add.reduce(apart * apart, 0)
-    total_t = np.add.reduce(squares_t, 0) + 2 * p * np.add.reduce(apart * apart_t, 0)
+    centered, apart_t = means - mean, means_t - mean_t
+    total = np.add.reduce(squares, 0) + p * np.add.reduce(centered * centered, 0)
+    total_t = np.add.reduce(squares_t, 0) + 2 * p * np.add.reduce(centered * apart_t, 0)
     rstd = 1 / np.sqrt(total / (n * p) + mean.dtype.type(eps))
     rstd_t = -rstd * rstd * rstd * (total_t / (2 * n * p))
     weight, weight_t, bias, bias_t = parameters

@@ -130,22 +130,23 @@ def _group_norm_backward(
         return np.zeros(input.shape, input.dtype), zeros, zeros.copy()
     share, x, w = as_dtype(mean.dtype, g, input, weight)
     share, x = flatten_positions(share), flatten_positions(x)
-    each = channels // groups
+    group_size = channels // groups
     if x.size > MAX_COUNTED_ROW_ELEMENTS and (
         known := group_native.group_norm_backward(share, x, w, mean, rstd)
     ) is not None:
         result, of_g, of_product = known
         return (result.reshape(input.shape).astype(input.dtype, copy=False),
-                np.add.reduce(of_product * np.repeat(rstd, each, 1), 0).astype(kind, copy=False),
+                np.add.reduce(of_product * np.repeat(rstd, group_size, 1), 0).astype(kind,
+                                                                                     copy=False),
                 np.add.reduce(of_g, 0).astype(kind, copy=False))
-    means, rstds = np.repeat(mean, each, 1), np.repeat(rstd, each, 1)  # (n, c)
+    means, rstds = np.repeat(mean, group_size, 1), np.repeat(rstd, group_size, 1)  # (n, c)
     of_g, of_product = channel_sums(share, x, means)
     a = compute_channel_scale(rstds, w)
     weighted = [v if w is None else v * w for v in (of_g, of_product)]
-    size = mean.dtype.type(each * x.shape[2])
-    of_group = [np.add.reduce(v.reshape(*mean.shape, each), 2) / size for v in weighted]
-    b = np.repeat(-of_group[1] * rstd**3, each, 1)
-    c = np.repeat(-of_group[0] * rstd, each, 1) - b * means
+    size = mean.dtype.type(group_size * x.shape[2])
+    of_group = [np.add.reduce(v.reshape(*mean.shape, group_size), 2) / size for v in weighted]
+    b = np.repeat(-of_group[1] * rstd**3, group_size, 1)
+    c = np.repeat(-of_group[0] * rstd, group_size, 1) - b * means
     result = combine(share, x, a, b, c).reshape(input.shape).astype(input.dtype, copy=False)
     return (result, np.add.reduce(of_product * rstds, 0).astype(kind, copy=False),
             np.add.reduce(of_g, 0).astype(kind, copy=False))

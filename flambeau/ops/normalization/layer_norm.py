@@ -175,10 +175,10 @@ def _check_shapes(
             )
     shape = input._array.shape
     if shape[len(shape) - len(normalized) :] != normalized or len(shape) < len(normalized):
-        wanted = ", ".join(map(str, normalized))
+        expected = ", ".join(map(str, normalized))
         raise RuntimeError(
             f"Given normalized_shape={list(normalized)}, expected input with shape "
-            f"{form.format(wanted)}, but got input of size{list(shape)}"
+            f"{form.format(expected)}, but got input of size{list(shape)}"
         )
 
 
@@ -323,9 +323,9 @@ def local_response_norm(
     squares = input * input
     shape = list(input.shape)
     ends = [squares.new_zeros([shape[0], n, *shape[2:]]) for n in (size // 2, (size - 1) // 2)]
-    wide = cat([ends[0], squares, ends[1]], 1)
-    total = wide.narrow(1, 0, shape[1])
+    padded = cat([ends[0], squares, ends[1]], 1)
+    total = padded.narrow(1, 0, shape[1])
     for i in range(1, size):
-        total = total + wide.narrow(1, i, shape[1])
+        total = total + padded.narrow(1, i, shape[1])
     mean = total / size if input.is_floating_point() else total // size
     return input / (mean * alpha + k).pow(beta)

@@ -26,8 +26,8 @@ from ..native.rows import (
 from ..native.small_arrays import LAYER_NORM, LAYER_NORM_BACKWARD, LAYER_NORM_SUMS
 
 
-def _iterate_blocks(count: int, each: int) -> Iterator[slice]:
-    step = max(1, NORM_BLOCK_ELEMENTS // max(each, 1))
+def _iterate_blocks(count: int, elements: int) -> Iterator[slice]:
+    step = max(1, NORM_BLOCK_ELEMENTS // max(elements, 1))
     for i in range(0, count, step):
         yield slice(i, i + step)
 
@@ -255,9 +255,9 @@ def affine(x: Array, scale: Array, shift: Array) -> Array:
         if y is not None:
             return y.reshape(x.shape)
     y = np.empty(x.shape, x.dtype)
-    each = scale.ndim == 2
+    is_batched = scale.ndim == 2
     for part in _iterate_blocks(len(x), x[:1].size):
-        s, t = (scale[part], shift[part]) if each else (scale, shift)
+        s, t = (scale[part], shift[part]) if is_batched else (scale, shift)
         np.multiply(x[part], s[..., None], out=y[part])
         np.add(y[part], t[..., None], out=y[part])
     return y
@@ -276,8 +276,8 @@ def channel_moments(x: Array) -> tuple[Array, Array]:
         return mean, np.einsum("nc,nc->c", centred, centred)
     means, squares = _compute_moments(x)  # of each image's channels
     mean = np.add.reduce(means, 0) / x.dtype.type(n)
-    apart = means - mean
-    return mean, np.add.reduce(squares, 0) + p * np.add.reduce(apart * apart, 0)
+    centered = means - mean
+    return mean, np.add.reduce(squares, 0) + p * np.add.reduce(centered * centered, 0)
 
 
 def _compute_moments(x: Array) -> tuple[Array, Array]:
@@ -327,9 +327,9 @@ def combine(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
         if y is not None:
             return y.reshape(x.shape)
     result = np.empty(x.shape, x.dtype)
-    each = a.ndim == 2
+    is_batched = a.ndim == 2
     for part in _iterate_blocks(len(x), x[:1].size):
-        p, q, r = (a[part], b[part], c[part]) if each else (a, b, c)
+        p, q, r = (a[part], b[part], c[part]) if is_batched else (a, b, c)
         y = np.multiply(g[part], p[..., None], out=result[part])
         y += x[part] * q[..., None]
         y += r[..., None]

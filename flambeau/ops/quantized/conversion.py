@@ -170,9 +170,9 @@ def int_repr(input: Tensor) -> Tensor:
     tensor([8], dtype=torch.uint8)
     """
     array = _use_array(input, "int_repr")
-    each = array.quantizer.dtype.packed
-    if each > 1:
-        return wrap(array.memory[: -(-array.size // each)].copy())
+    codes_per_byte = array.quantizer.dtype.packed
+    if codes_per_byte > 1:
+        return wrap(array.memory[: -(-array.size // codes_per_byte)].copy())
     return wrap(array.codes.copy("K"))
 
 

@@ -88,7 +88,7 @@ def _unpack_byte_rows(table: np.ndarray) -> np.ndarray:
 
 def _prepack_narrow(weight: Tensor, bits: int, optimized: bool) -> Tensor:
     values = weight.detach()._array.astype(np.float32)
-    each, max_code = 8 // bits, np.float32(2**bits - 1)
+    codes_per_byte, max_code = 8 // bits, np.float32(2**bits - 1)
     low, high = values.min(-1, keepdims=True), values.max(-1, keepdims=True)
     if optimized:
         for i, row in enumerate(values):
@@ -100,12 +100,12 @@ def _prepack_narrow(weight: Tensor, bits: int, optimized: bool) -> Tensor:
     step = np.where(step == 0, np.float16(1), step)
     inverse = np.float32(1) / step.astype(np.float32)
     codes = np.clip(np.rint((values - low.astype(np.float32)) * inverse), 0, max_code)
-    columns = -(-values.shape[-1] // each) * each
+    columns = -(-values.shape[-1] // codes_per_byte) * codes_per_byte
     whole = np.zeros((*values.shape[:-1], columns), np.uint8)
     whole[..., : values.shape[-1]] = codes
-    shifts = np.arange(each, dtype=np.uint8) * np.uint8(bits)
+    shifts = np.arange(codes_per_byte, dtype=np.uint8) * np.uint8(bits)
     packed = np.bitwise_or.reduce(
-        whole.reshape(*whole.shape[:-1], -1, each) << shifts, axis=-1)
+        whole.reshape(*whole.shape[:-1], -1, codes_per_byte) << shifts, axis=-1)
     tail = np.concatenate([step, low], -1)
     return wrap(np.concatenate([packed, tail.view(np.uint8)], -1))
 

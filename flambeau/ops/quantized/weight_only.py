@@ -32,9 +32,9 @@ def weight_int8pack_mm(self: Array, mat2: Array, scales: Array) -> Array:
     if mat2.dtype != np.int8 or self.shape[1] != mat2.shape[1] or scales.shape != mat2.shape[:1]:
         raise RuntimeError("_weight_int8pack_mm: expected int8 weights (n, k) and n scales, got "
                            f"{mat2.dtype} {mat2.shape} and {scales.shape}")
-    wide = np.float64 if self.dtype == np.float64 else np.float32
-    product = self.astype(wide) @ mat2.T.astype(wide)
-    return (product * scales.astype(wide)).astype(self.dtype)
+    computed = np.float64 if self.dtype == np.float64 else np.float32
+    product = self.astype(computed) @ mat2.T.astype(computed)
+    return (product * scales.astype(computed)).astype(self.dtype)
 
 
 @opaque(name="_convert_weight_to_int4pack_for_cpu", expose=("torch",), differentiable=False,

@@ -201,9 +201,10 @@ def _declare(name: str, relu: bool, formula: str) -> None:
 
     def function(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         supplied, batch_sizes = choose_overload(args, kwargs, _NAMES, name)
-        params, each = supplied["params"], 4 if supplied["has_biases"] else 2
+        params, params_per_layer = supplied["params"], 4 if supplied["has_biases"] else 2
         options = tuple(supplied[n] for n in _NAMES[4:])
-        return run_stack(name, layer, supplied["input"], (supplied["hx"],), params, each,
+        return run_stack(name, layer, supplied["input"], (supplied["hx"],), params,
+                         params_per_layer,
                          (params[0]._array.shape[0],), options, batch_sizes)
 
     def cell(

@@ -276,10 +276,11 @@ def gru(*args: Any, **kwargs: Any) -> Any:
     (torch.Size([5, 2, 8]), torch.Size([1, 2, 8]))
     """
     bound, batch_sizes = choose_overload(args, kwargs, _NAMES, "gru")
-    params, each = bound["params"], 4 if bound["has_biases"] else 2
+    params, params_per_layer = bound["params"], 4 if bound["has_biases"] else 2
     width = params[0]._array.shape[0] // 3
     options = tuple(bound[n] for n in _NAMES[4:])
-    return run_stack("gru", _run_layer, bound["input"], (bound["hx"],), params, each, (width,),
+    return run_stack("gru", _run_layer, bound["input"], (bound["hx"],), params, params_per_layer,
+                     (width,),
                      options,
                      batch_sizes)
 

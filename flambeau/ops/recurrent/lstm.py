@@ -304,10 +304,11 @@ def lstm(*args: Any, **kwargs: Any) -> Any:
     has_biases = bound["has_biases"]
     hidden = params[0]._array.shape[0] // 4
     width = params[1]._array.shape[1]
-    each = (4 if has_biases else 2) + (width != hidden)
+    params_per_layer = (4 if has_biases else 2) + (width != hidden)
     options = tuple(bound[n] for n in _NAMES[4:])
     return run_stack(
-        "lstm", _run_layer, x, states, params, each, (width, hidden), options, batch_sizes
+        "lstm", _run_layer, x, states, params, params_per_layer, (width, hidden), options,
+        batch_sizes
     )
 
 

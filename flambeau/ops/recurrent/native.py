@@ -176,13 +176,13 @@ def _build_layer(form: _Form) -> _Runner | None:
     if "bias" in inputs:
         inputs["bias"] = recurrent.SequenceLayout(inputs["bias"].buffer, 0)
     inputs["panels"] = recurrent.SequenceLayout(Buffer(type, "panels"), 0)
-    wanted = {name: [grid(name, f"{name} wanted")] for name in form.wanted}
+    outputs = {name: [grid(name, f"{name} wanted")] for name in form.wanted}
     weight = recurrent.SequenceLayout(Buffer(type, "w"), width)
     last, batch = (Load(Buffer(Type.I64, name), Affine()) for name in ("last", "batch"))
     extents = recurrent.RecurrentExtents(Size("steps"), width, form.rows, Size("blocks"),
                                          None if form.even else batch, last)
     make = recurrent.build_backward if form.backward else recurrent.build_forward
-    written = make(cell, type, extents, inputs, wanted)
+    written = make(cell, type, extents, inputs, outputs)
     packing = request_kernel(("panels", form), lambda: recurrent.pack_weights(
         cell, width, weight, form.backward))
     all_steps = request_kernel(("recurrence", form), lambda: written.kernel)

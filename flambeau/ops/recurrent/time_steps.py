@@ -79,8 +79,8 @@ def compute_differentiable_adjoint(
     views = [None if x is None else x.view_as(x) for x in inputs]
     ys = forward(*views)
     pairs = [(y, g) for y, g in zip(ys, gs, strict=False) if g is not None and y.requires_grad]
-    wanted: Any = [x for x, need in zip(views, needs, strict=True) if need]
-    actual = iter(grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True,
+    primals: Any = [x for x, need in zip(views, needs, strict=True) if need]
+    actual = iter(grad([y for y, _ in pairs], primals, [g for _, g in pairs], create_graph=True,
                        allow_unused=True))
     return tuple(next(actual) if need else None for need in needs)
 

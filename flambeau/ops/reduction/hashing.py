@@ -32,8 +32,8 @@ def hash_tensor(
         raise build_missing_kernel_error("xor_sum_cpu", input.dtype)
     if not input.size:
         needs_elements(input, dim, "hash_tensor")
-    wide = np.float64 if input.dtype.kind in "fV" else np.int64
-    bits = np.ascontiguousarray(input.astype(wide)).view(np.uint64)
+    computed = np.float64 if input.dtype.kind in "fV" else np.int64
+    bits = np.ascontiguousarray(input.astype(computed)).view(np.uint64)
     axes: Any = parse_axes(dim, input.ndim)
     xor: Any = np.bitwise_xor
     result = xor.reduce(bits, axis=axes, keepdims=keepdim)

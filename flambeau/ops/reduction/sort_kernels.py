@@ -53,8 +53,8 @@ def sort_distinct(x: Array, descending: bool) -> Array | None:
         return None
     where = x.argsort(-1)
     result = _take_along_rows(x, where)
-    apart = result[..., 1:] > result[..., :-1] if x.shape[-1] > 1 else result == result
-    if not apart.item(apart.argmin()):
+    are_distinct = result[..., 1:] > result[..., :-1] if x.shape[-1] > 1 else result == result
+    if not are_distinct.item(are_distinct.argmin()):
         return None
     return np.ascontiguousarray(where[..., ::-1]) if descending else where
 
@@ -82,14 +82,14 @@ def _narrow(x: Array) -> Array:
 
 
 def _map_floats_to_integers(x: Array) -> Array:
-    wide = x if x.dtype.char in "fd" else x.astype(np.float32)
-    whole, bits = (np.int32, 31) if wide.itemsize == 4 else (np.int64, 63)
-    y: Any = (wide + wide.dtype.type(0)).view(whole)  # -0 is 0
+    widened = x if x.dtype.char in "fd" else x.astype(np.float32)
+    whole, bits = (np.int32, 31) if widened.itemsize == 4 else (np.int64, 63)
+    y: Any = (widened + widened.dtype.type(0)).view(whole)  # -0 is 0
     sign = y >> whole(bits)
     sign &= np.iinfo(whole).max
     y ^= sign
-    if x.size and np.isnan(wide.max()):
-        y[np.isnan(wide)] = np.iinfo(whole).max
+    if x.size and np.isnan(widened.max()):
+        y[np.isnan(widened)] = np.iinfo(whole).max
     return y
 
 

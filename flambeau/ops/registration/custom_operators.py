@@ -73,11 +73,11 @@ class CustomOperator:
         for key in AUTOGRAD_KEYS:
             if key in self.kernels and not MODE.below_autograd:
                 return self.kernels[key](*args, **kwargs)
-        wanted = MODE.grad and any(t.requires_grad for t in tensors)
-        if wanted and (self.opaque or self.backward is not None):
+        is_recorded = MODE.grad and any(t.requires_grad for t in tensors)
+        if is_recorded and (self.opaque or self.backward is not None):
             return self._record_call(args, kwargs)
         result = self.compute(args, kwargs)
-        if wanted and not MODE.below_autograd and not self._is_composite():
+        if is_recorded and not MODE.below_autograd and not self._is_composite():
             return note_backward(self, tensors, result)
         return result
 

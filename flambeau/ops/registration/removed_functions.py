@@ -61,9 +61,9 @@ def _resize_legacy(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     for n in shape:
         count *= n
     if count != x.numel():
-        wanted, there = ("x".join(map(str, s)) for s in (shape, x.shape))
+        expected, there = ("x".join(map(str, s)) for s in (shape, x.shape))
         raise RuntimeError(
-            f"requested resize to {wanted} ({count} elements in total), but the given tensor has "
+            f"requested resize to {expected} ({count} elements in total), but the given tensor has "
             f"a size of {there} ({x.numel()} elements). autograd's resize can only change the "
             "shape of a given tensor, while preserving the number of elements. "
         )

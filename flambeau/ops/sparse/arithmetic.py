@@ -53,12 +53,12 @@ def _merge(a: CooArray, b: CooArray) -> CooArray:
     values = np.zeros((count, *a.values.shape[1:]), np.result_type(a.values, b.values))
     indices = np.empty((a.sparse_dim, count), np.int64)
     for source, at in ((a, first), (b, second)):
-        there = at >= 0
-        indices[:, there] = source.indices[:, at[there]]
+        matches = at >= 0
+        indices[:, matches] = source.indices[:, at[matches]]
         if values.dtype.kind == "b":
-            values[there] |= source.values[at[there]]
+            values[matches] |= source.values[at[matches]]
         else:
-            values[there] += source.values[at[there]]
+            values[matches] += source.values[at[matches]]
     return CooArray(indices, values, a.shape, a.coalesced and b.coalesced)
 
 
@@ -245,10 +245,10 @@ def _intersect(a: CooArray, b: CooArray) -> CooArray:
             a.coalesced and b.coalesced and a.nnz >= b.nnz:
         a, b = b, a
     b = formats.coalesce(b)
-    stored, wanted = b.linear_indices(), a.linear_indices()
-    at = np.searchsorted(stored, wanted)
+    stored, requested = b.linear_indices(), a.linear_indices()
+    at = np.searchsorted(stored, requested)
     at[at == stored.size] = 0
-    actual = np.flatnonzero(stored[at] == wanted) if stored.size else np.empty(0, np.int64)
+    actual = np.flatnonzero(stored[at] == requested) if stored.size else np.empty(0, np.int64)
     values = a.values[actual] * b.values[at[actual]]
     return CooArray(np.take(a.indices, actual, 1), values, a.shape, a.coalesced)
 

@@ -58,8 +58,8 @@ def convert_coo_to_dense(a: CooArray) -> np.ndarray:
 def convert_dense_to_coo(array: np.ndarray, sparse_dim: int) -> CooArray:
     """Return the positions, along the first axes, at which an array is not all zero."""
     if array.ndim == 0:
-        there = int(bool(array != 0))
-        return CooArray(np.empty((0, there), np.int64), array.reshape(1)[:there], (), True)
+        nonzero = int(bool(array != 0))
+        return CooArray(np.empty((0, nonzero), np.int64), array.reshape(1)[:nonzero], (), True)
     occupied = array != 0
     if sparse_dim < array.ndim:
         occupied = occupied.any(axis=tuple(range(sparse_dim, array.ndim)))
@@ -81,8 +81,8 @@ def convert_compressed_to_coo(a: CompressedArray) -> CooArray:
     if a.blocked:
         indices, values = _drop_blocks(indices, values, height, width)
     if batch:
-        each = indices.shape[1] // count if count else 0
-        of_batch = np.unravel_index(np.arange(count).repeat(each), batch)
+        per_batch = indices.shape[1] // count if count else 0
+        of_batch = np.unravel_index(np.arange(count).repeat(per_batch), batch)
         indices = np.concatenate([np.stack(of_batch), indices])
     result = CooArray(indices, values, a.shape)
     sorted_already = a.by_row and not a.blocked and result.nnz < 2

@@ -18,13 +18,13 @@ def read_values(a: Any, indices: np.ndarray) -> np.ndarray:
     a = formats.coalesce(formats.to_coo(a))
     if indices.shape[0] != a.sparse_dim:
         return read_values(formats.convert_coo_to_dense(a), indices)
-    wanted = CooArray(indices, a.values, a.shape).linear_indices()
+    requested = CooArray(indices, a.values, a.shape).linear_indices()
     stored = a.linear_indices()
-    result = np.zeros((wanted.size, *a.values.shape[1:]), a.dtype)
+    result = np.zeros((requested.size, *a.values.shape[1:]), a.dtype)
     if stored.size:
-        rank = np.searchsorted(stored, wanted)
+        rank = np.searchsorted(stored, requested)
         rank[rank == stored.size] = 0
-        is_stored = stored[rank] == wanted
+        is_stored = stored[rank] == requested
         result[is_stored] = a.values[rank[is_stored]]
     return result
 

@@ -123,10 +123,10 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
          out: Any = None) -> Tensor:
     """Sum over all elements, or over axes."""
     x = input if dtype is None else input.to(as_dtype(dtype))
-    every = dim is None or (not isinstance(dim, int) and len(dim) == 0)
+    reduces_all = dim is None or (not isinstance(dim, int) and len(dim) == 0)
     if isinstance(x._array, CompressedArray):
-        return _sum_compressed(x, None if every else dim, keepdim)
-    if every:
+        return _sum_compressed(x, None if reduces_all else dim, keepdim)
+    if reduces_all:
         return _sum_all(x)
     result: Tensor = _sum_over(coalesce(x), _normalize_axes(dim, x.dim()), keepdim)
     return result
@@ -178,8 +178,8 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
     """Norm of all elements."""
     if keepdim:
         raise RuntimeError("norm_sparse currently does not support keepdim=True")
-    every = dim is None or (not isinstance(dim, int) and not len(dim))
-    if not every and _normalize_axes(dim, input.dim()) != tuple(range(input.dim())):
+    reduces_all = dim is None or (not isinstance(dim, int) and not len(dim))
+    if not reduces_all and _normalize_axes(dim, input.dim()) != tuple(range(input.dim())):
         raise RuntimeError("norm_sparse currently only supports full reductions, so 'dim' must "
                            "either be empty or contain all dimensions of the input")
     if dtype is not None:
@@ -209,15 +209,15 @@ def _sum_by_row(values: np.ndarray, row: np.ndarray, count: int) -> np.ndarray:
 
 def _normalize(a: Any, dim: int, log: bool) -> Any:
     a = formats.coalesce(a)
-    wide = a.values.astype(np.float32) if a.dtype.itemsize == 2 else a.values
+    widened = a.values.astype(np.float32) if a.dtype.itemsize == 2 else a.values
     if dim >= a.sparse_dim:
         name = "log_softmax" if log else "softmax"
         result = getattr(wrap(a.values), name)(dim - a.sparse_dim + 1)._array
         return a.like(result)
     row, count = _number_rows(a, dim)
-    largest = np.full((count, *wide.shape[1:]), -math.inf, wide.dtype)
-    np.maximum.at(largest, row, wide)
-    shifted = wide - largest[row]
+    largest = np.full((count, *widened.shape[1:]), -math.inf, widened.dtype)
+    np.maximum.at(largest, row, widened)
+    shifted = widened - largest[row]
     exponentials = np.exp(shifted)
     total = _sum_by_row(exponentials, row, count)[row]
     result = shifted - np.log(total) if log else exponentials / total

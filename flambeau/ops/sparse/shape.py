@@ -338,9 +338,9 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> 
         raise IndexError("index_select() argument index must be 1-D long-tensor.")
     n = input.shape[axis]
     if array.size and not (-n <= array.min() and array.max() < n):
-        wrong = array[(array < -n) | (array >= n)][0]
-        raise IndexError(f"index_select(): index contains {wrong} that is out of range for tensor "
-                         f"of size {list(input.shape)} at dimension {axis}")
+        outlier = array[(array < -n) | (array >= n)][0]
+        raise IndexError(f"index_select(): index contains {outlier} that is out of range for "
+                         f"tensor of size {list(input.shape)} at dimension {axis}")
     result = np.where(array < 0, array + n, array)
     return _index_select(input, axis, result, out=out)
 

@@ -79,8 +79,8 @@ class Convolution(NamedTuple):
         x, w, y = (item if len(item) == 4 else (*item[:2], 1, *item[2:])
                    for item in (self.x, self.weight, self.y))
         window, is_1d = self.window, len(self.x) == 3
-        stride, dilation = ((1, *each) if is_1d else each
-                            for each in (window.stride, window.dilation))
+        stride, dilation = ((1, *setting) if is_1d else setting
+                            for setting in (window.stride, window.dilation))
         before = [0] * is_1d + [lo for lo, _ in window.padding]
         strides = [strides_of(*each) for each in zip((x, w, y), self.last, strict=True)]
         return Geometry(

@@ -65,13 +65,14 @@ def _reference(
     x: np.ndarray, w: np.ndarray, bias: np.ndarray, window: Any, groups: int
 ) -> np.ndarray:
     x = np.pad(x, [(0, 0), (0, 0), *window.padding])
-    each, out = x.shape[1] // groups, w.shape[0] // groups
+    channels_per_group, out = x.shape[1] // groups, w.shape[0] // groups
     span = [d * (k - 1) + 1 for k, d in zip(window.kernel, window.dilation, strict=True)]
     view = np.lib.stride_tricks.sliding_window_view(x, span, (2, 3))
     view = view[:, :, :: window.stride[0], :: window.stride[1]]
     view = view[..., :: window.dilation[0], :: window.dilation[1]]
     y = np.concatenate([
-        np.einsum("nchwij,ocij->nohw", view[:, g * each : (g + 1) * each],
+        np.einsum("nchwij,ocij->nohw",
+                  view[:, g * channels_per_group : (g + 1) * channels_per_group],
                   w[g * out : (g + 1) * out])
         for g in range(groups)
     ], 1)
@@ -166,10 +167,10 @@ def _reference_of_transposed(
     groups: int
 ) -> np.ndarray:
     lengths = [n + lo + hi for n, (lo, hi) in zip(spatial, window.padding, strict=True)]
-    each, out = w.shape[0] // groups, w.shape[1]
+    channels_per_group, out = w.shape[0] // groups, w.shape[1]
     y = np.zeros((len(x), groups * out, *lengths))
     for n, c, h, v in np.ndindex(*x.shape):
-        at, group = (h * window.stride[0], v * window.stride[1]), c // each
+        at, group = (h * window.stride[0], v * window.stride[1]), c // channels_per_group
         for i, j in np.ndindex(*window.kernel):
             place = (at[0] + i * window.dilation[0], at[1] + j * window.dilation[1])
             y[(n, slice(group * out, (group + 1) * out), *place)] += x[n, c, h, v] * w[c, :, i, j]
@@ -227,15 +228,16 @@ def _(g: Tensor) -> Tensor:
 
 def _weight_reference(x: np.ndarray, g: np.ndarray, window: Any, groups: int) -> np.ndarray:
     x = np.pad(x, [(0, 0), (0, 0), *window.padding])
-    each, out = x.shape[1] // groups, g.shape[1] // groups
-    result = np.zeros((g.shape[1], each, *window.kernel))
+    channels_per_group, out = x.shape[1] // groups, g.shape[1] // groups
+    result = np.zeros((g.shape[1], channels_per_group, *window.kernel))
     for i, j in np.ndindex(*window.kernel):
         part = x[:, :, i * window.dilation[0] :, j * window.dilation[1] :]
         part = part[:, :, :: window.stride[0], :: window.stride[1]]
         part = part[:, :, : g.shape[2], : g.shape[3]]
         for o in range(g.shape[1]):
-            c = o // out * each
-            result[o, :, i, j] = np.einsum("nchw,nhw->c", part[:, c : c + each], g[:, o])
+            c = o // out * channels_per_group
+            result[o, :, i, j] = np.einsum("nchw,nhw->c", part[:, c : c + channels_per_group],
+                                           g[:, o])
     return result
 
 
@@ -657,10 +659,10 @@ def convolution_backward(
     sizes = {"input_shape": tuple(x.shape), "weight": weight, "input": x, "window": window,
              "groups": groups}
     result: list[Tensor | None] = []
-    for slot, wanted in zip(("input", "weight", "bias"), output_mask, strict=True):
+    for slot, is_needed in zip(("input", "weight", "bias"), output_mask, strict=True):
         vjp = operator.vjps[slot]
         names = list(signature(vjp).parameters)[1:]
-        result.append(vjp(g, *[sizes[key] for key in names]) if wanted else None)
+        result.append(vjp(g, *[sizes[key] for key in names]) if is_needed else None)
     if alone and result[0] is not None:
         result[0] = result[0].squeeze(0)
     return tuple(result)

@@ -49,10 +49,10 @@ def _build_tables(window: Window, spatial: tuple[int, int], channels: int, back:
     rows, columns, width, output = result.rows, result.columns, 1, result.output
     if back:
         rows, columns = (
-            _invert_reads(*each) for each in zip(spatial, axes, window.stride, strict=True)
+            _invert_reads(*axis) for axis in zip(spatial, axes, window.stride, strict=True)
         )
         width, output = len(axes[1].starts), spatial
-    down, across = (np.where(table < 0, -1, table * apart) for table, apart in
+    down, across = (np.where(table < 0, -1, table * stride) for table, stride in
                     ((rows, width * channels), (columns, channels)))
     return Pixels(output, down, across, result.whole)
 

@@ -25,8 +25,8 @@ def _create_window(kernel: Any, dilation: Any, padding: Any, stride: Any) -> Win
         ("padding", "pad", padding, 0), ("stride", "stride", stride, 1),
     ):
         if any(v < minimum for v in values):
-            wanted = "greater than zero" if minimum else "non-negative"
-            raise RuntimeError(f"{name} should be {wanted}, but got {short}_height: {values[0]} "
+            condition = "greater than zero" if minimum else "non-negative"
+            raise RuntimeError(f"{name} should be {condition}, but got {short}_height: {values[0]} "
                                f"{short}_width: {values[1]}")
     return Window(kernel, stride, tuple((p, p) for p in padding), dilation)
 

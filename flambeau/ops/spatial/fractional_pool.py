@@ -116,11 +116,11 @@ def _choose_sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> 
 def _check_samples(n: int, x: Tensor, random: Tensor) -> None:
     if random.dim() != 3:
         raise RuntimeError(f"Expect _random_samples to have 3 dimensions, got {random.dim()}")
-    for axis, wanted, label in ((0, x.size(0), "batch size"), (1, x.size(1), "channel size")):
-        if random.size(axis) != wanted:
+    for axis, expected, label in ((0, x.size(0), "batch size"), (1, x.size(1), "channel size")):
+        if random.size(axis) != expected:
             raise RuntimeError(
                 f"Expect _random_samples.size({axis}) equals to input {label}. "
-                f"(got {random.size(axis)}, want {wanted})"
+                f"(got {random.size(axis)}, want {expected})"
             )
     if random.size(2) != n:
         raise RuntimeError(f"Expect _random_samples.size(2) equals to {n}; got {random.size(2)}.")

@@ -88,9 +88,9 @@ def _compute_taps(input: Array, grid: Array, mode: int, padding: int, align: boo
     for taps in itertools.product(*along):
         place, inside = np.int64(0), np.True_
         for (x, _, _), n in zip(taps, sizes, strict=True):
-            there = (x >= 0) & (x <= n - 1)
-            place = place * n + np.where(there, x, 0).astype(np.int64)
-            inside = inside & there
+            is_inside = (x >= 0) & (x <= n - 1)
+            place = place * n + np.where(is_inside, x, 0).astype(np.int64)
+            inside = inside & is_inside
         slopes = [prod(t[2 if k == i else 1] for k, t in enumerate(taps)) for i in range(len(taps))]
         result.append((place, inside, prod(t[1] for t in taps), np.stack(slopes)))
     places, present, weights, by = zip(*result, strict=True)
@@ -184,8 +184,8 @@ def _image_adjoint(
         for i, valid in enumerate(inside):
             to, by = taps.places[k, i][valid], weight[i][valid].astype(np.float64)
             for channel in range(c):
-                each = above[i, channel][valid] * by
-                result[i, channel] += np.bincount(to, each, result.shape[-1])
+                weighted = above[i, channel][valid] * by
+                result[i, channel] += np.bincount(to, weighted, result.shape[-1])
     return result.reshape(input.shape).astype(input.dtype)
 
 

@@ -129,8 +129,8 @@ class _Image:
 
 def _convert_to_integers(x: np.ndarray) -> np.ndarray:
     """Convert whole floats to integers; values far outside stay outside."""
-    wide = x.astype(np.float64)
-    return np.clip(np.where(np.isnan(wide), -1e9, wide), -1e9, 1e9).astype(np.int64)
+    widened = x.astype(np.float64)
+    return np.clip(np.where(np.isnan(widened), -1e9, widened), -1e9, 1e9).astype(np.int64)
 
 
 def _weigh(image: _Image, coordinates: list[np.ndarray], weight: Tensor) -> Tensor:

@@ -207,8 +207,8 @@ def gather_tangent(t: Array, input: Array, window: Window) -> Array:
         return native[1]
     indices = find_maxima_and_indices(input, window)[1]
     flat = t.reshape(*t.shape[:-n], -1)
-    taken = np.take_along_axis(flat, indices.reshape(*flat.shape[:-1], -1), -1)
-    return taken.reshape(indices.shape)
+    tangents = np.take_along_axis(flat, indices.reshape(*flat.shape[:-1], -1), -1)
+    return tangents.reshape(indices.shape)
 
 
 def find_maxima_with_tangents(

@@ -226,8 +226,8 @@ def zeta(input: Array | Number, other: Array | Number) -> Array:
     tensor([1.6449])
     """
     x, q = np.asanyarray(input), np.asanyarray(other)
-    wide = get_special_function("zeta")(x.astype(np.float64), q.astype(np.float64))
-    return np.asanyarray(wide).astype(x.dtype)
+    result = get_special_function("zeta")(x.astype(np.float64), q.astype(np.float64))
+    return np.asanyarray(result).astype(x.dtype)
 
 
 @zeta.vjp("other")

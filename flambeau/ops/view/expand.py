@@ -59,8 +59,8 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -
     if more:
         dim = (cast("int", dim), *more)
     shape = input._array.shape
-    wanted = canonicalize_dims(dim, len(shape)) if dim != () else ()
-    return _squeeze(input, tuple(d for d in wanted if shape and shape[d] == 1))
+    axes = canonicalize_dims(dim, len(shape)) if dim != () else ()
+    return _squeeze(input, tuple(d for d in axes if shape and shape[d] == 1))
 
 
 @view(ref=np.expand_dims, samples=matrices(((3, 4), 1), ((3,), -1), ((), 0)))

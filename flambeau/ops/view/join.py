@@ -277,11 +277,11 @@ def block_diag(*tensors: Tensor) -> Tensor:
                 f"{b._array.ndim} dimensions"
             )
     width = sum(b._array.shape[1] for b in blocks)
-    rows, left = [], 0
+    rows, column = [], 0
     for b in blocks:
         n, m = b._array.shape
-        rows.append(cat([b.new_zeros((n, left)), b, b.new_zeros((n, width - left - m))], 1))
-        left += m
+        rows.append(cat([b.new_zeros((n, column)), b, b.new_zeros((n, width - column - m))], 1))
+        column += m
     return cat(rows, 0)
 
 
@@ -482,11 +482,11 @@ def tile(input: Tensor, *dims_: Any, dims: Sequence[int] | None = None) -> Tenso
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])
     """
-    wanted = dims_ if dims is None else (dims,)
-    if len(wanted) == 1 and isinstance(wanted[0], (tuple, list)):
-        wanted = tuple(wanted[0])
-    short = input._array.ndim - len(wanted)
-    return repeat(input, *((1,) * short + tuple(wanted)))
+    repeats = dims_ if dims is None else (dims,)
+    if len(repeats) == 1 and isinstance(repeats[0], (tuple, list)):
+        repeats = tuple(repeats[0])
+    short = input._array.ndim - len(repeats)
+    return repeat(input, *((1,) * short + tuple(repeats)))
 
 
 @composite(numpy_names=True, node="ViewBackward0")

@@ -197,17 +197,17 @@ def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> 
     tensor([[0, 1],
             [2, 3]])
     """
-    wanted = shape_ if shape is None else (shape,)
-    if len(wanted) == 1 and not isinstance(wanted[0], int) and hasattr(wanted[0], "__len__"):
-        refuse_array_shape(wanted[0], "shape")
-        wanted = tuple(wanted[0])
+    sizes = shape_ if shape is None else (shape,)
+    if len(sizes) == 1 and not isinstance(sizes[0], int) and hasattr(sizes[0], "__len__"):
+        refuse_array_shape(sizes[0], "shape")
+        sizes = tuple(sizes[0])
     try:
         array = input._array
     except AttributeError as error:
-        raise explain_attribute_error(error, "reshape", reshape, (input, *wanted)) from None
-    if array.flags.c_contiguous and wanted and wanted[0].__class__ is int:
-        return view_method(input, *wanted)
-    lengths = infer_shape(wanted, array.size)
+        raise explain_attribute_error(error, "reshape", reshape, (input, *sizes)) from None
+    if array.flags.c_contiguous and sizes and sizes[0].__class__ is int:
+        return view_method(input, *sizes)
+    lengths = infer_shape(sizes, array.size)
     if array.flags.c_contiguous or view_as_shape(array, lengths) is not None:
         return _view(input, lengths)
     return _view(input.contiguous(), lengths)

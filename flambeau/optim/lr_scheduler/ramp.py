@@ -142,9 +142,9 @@ class PolynomialLR(LRScheduler):
         warn_outside_step(self)
         if self._is_initial or self.last_epoch > self.total_iters:
             return self._flambeau_kept()
-        left = 1.0 - self.last_epoch / self.total_iters
+        remaining = 1.0 - self.last_epoch / self.total_iters
         left_before = 1.0 - (self.last_epoch - 1) / self.total_iters
-        return self._flambeau_times((left / left_before) ** self.power)
+        return self._flambeau_times((remaining / left_before) ** self.power)
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
         done = min(self.total_iters, self.last_epoch)

@@ -141,16 +141,17 @@ def fill_uniform(
     dtype = array.dtype
     require(dtype, dtype in FLOATS, "check_uniform_bounds")
     if low == 0.0 and high == 1.0 and dtype.itemsize >= 4:
-        each, unit = (2, unit64) if dtype.itemsize == 8 else (1, unit32)
-        return fill_words(array, generator, each, unit, make_converter("unit", dtype, array.size))
+        words_per_number, unit = (2, unit64) if dtype.itemsize == 8 else (1, unit32)
+        return fill_words(array, generator, words_per_number, unit,
+                          make_converter("unit", dtype, array.size))
     _check_bounds(dtype, low, high)
-    wide = dtype.itemsize == 8
-    precise = np.float64 if wide else np.float32
+    is_double = dtype.itemsize == 8
+    precise = np.float64 if is_double else np.float32
     span, start = precise(high) - precise(low), precise(low)
     bottom, top = dtype.type(low), dtype.type(high)
 
     def compute(words: np.ndarray) -> np.ndarray:
-        if wide:
+        if is_double:
             values = exact_libm.fma(unit64(words), float(span), float(start))
         else:
             values = exact_libm.fma32(unit32(words), span, start).astype(dtype, copy=False)
@@ -160,7 +161,7 @@ def fill_uniform(
 
     numbers = (np.array(x, precise) for x in (span, start, bottom, top))
     convert = make_converter("uniform", dtype, array.size, *numbers)
-    return fill_words(array, generator, 2 if wide else 1, compute, convert)
+    return fill_words(array, generator, 2 if is_double else 1, compute, convert)
 
 
 def _check_bounds(dtype: np.dtype, low: float, high: float) -> None:
@@ -202,8 +203,9 @@ def _fill_with(
     """Fill with `on` where uniform numbers on [0, 1) are less than p, else 0."""
     dtype = array.dtype
     bound = np.uint64(math.ceil(p * 2.0**53))  # x * 2**-53 < p, in integers
-    wide = np.float32 if dtype.itemsize == 2 and dtype in FLOATS else dtype
-    convert = make_converter("bernoulli", dtype, array.size, np.array(bound), np.array(on, wide))
+    computed = np.float32 if dtype.itemsize == 2 and dtype in FLOATS else dtype
+    convert = make_converter("bernoulli", dtype, array.size, np.array(bound),
+                             np.array(on, computed))
     fill_words(array, generator, 2, lambda words: (combine_pairs(words) & _MASK53) < bound, convert)
     if convert is None and on != 1:
         array *= on
@@ -214,7 +216,7 @@ def _fill_bernoulli_each(
     array: np.ndarray, p: np.ndarray, generator: Generator | None
 ) -> np.ndarray:
     try:
-        each = p if p.shape == array.shape else np.broadcast_to(p, array.shape)
+        probabilities = p if p.shape == array.shape else np.broadcast_to(p, array.shape)
     except ValueError:
         raise RuntimeError(
             f"bernoulli_: p of shape {list(p.shape)} does not expand to {list(array.shape)}"
@@ -227,12 +229,12 @@ def _fill_bernoulli_each(
     precision = np.float64 if p.dtype == np.float64 else np.float32
     if array.flags.c_contiguous:
         drawn = fill_uniform(np.empty(array.shape, precision), generator)
-        array[...] = drawn < each.astype(precision, copy=False)
+        array[...] = drawn < probabilities.astype(precision, copy=False)
         return array
     axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
     target = array.transpose(axes)
     drawn = fill_uniform(np.empty(target.shape, precision), generator)
-    target[...] = drawn < each.transpose(axes).astype(precision, copy=False)
+    target[...] = drawn < probabilities.transpose(axes).astype(precision, copy=False)
     return array
 
 

@@ -24,7 +24,7 @@ def choose_c_version(
     if dtype.itemsize < 8:
         return ufunc
 
-    def each(x: np.ndarray) -> np.ndarray:
+    def apply_each(x: np.ndarray) -> np.ndarray:
         result = apply_c_function(scalar.__name__, x)
         if result is not None:
             return result
@@ -34,7 +34,7 @@ def choose_c_version(
         except OverflowError:  # C's exp returns infinity instead
             return np.asarray(ufunc(x))
 
-    return each
+    return apply_each
 
 
 def fma32(x: np.ndarray, y: float | np.floating, z: float | np.floating) -> np.ndarray:
@@ -44,10 +44,10 @@ def fma32(x: np.ndarray, y: float | np.floating, z: float | np.floating) -> np.n
 
 def fma32_arrays(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
     """Return `fma32` of three float32 arrays."""
-    wide = x.astype(np.float64)
-    wide *= y
-    wide += z
-    return wide.astype(np.float32)
+    exact = x.astype(np.float64)
+    exact *= y
+    exact += z
+    return exact.astype(np.float32)
 
 
 def fma(x: np.ndarray, y: float, z: float | np.ndarray) -> np.ndarray:

@@ -153,9 +153,9 @@ def _fill_whole(array: np.ndarray, generator: Generator | None) -> np.ndarray:
     else:
         span = 2 if dtype.kind == "b" else np.iinfo(dtype).max + 1
     if dtype.itemsize == 8:
-        wide = np.uint64(span)
+        modulus = np.uint64(span)
         return fill_words(array, generator, 2,
-                          lambda words: (combine_pairs(words) % wide).view(np.int64))
+                          lambda words: (combine_pairs(words) % modulus).view(np.int64))
     short = np.uint32(span)
     return fill_words(array, generator, 1, lambda words: _as_dtype(words % short, dtype))
 
@@ -205,8 +205,8 @@ def randperm(
 def _shuffle_by_loop(partners: np.ndarray) -> np.ndarray:
     """Return 0 .. n - 1 after swapping places i and partners[i] for i = 0, 1, ..., n - 2."""
     order = list(range(partners.size + 1))
-    for here, there in enumerate(partners.tolist()):
-        order[here], order[there] = order[there], order[here]
+    for here, partner in enumerate(partners.tolist()):
+        order[here], order[partner] = order[partner], order[here]
     return np.array(order, np.int64)
 
 
@@ -246,11 +246,10 @@ def _shuffle_inside_out(n: int, source: Generator) -> np.ndarray:
     for start in range(0, n, step):
         stop = min(start + step, n)
         bounds = np.arange(start + 1, stop + 1, dtype=np.uint64)
-        for here, there in enumerate((combine_pairs(source.words(2 * (stop
-                                                                      - start))) % bounds).tolist(),
-                                     start):
-            order[here] = order[there]
-            order[there] = here
+        partners = combine_pairs(source.words(2 * (stop - start))) % bounds
+        for here, partner in enumerate(partners.tolist(), start):
+            order[here] = order[partner]
+            order[partner] = here
     return order
 
 

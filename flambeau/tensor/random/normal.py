@@ -156,25 +156,25 @@ def _draw_pairs_at_once(words: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _fill_blocks(flat: np.ndarray, source: Generator, mean: float, std: float) -> None:
-    wide = flat.dtype.itemsize == 8
-    each, unit, transform = (2, unit64, _transform_box_muller64) if wide else (
+    is_double = flat.dtype.itemsize == 8
+    words_per_number, unit, transform = (2, unit64, _transform_box_muller64) if is_double else (
         1, unit32, _transform_box_muller32
     )
     whole = flat.size // _BLOCK * _BLOCK
-    numbers = [np.array(number, np.float64 if wide else np.float32) for number in (mean, std)]
+    numbers = [np.array(number, np.float64 if is_double else np.float32) for number in (mean, std)]
     convert = make_converter("normal", flat.dtype, whole, *numbers, block=_BLOCK)
-    memory = np.empty(each * min(_CHUNK, whole), np.uint32)
+    memory = np.empty(words_per_number * min(_CHUNK, whole), np.uint32)
     for start in range(0, whole, _CHUNK):
         part = flat[start : min(start + _CHUNK, whole)]
-        words = source.words_in(memory, each * part.size)
+        words = source.words_in(memory, words_per_number * part.size)
         if convert is None:
             part[...] = transform(unit(words), mean, std)
         else:
             convert(words, part)
     if whole < flat.size:
         if flat.dtype.itemsize >= 4:
-            source.words(each * (flat.size - whole))  # drawn, then overwritten
-        flat[-_BLOCK:] = transform(unit(source.words(each * _BLOCK)), mean, std)
+            source.words(words_per_number * (flat.size - whole))  # drawn, then overwritten
+        flat[-_BLOCK:] = transform(unit(source.words(words_per_number * _BLOCK)), mean, std)
 
 
 def _transform_box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
@@ -235,10 +235,10 @@ def _sin_cos(angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for part in _QUARTER_PI:
         x = (count * np.float64(part) + x).astype(np.float32)
     square = x * x
-    wide = square.astype(np.float64)
-    cosine = _horner(wide, _COS) * square
+    exact = square.astype(np.float64)
+    cosine = _horner(exact, _COS) * square
     cosine = exact_libm.fma32_arrays(cosine, square, square * -_HALF) + _UNIT
-    sine = _horner(wide, _SIN) * square
+    sine = _horner(exact, _SIN) * square
     sine = exact_libm.fma32_arrays(sine, x, x)
     swap = (octant & 2) != 0
     sin = np.where(swap, cosine, sine)

@@ -65,13 +65,13 @@ def poisson(rates: np.ndarray, generator: Generator | None = None) -> np.ndarray
     """Draw a Poisson count for each rate, in the dtype and shape of `rates`."""
     dtype = rates.dtype
     require(dtype, dtype.kind == "f" or dtype == BFLOAT16, "poisson_cpu")
-    wide = rates.astype(np.float64)
-    kernel = native.make_sequential_drawer("poisson", wide.dtype, wide.size)
-    if kernel is not None and ((wide >= 0) & (wide < _WHOLE)).all():
-        spending = (wide > 0).astype(np.int64) + (wide >= 10)
-        return _draw_by_kernel(kernel, [wide], spending, generator).astype(dtype)
+    widened = rates.astype(np.float64)
+    kernel = native.make_sequential_drawer("poisson", widened.dtype, widened.size)
+    if kernel is not None and ((widened >= 0) & (widened < _WHOLE)).all():
+        spending = (widened > 0).astype(np.int64) + (widened >= 10)
+        return _draw_by_kernel(kernel, [widened], spending, generator).astype(dtype)
     with _Draws(generator) as draws:
-        counts = [_draw_poisson(rate, draws) for rate in wide.ravel().tolist()]
+        counts = [_draw_poisson(rate, draws) for rate in widened.ravel().tolist()]
     return np.array(counts, np.float64).astype(dtype).reshape(rates.shape)
 
 

@@ -61,9 +61,9 @@ class TerminateOnNaN:
         run.stop()
 
     def _batch(self, batch: Any) -> str:
-        bad = [tensor for tensor in collect_leaves(Tensor, batch)
-               if tensor.is_floating_point() and not is_finite(tensor)]
-        return "the batch itself has numbers that are not finite" if bad else ""
+        nonfinite = [tensor for tensor in collect_leaves(Tensor, batch)
+                     if tensor.is_floating_point() and not is_finite(tensor)]
+        return "the batch itself has numbers that are not finite" if nonfinite else ""
 
 
 def _locate_in_net(net: Any) -> str:

@@ -83,8 +83,8 @@ class Schedule:
             self.scheduler.optimizer._opt_called = True  # in the previous process
         when = self.when
         if when is None:
-            each = isinstance(self.scheduler, (OneCycleLR, CyclicLR))
-            when = "step" if each else "epoch"
+            is_per_step = isinstance(self.scheduler, (OneCycleLR, CyclicLR))
+            when = "step" if is_per_step else "epoch"
         moment = _EACH[when] if isinstance(when, str) else when
         self._by_epoch = all(item.scope == "epoch" for item in moment)
         self._handle = run.attach(moment, self._step_scheduler, self.band)

@@ -45,9 +45,9 @@ class MemoryMonitor:
         size = read_resident_bytes()
         peak = max(self._peak.stop(), size)
         run.log(memory_mb=size / _MIB, memory_peak_mb=peak / _MIB)
-        left = read_available_bytes() / _MIB
-        if left < self.warn_below_mb:
-            self._warn("left", f"{left:.0f} MiB of memory are left, the process has "
+        available_mib = read_available_bytes() / _MIB
+        if available_mib < self.warn_below_mb:
+            self._warn("left", f"{available_mib:.0f} MiB of memory are left, the process has "
                                f"{size / _MIB:.0f}: a smaller batch or gradient_checkpointing "
                                "takes less")
         self._sizes.append(size)

@@ -92,7 +92,7 @@ class Resume:
         return [last, *(p for p in result if p != last)] if last in result else result
 
     def _find_newest(self) -> tuple[Location, dict[str, Any] | None]:
-        wrong: list[str] = []
+        problems: list[str] = []
         for path in self.candidates():
             try:
                 state = read_state(path, self.weights_only)
@@ -106,13 +106,13 @@ class Resume:
                 )
                 raise
             except (OSError, RuntimeError, ValueError, EOFError) as error:
-                wrong.append(f"{path.name} cannot be read ({type(error).__name__}: {error})")
+                problems.append(f"{path.name} cannot be read ({type(error).__name__}: {error})")
                 continue
-            if wrong:
-                self._say(f"{'; '.join(wrong)}: {path.name} is taken instead")
+            if problems:
+                self._say(f"{'; '.join(problems)}: {path.name} is taken instead")
             return path, state
-        if wrong:
-            raise RuntimeError(f"{self.path}: no checkpoint can be read: {'; '.join(wrong)}")
+        if problems:
+            raise RuntimeError(f"{self.path}: no checkpoint can be read: {'; '.join(problems)}")
         return self.path, None
 
     def _remove_partial_files(self) -> None:

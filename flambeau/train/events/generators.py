@@ -74,7 +74,7 @@ class Task:
         outside, self.handlers.current = self.handlers.current, self
         self.running = True
         try:
-            wanted = self.generator.send(event)
+            request = self.generator.send(event)
         except StopIteration:
             self._forget()
             return
@@ -85,22 +85,22 @@ class Task:
             self.running, self.handlers.current = False, outside
         if not self.handle.attached:
             self.close()
-        elif wanted is not None:
-            self._wait(wanted)
+        elif request is not None:
+            self._wait(request)
 
-    def _wait(self, wanted: Any) -> None:
-        if isinstance(wanted, str):
+    def _wait(self, request: Any) -> None:
+        if isinstance(request, str):
             try:
-                wanted = find_event(wanted)
+                request = find_event(request)
             except ValueError as error:
                 self.throw(error)
-        if not isinstance(wanted, (Event, Events)):
+        if not isinstance(request, (Event, Events)):
             self.throw(TypeError(
-                f"{self.handle.title} yielded {wanted!r}: a callback yields an event (epoch.end), "
+                f"{self.handle.title} yielded {request!r}: a callback yields an event (epoch.end), "
                 "several joined by |, or nothing, to wait for the end of its scope"
             ))
             return
-        for event in wanted:
+        for event in request:
             source = event.source
             self.waits[source] = event.predicate
             self.handlers.listen(source.scope, 1)

@@ -223,9 +223,9 @@ class Handlers:
         name = entry.event.name
         if name in self.direct:
             self.direct[name].drop(entry)
-        left = tuple(e for e in self.plans.get(name, ()) if e is not entry)
-        if left:
-            self.plans[name] = left
+        remaining = tuple(e for e in self.plans.get(name, ()) if e is not entry)
+        if remaining:
+            self.plans[name] = remaining
         else:
             self.plans.pop(name, None)
         self.renew(name)

@@ -51,15 +51,15 @@ class Accuracy(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of scores or labels and its targets."""
-        scores, wanted = as_array(output), as_array(target)
+        scores, labels = as_array(output), as_array(target)
         shape = scores.shape
         # Fast path for the usual case.
-        if self._plain and len(shape) == 2 and shape[:1] == wanted.shape and shape[1] > 1:
-            self.correct += int(np.count_nonzero(scores.argmax(1) == wanted))
+        if self._plain and len(shape) == 2 and shape[:1] == labels.shape and shape[1] > 1:
+            self.correct += int(np.count_nonzero(scores.argmax(1) == labels))
             self.total += shape[0]
             return
-        task, predicted, wanted, _ = self._labels.read(scores, wanted)
-        right = predicted == wanted
+        task, predicted, labels, _ = self._labels.read(scores, labels)
+        right = predicted == labels
         if task != "multiclass":
             self._watch(scores)
         if task == "multilabel" and self.exact:
@@ -115,27 +115,27 @@ class TopK(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of scores and its targets."""
-        scores, wanted = as_array(output), as_array(target)
-        axis = find_class_axis(scores, wanted)
+        scores, labels = as_array(output), as_array(target)
+        axis = find_class_axis(scores, labels)
         if axis is None:
             raise ValueError(
                 f"TopK: outputs of shape {scores.shape} do not fit targets of shape "
-                f"{wanted.shape}; expected scores (n, classes, ...) with targets (n, ...)"
+                f"{labels.shape}; expected scores (n, classes, ...) with targets (n, ...)"
             )
         if self.k > scores.shape[axis]:
             raise ValueError(f"TopK: top{self.k} of {scores.shape[axis]} classes is always 1")
         scores = np.moveaxis(scores, axis, -1).reshape(-1, scores.shape[axis])  # (samples, classes)
-        wanted = wanted.ravel()
+        labels = labels.ravel()
         if self.ignore_index is not None:
-            retained = wanted != self.ignore_index
-            scores, wanted = scores[retained], wanted[retained]
+            retained = labels != self.ignore_index
+            scores, labels = scores[retained], labels[retained]
         # Counting the classes ranked before it is cheaper than sorting, and exact about ties.
-        target_score = scores[np.arange(len(wanted)), wanted][:, None]
-        earlier = np.arange(scores.shape[1]) < wanted[:, None]
+        target_score = scores[np.arange(len(labels)), labels][:, None]
+        earlier = np.arange(scores.shape[1]) < labels[:, None]
         rank = ((scores > target_score) | ((scores == target_score) & earlier)).sum(1)
         is_number = ~np.isnan(target_score[:, 0])
         self.correct += int(np.count_nonzero((rank < self.k) & is_number))
-        self.total += len(wanted)
+        self.total += len(labels)
 
     def compute(self) -> Value:
         """The share, from 0 to 1; NaN before the first batch."""

@@ -88,7 +88,7 @@ class MatthewsCorrelation(_OfConfusion):
         total = float(self.counts.sum())
         if not total:
             return self._get_undefined()
-        wanted, predicted = self.counts.sum(1, dtype=float), self.counts.sum(0, dtype=float)
-        covariance = float(np.trace(self.counts) * total - wanted.dot(predicted))
-        scale = (total**2 - predicted.dot(predicted)) * (total**2 - wanted.dot(wanted))
+        actual, predicted = self.counts.sum(1, dtype=float), self.counts.sum(0, dtype=float)
+        covariance = float(np.trace(self.counts) * total - actual.dot(predicted))
+        scale = (total**2 - predicted.dot(predicted)) * (total**2 - actual.dot(actual))
         return covariance / float(np.sqrt(scale)) if scale else 0.0

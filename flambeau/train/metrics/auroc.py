@@ -70,14 +70,14 @@ class AUROC(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Keep a copy of a batch's scores and targets."""
-        scores, wanted = as_array(output), as_array(target)
-        if scores.shape[:1] != wanted.shape[:1] or scores.ndim not in (1, 2) or wanted.ndim > 2:
+        scores, labels = as_array(output), as_array(target)
+        if scores.shape[:1] != labels.shape[:1] or scores.ndim not in (1, 2) or labels.ndim > 2:
             raise ValueError(
                 f"AUROC: outputs of shape {scores.shape} do not fit targets of shape "
-                f"{wanted.shape}; expected (n,) or (n, classes) with (n,), or both (n, labels)"
+                f"{labels.shape}; expected (n,) or (n, classes) with (n,), or both (n, labels)"
             )
         self.scores.append(scores.astype(np.float64))
-        self.targets.append(wanted.astype(np.int64))
+        self.targets.append(labels.astype(np.int64))
 
     def compute(self) -> Value:
         """The area, from 0 to 1."""
@@ -102,13 +102,13 @@ class AUROC(Metric):
             compute_area(scores[:, i], positive[:, i]) for i in range(scores.shape[1])])
         if self.average == "none":
             return areas
-        there = ~np.isnan(areas)
-        if not there.all():
+        is_defined = ~np.isnan(areas)
+        if not is_defined.all():
             self._warn_of_nan(float("nan"))
-        if not there.any():
+        if not is_defined.any():
             return float("nan")
-        weights = positive.sum(0)[there] if self.average == "weighted" else None
-        return float(np.average(areas[there], weights=weights))
+        weights = positive.sum(0)[is_defined] if self.average == "weighted" else None
+        return float(np.average(areas[is_defined], weights=weights))
 
     def _warn_of_nan(self, value: float) -> float:
         if value != value:

@@ -77,10 +77,10 @@ class ConfusionMatrix(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of scores or labels and its targets."""
-        _, predicted, wanted, classes = self._labels.read(output, target)
+        _, predicted, labels, classes = self._labels.read(output, target)
         if self.num_classes is not None:
             classes = self.num_classes
-        self.counts = add_values(self.counts, count_confusion(predicted, wanted, classes))
+        self.counts = add_values(self.counts, count_confusion(predicted, labels, classes))
 
     def compute(self) -> Value:
         """The matrix: counts, or shares in float64 (0 where nothing was counted)."""

@@ -52,32 +52,32 @@ class Labels:
 
         Labels are flat for multi-class and binary, (n, labels) for multi-label.
         """
-        scores, wanted = as_array(output), as_array(target)
-        task = self.task or self._determine_task(scores, wanted)
+        scores, labels = as_array(output), as_array(target)
+        task = self.task or self._determine_task(scores, labels)
         if task == "multiclass":
-            predicted, wanted, classes = self._as_classes(scores, wanted)
+            predicted, labels, classes = self._as_classes(scores, labels)
         else:
-            predicted, wanted = self._threshold(scores, wanted, task)
+            predicted, labels = self._threshold(scores, labels, task)
             classes = 2
         if task == "multilabel":
             # (n, labels, ...) -> (samples, labels)
-            predicted, wanted = _as_rows(predicted), _as_rows(wanted)
+            predicted, labels = _as_rows(predicted), _as_rows(labels)
         else:
-            predicted, wanted = predicted.ravel(), wanted.ravel()
+            predicted, labels = predicted.ravel(), labels.ravel()
         if self.ignore_index is not None and task != "multilabel":
-            retained = wanted != self.ignore_index
-            predicted, wanted = predicted[retained], wanted[retained]
-        return task, predicted, wanted, classes
+            retained = labels != self.ignore_index
+            predicted, labels = predicted[retained], labels[retained]
+        return task, predicted, labels, classes
 
-    def _determine_task(self, scores: np.ndarray, wanted: np.ndarray) -> str:
-        if find_class_axis(scores, wanted) is not None and scores.shape[1] != 1:
+    def _determine_task(self, scores: np.ndarray, labels: np.ndarray) -> str:
+        if find_class_axis(scores, labels) is not None and scores.shape[1] != 1:
             return "multiclass"
-        same = scores.shape == wanted.shape
+        same = scores.shape == labels.shape
         if same and scores.dtype.kind in "iu":
             return "multiclass"
         if same and scores.dtype.kind == "b":
             return "binary"
-        if _drop_singleton(scores) == _drop_singleton(wanted) and scores.dtype.kind not in "iu":
+        if _drop_singleton(scores) == _drop_singleton(labels) and scores.dtype.kind not in "iu":
             if scores.ndim < 2 or scores.shape[1] == 1:
                 return "binary"
             raise ValueError(
@@ -85,43 +85,43 @@ class Labels:
                 "task='multilabel' (each column a label of its own), task='multiclass' (targets "
                 "are one-hot or probabilities) or task='binary' (each element a decision)"
             )
-        raise self._describe_mismatch(scores, wanted)
+        raise self._describe_mismatch(scores, labels)
 
-    def _describe_mismatch(self, scores: np.ndarray, wanted: np.ndarray) -> ValueError:
+    def _describe_mismatch(self, scores: np.ndarray, labels: np.ndarray) -> ValueError:
         return ValueError(
             f"{self.who}: outputs of shape {scores.shape} ({scores.dtype}) do not fit targets of "
-            f"shape {wanted.shape} ({wanted.dtype}); expected scores (n, classes, ...) with "
+            f"shape {labels.shape} ({labels.dtype}); expected scores (n, classes, ...) with "
             "targets (n, ...), or both of one shape"
         )
 
     def _as_classes(
-        self, scores: np.ndarray, wanted: np.ndarray
+        self, scores: np.ndarray, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        axis = find_class_axis(scores, wanted)
-        soft = scores.shape == wanted.shape and scores.dtype.kind not in "iub"
+        axis = find_class_axis(scores, labels)
+        soft = scores.shape == labels.shape and scores.dtype.kind not in "iub"
         if axis is None and soft and scores.ndim >= 2:  # the targets are one-hot or probabilities
-            return scores.argmax(1), wanted.argmax(1), scores.shape[1]
+            return scores.argmax(1), labels.argmax(1), scores.shape[1]
         if axis is not None:
-            return scores.argmax(axis), wanted, scores.shape[axis]
-        if scores.shape != wanted.shape or scores.dtype.kind not in "iub":
-            raise self._describe_mismatch(scores, wanted)
-        return scores, wanted, 0
+            return scores.argmax(axis), labels, scores.shape[axis]
+        if scores.shape != labels.shape or scores.dtype.kind not in "iub":
+            raise self._describe_mismatch(scores, labels)
+        return scores, labels, 0
 
     def _threshold(
-        self, scores: np.ndarray, wanted: np.ndarray, task: str
+        self, scores: np.ndarray, labels: np.ndarray, task: str
     ) -> tuple[np.ndarray, np.ndarray]:
-        if scores.shape != wanted.shape:
-            if _drop_singleton(scores) != _drop_singleton(wanted) or task == "multilabel":
-                raise self._describe_mismatch(scores, wanted)
-            scores = scores.reshape(wanted.shape)  # (n, 1, ...) -> (n, ...)
-        if wanted.dtype.kind == "f":
-            self._check_decisions(wanted)
+        if scores.shape != labels.shape:
+            if _drop_singleton(scores) != _drop_singleton(labels) or task == "multilabel":
+                raise self._describe_mismatch(scores, labels)
+            scores = scores.reshape(labels.shape)  # (n, 1, ...) -> (n, ...)
+        if labels.dtype.kind == "f":
+            self._check_decisions(labels)
         predicted = scores if scores.dtype.kind in "iub" else scores > self.threshold
-        return predicted, wanted
+        return predicted, labels
 
-    def _check_decisions(self, wanted: np.ndarray) -> None:
+    def _check_decisions(self, labels: np.ndarray) -> None:
         """That real targets are 0 or 1: otherwise nothing is ever right."""
-        odd = wanted[(wanted != 0) & (wanted != 1) & (wanted != self.ignore_index)]
+        odd = labels[(labels != 0) & (labels != 1) & (labels != self.ignore_index)]
         if odd.size:
             raise ValueError(
                 f"{self.who}: the targets are {odd.flat[0]:.4g} and the like, but classes are 0 or "

@@ -41,26 +41,26 @@ class Perplexity(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of logits and its targets."""
-        logits, wanted = as_array(output), as_array(target)
-        axis = find_class_axis(logits, wanted)
+        logits, labels = as_array(output), as_array(target)
+        axis = find_class_axis(logits, labels)
         if axis is None:
             raise ValueError(
                 f"Perplexity: logits of shape {logits.shape} do not fit targets of shape "
-                f"{wanted.shape}; expected (n, classes, ...) or (..., classes) with the rest"
+                f"{labels.shape}; expected (n, classes, ...) or (..., classes) with the rest"
             )
         logits = np.moveaxis(logits, axis, -1).reshape(-1, logits.shape[axis])  # (tokens, classes)
-        wanted = wanted.ravel()
-        if self.ignore_index is not None and (wanted == self.ignore_index).any():
-            retained = wanted != self.ignore_index
-            logits, wanted = logits[retained], wanted[retained]
-        if not len(wanted):
+        labels = labels.ravel()
+        if self.ignore_index is not None and (labels == self.ignore_index).any():
+            retained = labels != self.ignore_index
+            logits, labels = logits[retained], labels[retained]
+        if not len(labels):
             return
         if logits.dtype.itemsize < 4:
             logits = logits.astype(np.float32)
         highest = logits.max(1, keepdims=True)
         total = np.log(np.exp(logits - highest).sum(1, dtype=np.float64)) + highest[:, 0]
-        self.loss += float((total - logits[np.arange(len(wanted)), wanted]).sum())
-        self.count += len(wanted)
+        self.loss += float((total - logits[np.arange(len(labels)), labels]).sum())
+        self.count += len(labels)
 
     def compute(self) -> Value:
         """Return the perplexity: NaN before the first token, inf if float64 overflows."""

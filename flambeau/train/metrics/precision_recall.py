@@ -52,12 +52,12 @@ class _ByClass(Metric):
 
     def update(self, output: Any, target: Any) -> None:
         """Add a batch of scores or labels and its targets."""
-        task, predicted, wanted, classes = self._labels.read(output, target)
+        task, predicted, labels, classes = self._labels.read(output, target)
         if task == "multilabel":
-            predicted, wanted = predicted.astype(bool), wanted.astype(bool)
-            counts = (predicted & wanted).sum(0), predicted.sum(0), wanted.sum(0)
+            predicted, labels = predicted.astype(bool), labels.astype(bool)
+            counts = (predicted & labels).sum(0), predicted.sum(0), labels.sum(0)
         else:
-            matrix = count_confusion(predicted, wanted, classes)
+            matrix = count_confusion(predicted, labels, classes)
             counts = np.diagonal(matrix), matrix.sum(0), matrix.sum(1)
         self.binary = task == "binary" or self.binary
         self.hits = add_values(self.hits, counts[0])

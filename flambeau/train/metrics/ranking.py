@@ -74,8 +74,8 @@ class AveragePrecision(Metric):
         if targets.ndim == 1:
             positive = targets[:, None] == np.arange(scores.shape[1])
         areas = [average_precision(scores[:, i], positive[:, i]) for i in range(scores.shape[1])]
-        there = [area for area in areas if area == area]
-        return float(np.mean(there)) if there else float("nan")
+        defined = [area for area in areas if area == area]
+        return float(np.mean(defined)) if defined else float("nan")
 
 
 class NDCG(Metric):

@@ -142,9 +142,9 @@ class R2(Metric):
         if not count:
             return
         total = self.count + count
-        apart = mean - self.mean
-        self.spread = self.spread + spread + apart**2 * (self.count * count / total)
-        self.mean = self.mean + apart * (count / total)
+        gap = mean - self.mean
+        self.spread = self.spread + spread + gap**2 * (self.count * count / total)
+        self.mean = self.mean + gap * (count / total)
         self.residual = self.residual + residual
         self.count = total
 

@@ -30,5 +30,8 @@ class MeanIoU(_OfConfusion):
         """From 0 to 1; NaN before the first batch."""
         both = np.diag(self.counts).astype(float)
         either = self.counts.sum(0) + self.counts.sum(1) - both
-        there = either > 0
-        return float((both[there] / either[there]).mean()) if there.any() else self._get_undefined()
+        is_present = either > 0
+        if not is_present.any():
+            return self._get_undefined()
+        return float((both[is_present] / either[is_present]).mean())
+

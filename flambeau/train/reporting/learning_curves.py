@@ -126,10 +126,10 @@ def _has_wide_range(lines: dict[str, Points]) -> bool:
 
 def _find_best(metric: str, points: Points) -> tuple[float, float] | None:
     higher = guess_higher_is_better(metric)
-    there = [point for point in points if point[1] == point[1]]
-    if not there or len(points) < 2 or higher is None:
+    defined = [point for point in points if point[1] == point[1]]
+    if not defined or len(points) < 2 or higher is None:
         return None
-    return (max if higher else min)(there, key=lambda point: point[1])
+    return (max if higher else min)(defined, key=lambda point: point[1])
 
 
 def _draw(panel: Panel, axis: Any) -> None:
@@ -165,10 +165,10 @@ def _name_lines(panel: Panel, axis: Any) -> None:
     to_axis = axis.transScale + axis.transLimits
     names: list[list[Any]] = []
     for index, label in enumerate(panel.lines):
-        there = [(x, y) for x, y in panel.lines[label] if panel.place(x, y)]
-        if there:
-            height = float(to_axis.transform(there[-1])[1])
-            names.append([height, f"{label} {shorten(there[-1][1])}", choose_color(label, index)])
+        visible = [(x, y) for x, y in panel.lines[label] if panel.place(x, y)]
+        if visible:
+            height = float(to_axis.transform(visible[-1])[1])
+            names.append([height, f"{label} {shorten(visible[-1][1])}", choose_color(label, index)])
     names.sort(key=lambda name: name[0])
     for below, above in zip(names, names[1:], strict=False):
         above[0] = max(above[0], below[0] + 0.085)

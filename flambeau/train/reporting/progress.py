@@ -117,9 +117,9 @@ class Progress:
             self._looked = time.perf_counter()
             self._cost = self._looked - now
         a_step = (now - self._began) / (self._done - self._first)
-        left = max(wait - (now - self._looked), 0.0)
+        wait_left_s = max(wait - (now - self._looked), 0.0)
         # A third of the way, so that steps which get slower are not waited for too long.
-        self._stride = max(1, int(min(max(left / 3, wait / 20), 0.5) / max(a_step, 1e-7)))
+        self._stride = max(1, int(min(max(wait_left_s / 3, wait / 20), 0.5) / max(a_step, 1e-7)))
         self._next = self._done + self._stride
 
     def _draw(self, now: float) -> None:

@@ -228,9 +228,9 @@ def format_table(heads: tuple[str, str], rows: list[tuple[Row, str]], total: flo
     """Return aligned lines with calls, total time, time per call, longest call and share."""
     lines = [(heads[0], heads[1], "total", "each", "longest", "share")]
     for row, name in rows:
-        each = format_duration(row.seconds / row.calls) if row.calls else "-"
+        average = format_duration(row.seconds / row.calls) if row.calls else "-"
         share = f"{100 * row.seconds / total:.1f} %" if total else "-"
-        lines.append((name, str(row.calls), format_duration(row.seconds), each,
+        lines.append((name, str(row.calls), format_duration(row.seconds), average,
                       format_duration(row.longest),
                       share))
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]

@@ -53,11 +53,11 @@ def _fuse_match(
     set_module(model, str(root.target), config.fuser_method(is_qat, *arguments))
     if config._extra_inputs_getter is not None:
         root.args = (*root.args, *config._extra_inputs_getter(bound))
-    wanted = _list_covered(bound, pattern)
+    covered = _list_covered(bound, pattern)
     last.replace_all_uses_with(root)
     if root.args and any(isinstance(arg, Node) and arg > root for arg in root.args):
         last.append(root)
-    for node in wanted:
+    for node in covered:
         if node is not root and not node.users:
             model.graph.erase_node(node)
 

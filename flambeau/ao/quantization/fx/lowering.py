@@ -195,9 +195,9 @@ class _Lowering:
             return
         module = self._find_module(node)
         kind = type(module)
-        wanted = 2 if kind in _TWO_INPUTS else 1
-        inputs = node.args[:wanted]
-        if len(node.args) != wanted or not all(map(_is_dequantize, inputs)):
+        operand_count = 2 if kind in _TWO_INPUTS else 1
+        inputs = node.args[:operand_count]
+        if len(node.args) != operand_count or not all(map(_is_dequantize, inputs)):
             return
         if kind not in _STATIC and type(module[0]) not in _STATIC:
             return

@@ -188,8 +188,8 @@ class _Preparation:
         self, node: Node, arg: Node, match: Match, index: int | None
     ) -> Node:
         quantized = self._find_standalone_entry(str(node.target)).prepare_custom_config
-        wanted = quantized is not None and index in quantized.input_quantized_indexes
-        if not wanted or self._find_result_dtype(arg) is quint8:
+        is_quantized = quantized is not None and index in quantized.input_quantized_indexes
+        if not is_quantized or self._find_result_dtype(arg) is quint8:
             return arg
         return self._observed(arg, match.qconfig.activation(), quint8)
 

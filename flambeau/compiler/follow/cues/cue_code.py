@@ -220,8 +220,8 @@ def _write_operator(cue: Cue, following: Following, at: int, layout: list[Any], 
     body = writer.memory(entry)
     arrays = _find_arrays(writer, following, entry, result, body)
     if arrays is None:
-        every = "(" + "".join(f"{n}, " for n in names) + ")"
-        body = [f"made = f.produce({entry_name}, {every})", "if is_followed(f):",
+        operands = "(" + "".join(f"{n}, " for n in names) + ")"
+        body = [f"made = f.produce({entry_name}, {operands})", "if is_followed(f):",
                 "    ACTIVE.cue = CUE.next", "return made"]
         cue.take = writer.compile(unpack, every_test, body)
         return

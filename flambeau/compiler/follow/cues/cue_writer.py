@@ -199,8 +199,8 @@ class CueWriter:
         tensors = [n for n, x in zip(layout, bound, strict=True) if isinstance(x, Tensor)]
         if not operator.differentiable:
             return []
-        every = "(" + "".join(f"{n}, " for n in layout) + ")"
-        general = [f"attach(operator, made, {every})", "if not is_followed(f):",
+        operands = "(" + "".join(f"{n}, " for n in layout) + ")"
+        general = [f"attach(operator, made, {operands})", "if not is_followed(f):",
                    f"    return {returned}"]
         if any(y is not None and y._node is not None for y in as_sequence(result)):
             self.certain = general[:1]

@@ -113,9 +113,9 @@ def take_along_axis_of(x: Node, index: Node, axis: int = 0, negative: bool = Tru
         return slice_axis(x, axis, *line)
     times = _count_repeats(index, x.shape[axis])
     if times:
-        wide = reshape_node(x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
-        wide = broadcast_to(wide, (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
-        return reshape_node(wide, (*x.shape[:axis], -1, *x.shape[axis + 1 :]))
+        expanded = reshape_node(x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
+        expanded = broadcast_to(expanded, (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
+        return reshape_node(expanded, (*x.shape[:axis], -1, *x.shape[axis + 1 :]))
     front = graph.permute(x, (axis, *(i for i in range(rank) if i != axis)))
     shape = (*index.shape, *front.shape[1:])
     gathered = Node(Op.TAKE, (front, index), shape, x.type)

@@ -180,11 +180,11 @@ def _spell_ellipses(terms: list[str], target: str, ranks: list[int]) -> tuple[li
 def _contract_pair(nodes: list[Node], terms: list[str], target: str, sizes: dict[str, int]) -> Node:
     a, b = terms
     batch = [c for c in target if c in a and c in b]
-    left = [c for c in target if c in a and c not in b]
+    free = [c for c in target if c in a and c not in b]
     right = [c for c in target if c in b and c not in a]
     depth = [c for c in a if c in b and c not in target]
     matrices = []
-    for node, term, order in ((nodes[0], a, (batch, left, depth)),
+    for node, term, order in ((nodes[0], a, (batch, free, depth)),
                               (nodes[1], b, (batch, depth, right))):
         flat = [c for group in order for c in group]
         extra = [i for i, c in enumerate(term) if c not in flat]
@@ -196,7 +196,7 @@ def _contract_pair(nodes: list[Node], terms: list[str], target: str, sizes: dict
     inside = compute_type(type)
     first, second = (cast(n, inside) for n in matrices)
     y = cast(graph.matmul(first, second, choose_full_precision(type)), type)
-    result_letters = batch + left + right
+    result_letters = batch + free + right
     y = reshape_node(y, [sizes[c] for c in result_letters])
     return graph.permute(y, [result_letters.index(c) for c in target])
 

@@ -128,8 +128,8 @@ def _create_filled_like(value: Any) -> Callable[..., Symbol]:
         a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **_: Any
     ) -> Symbol:
         kind = a.dtype if dtype is None else np.dtype(dtype)
-        wanted = a.shape if shape is None else shape
-        return wrap_node(graph.constant(value, type_of(kind), tuple(wanted)))
+        extents = a.shape if shape is None else shape
+        return wrap_node(graph.constant(value, type_of(kind), tuple(extents)))
 
     return filled_like
 
@@ -220,8 +220,8 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Symbol:
     at = int(axis or 0) % len(node.shape)
     shape, r = list(node.shape), int(repeats)
     inner = reshape_node(node, [*shape[: at + 1], 1, *shape[at + 1 :]])
-    wide = broadcast_to(inner, [*shape[: at + 1], r, *shape[at + 1 :]])
-    return wrap_node(reshape_node(wide, [*shape[:at], shape[at] * r, *shape[at + 1 :]]))
+    expanded = broadcast_to(inner, [*shape[: at + 1], r, *shape[at + 1 :]])
+    return wrap_node(reshape_node(expanded, [*shape[:at], shape[at] * r, *shape[at + 1 :]]))
 
 
 @implements(np.pad)

@@ -201,11 +201,11 @@ class SymbolArray(metaclass=_Kind):
 
     def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> SymbolArray:
         """A view with another shape."""
-        wanted = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
-        wanted = reshape_node(self._node, tuple(wanted)).shape
+        requested = shape[0] if len(shape) == 1 and not hasattr(shape[0], "__index__") else shape
+        requested = reshape_node(self._node, tuple(requested)).shape
         old_shape = self.shape
         return SymbolArray.window(
-            self, lambda n: reshape_node(n, wanted), lambda n, v: reshape_node(v, old_shape))
+            self, lambda n: reshape_node(n, requested), lambda n, v: reshape_node(v, old_shape))
 
     def transpose(self, *axes: Any) -> SymbolArray:
         """A view with permuted axes."""

@@ -127,9 +127,10 @@ def _transposed_convolution(
     plane = _Plane(window)
     lengths = (1, *spatial) if plane.line else tuple(spatial)
     w = plane.weight(w)
-    o, each, kh, kw = w.shape
-    w = reshape_node(w, (groups, o // groups, each, kh, kw))
-    w = reshape_node(graph.permute(w, (3, 4, 1, 0, 2)), (kh, kw, o // groups, groups * each))
+    o, channels_per_group, kh, kw = w.shape
+    w = reshape_node(w, (groups, o // groups, channels_per_group, kh, kw))
+    w = reshape_node(graph.permute(w, (3, 4, 1, 0, 2)),
+                     (kh, kw, o // groups, groups * channels_per_group))
     y = _scatter_windows(plane.image(g), w, plane, lengths, groups)
     return wrap_node(cast(plane.channels_first(_add_bias(y, bias)), type))
 

@@ -93,10 +93,10 @@ class UpdateSymbol(TensorFacade):
 
     def lerp_(self, end: Any, weight: Any) -> UpdateSymbol:
         """Interpolate from the nearer end, as PyTorch does: exact at weights 0 and 1."""
-        wide = weight.wide if isinstance(weight, StepNumber) else number(float(weight), Type.F64)
+        exact = weight.wide if isinstance(weight, StepNumber) else number(float(weight), Type.F64)
         gap = self._do(Scalar.SUB, end, self)
-        rest = StepNumber(apply_operation(Scalar.SUB, number(1.0, Type.F64), wide), self.node.type)
-        is_near_start = apply_operation(Scalar.LT, wide, number(0.5, Type.F64), type=Type.BOOL)
+        rest = StepNumber(apply_operation(Scalar.SUB, number(1.0, Type.F64), exact), self.node.type)
+        is_near_start = apply_operation(Scalar.LT, exact, number(0.5, Type.F64), type=Type.BOOL)
         first = self._do(Scalar.ADD, self, self._do(Scalar.MUL, gap, weight))
         second = self._do(Scalar.SUB, end, self._do(Scalar.MUL, gap, rest))
         return self._set(self._choose(is_near_start, first, second))
@@ -116,6 +116,6 @@ class StepNumber(UpdateSymbol):
 
     __slots__ = ("wide",)
 
-    def __init__(self, wide: Node, type: Type) -> None:
-        super().__init__(cast(wide, type))
-        self.wide = wide
+    def __init__(self, exact: Node, type: Type) -> None:
+        super().__init__(cast(exact, type))
+        self.wide = exact

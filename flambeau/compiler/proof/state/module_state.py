@@ -30,7 +30,7 @@ def declare_module(facts: Facts, module: Module) -> None:
     if key in facts.reads:
         return
     below = list(module.modules())
-    places = [(id(each), Aspect.MODULE) for each in below]
+    places = [(id(module), Aspect.MODULE) for module in below]
     facts.reads.update(dict.fromkeys(places, Provenance(Kind.PLAIN)))
     facts.proof.modules.append(module)
     for each in below:

@@ -91,15 +91,15 @@ class ParameterGroup:
         if not self.reduces_gradients:
             return
         self.finish_reduce()
-        taken = [(p, g) for p in self.parameters if (g := p.take_gradient()) is not None]
-        if not taken:
+        reduced = [(p, g) for p in self.parameters if (g := p.take_gradient()) is not None]
+        if not reduced:
             return
-        dtype = taken[0][1].dtype if self.reduce_dtype is None \
+        dtype = reduced[0][1].dtype if self.reduce_dtype is None \
             else ops.empty(0, dtype=self.reduce_dtype)._array.dtype
-        rows = np.concatenate([p.pack_gradient(g, dtype) for p, g in taken], axis=1)
+        rows = np.concatenate([p.pack_gradient(g, dtype) for p, g in reduced], axis=1)
         call = partial(self._reduce, rows)
         work = self.info.shard_group._communicator.start(call)
-        self._reducing = work, rows, [p for p, _ in taken]
+        self._reducing = work, rows, [p for p, _ in reduced]
 
     def _reduce(self, rows: np.ndarray) -> None:
         """Reduce all rows over the shards' group, and this process's row over the replicas."""

@@ -144,8 +144,8 @@ class ModuleState:
         def count(leaf: Tensor) -> None:
             assert self.group is not None
             self._arrived.add(number)
-            wanted = [p.whole for p in self.group.parameters if p.whole is not None]
-            if len(self._arrived) == len(wanted):
+            unsharded = [p.whole for p in self.group.parameters if p.whole is not None]
+            if len(self._arrived) == len(unsharded):
                 self._close()
 
         return count

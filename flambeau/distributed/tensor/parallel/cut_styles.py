@@ -64,10 +64,10 @@ class _CutStyle(ParallelStyle):
         if dim is None:
             raise NotImplementedError(
                 f"{type(self).__name__} currently only support nn.Linear and nn.Embedding!")
-        wanted = self._find_input_placement(module)
+        placement = self._find_input_placement(module)
         return distribute_module(
             module, device_mesh, partial(self._cut, dim),
-            lambda owner, inputs, mesh: self._prepare_input(wanted, inputs, mesh),
+            lambda owner, inputs, mesh: self._prepare_input(placement, inputs, mesh),
             lambda owner, outputs, mesh: self._prepare_output(outputs))
 
     def _find_input_placement(self, module: Module) -> Placement:
@@ -85,9 +85,9 @@ class _CutStyle(ParallelStyle):
                                       src_data_rank=self.src_data_rank)
             module.register_parameter(key, Parameter(whole, parameter.requires_grad))
 
-    def _prepare_input(self, wanted: Placement, inputs: Any, mesh: DeviceMesh) -> Any:
+    def _prepare_input(self, placement: Placement, inputs: Any, mesh: DeviceMesh) -> Any:
         first = as_dtensor(inputs[0], mesh, self.input_layouts[0])
-        return redistributed(first, wanted), *inputs[1:]
+        return redistributed(first, placement), *inputs[1:]
 
     def _prepare_output(self, outputs: Any) -> Any:
         result = redistributed(outputs, _from_front(self.output_layouts[0], outputs.dim()))
@@ -130,8 +130,8 @@ class RowwiseParallel(_CutStyle):
     def _find_input_placement(self, module: Module) -> Placement:
         return Replicate() if isinstance(module, Embedding) else Shard(-1)
 
-    def _prepare_input(self, wanted: Placement, inputs: Any, mesh: DeviceMesh) -> Any:
-        return super()._prepare_input(_from_front(wanted, inputs[0].dim()), inputs, mesh)
+    def _prepare_input(self, placement: Placement, inputs: Any, mesh: DeviceMesh) -> Any:
+        return super()._prepare_input(_from_front(placement, inputs[0].dim()), inputs, mesh)
 
 
 class SequenceParallel(ParallelStyle):

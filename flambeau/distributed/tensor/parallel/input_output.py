@@ -21,7 +21,7 @@ def _tuple_of(layouts: Any) -> Layouts | None:
 
 
 def _convert(
-    value: Any, mesh: DeviceMesh, here: Placement | None, wanted: Placement | None, local: bool
+    value: Any, mesh: DeviceMesh, here: Placement | None, target: Placement | None, local: bool
 ) -> Any:
     """Return a value as a DTensor in the wanted placement, or as its local part."""
     if here is None:
@@ -29,8 +29,8 @@ def _convert(
     tensor = as_dtensor(value, mesh, here)
     if not isinstance(tensor, DTensor):
         return value
-    if wanted is not None:
-        tensor = redistributed(tensor, wanted)
+    if target is not None:
+        tensor = redistributed(tensor, target)
     return tensor.to_local() if local else tensor
 
 
@@ -74,8 +74,8 @@ class PrepareModuleInput(ParallelStyle):
             if len(args) != len(self.input_layouts):
                 raise ValueError("module inputs and input_layouts should have same length!")
             assert self.desired_input_layouts is not None
-            args = tuple(_convert(value, mesh, here, wanted, self.use_local_output)
-                         for value, here, wanted in zip(args, self.input_layouts,
+            args = tuple(_convert(value, mesh, here, target, self.use_local_output)
+                         for value, here, target in zip(args, self.input_layouts,
                                                         self.desired_input_layouts, strict=True))
         kwargs = {
             name: _convert(value, mesh, self.input_kwarg_layouts.get(name),
@@ -116,8 +116,8 @@ class PrepareModuleOutput(ParallelStyle):
         values = outputs if isinstance(outputs, tuple) else (outputs,)
         if len(values) != len(self.output_layouts):
             raise ValueError("module outputs and output_layouts should have same length!")
-        result = tuple(_convert(value, mesh, here, wanted, self.use_local_output)
-                       for value, here, wanted in zip(values, self.output_layouts,
+        result = tuple(_convert(value, mesh, here, target, self.use_local_output)
+                       for value, here, target in zip(values, self.output_layouts,
                                                       self.desired_output_layouts, strict=True))
         return result if isinstance(outputs, tuple) else result[0]
 

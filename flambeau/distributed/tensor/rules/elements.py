@@ -109,13 +109,13 @@ def _placed(operation: Operation) -> Iterator[Strategy]:
 def find_whole_axes(shape: tuple[int, ...], index: Any) -> list[tuple[int, int]]:
     """Return the pairs (axis of the whole, axis of the part) that a basic index leaves alone."""
     entries = list(index) if isinstance(index, tuple) else [index]
-    taken = sum(e is not None and e is not Ellipsis for e in entries)
+    consumed = sum(e is not None and e is not Ellipsis for e in entries)
     if Ellipsis not in [e for e in entries if e is Ellipsis]:
         entries.append(Ellipsis)
     pairs, old, new = [], 0, 0
     for entry in entries:
         if entry is Ellipsis:
-            for _ in range(len(shape) - taken):
+            for _ in range(len(shape) - consumed):
                 pairs.append((old, new))
                 old, new = old + 1, new + 1
         elif entry is None:

@@ -126,8 +126,8 @@ with torch.no_grad():
                 continue
             ratio = width[valid] / spread[valid]
             is_shifted = np.abs(other - mean)[valid] > _FACTOR * np.maximum(width, spread)[valid]
-            apart = (ratio > _FACTOR) | (ratio < 1 / _FACTOR) | is_shifted
-            if apart.mean() > 0.8 and valid.mean() > 0.5:
+            is_off = (ratio > _FACTOR) | (ratio < 1 / _FACTOR) | is_shifted
+            if is_off.mean() > 0.8 and valid.mean() > 0.5:
                 self.report("the model is evaluated with inputs on a different scale than in "
                             "training", *test.places,
                             **{"deviation in training": float(np.median(spread[valid])),

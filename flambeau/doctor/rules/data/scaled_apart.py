@@ -161,18 +161,18 @@ with torch.no_grad():
 
     def _judge(self, train: Part, test: Part) -> None:
         is_scaled = is_standard(test.deviation())
-        every = train.count + test.count
+        count = train.count + test.count
         sums, squares = (a + b for a, b in zip(train.sums, test.sums, strict=True))
         if is_scaled and is_standard(train.deviation() / 500):
             self.report(f"the {test.count} evaluation samples are scaled by their own mean "
                         f"and deviation", *self._find_cause(test.count, test.spot, True), test.spot,
                         rows=test.count, **{"largest deviation": float(test.deviation().max())})
         elif not is_scaled and not is_standard(train.deviation()) \
-                and is_standard(_compute_deviation(every, sums, squares)):
-            self.report(f"mean and standard deviation are those of all {every} samples, "
+                and is_standard(_compute_deviation(count, sums, squares)):
+            self.report(f"mean and standard deviation are those of all {count} samples, "
                         f"{test.count} evaluation samples included",
-                        *self._find_cause(every, test.spot, False), test.spot,
-                        rows=every, evaluated=test.count)
+                        *self._find_cause(count, test.spot, False), test.spot,
+                        rows=count, evaluated=test.count)
 
     def _find_cause(self, rows: int, spot: Spot | None, last: bool) -> list[Spot | Place | None]:
         """Where the statistics of as many rows were taken: the line that called a function for

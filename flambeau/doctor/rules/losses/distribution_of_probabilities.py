@@ -60,10 +60,10 @@ loss.backward()
         node = find_producer(logits)
         name = get_operator_name(node) if node is not None else ""
         binary = type(distribution).__name__ == "Bernoulli"
-        wanted = "sigmoid" if binary else "softmax"
+        expected = "sigmoid" if binary else "softmax"
         values = logits._array
-        if name == wanted or (not binary and name != "log_softmax" and values.ndim == 2
-                              and len(values) > 1 and are_probabilities(values, 1)):
-            self.report(f"{type(distribution).__name__} applies {wanted} to probabilities", spot,
+        if name == expected or (not binary and name != "log_softmax" and values.ndim == 2
+                                and len(values) > 1 and are_probabilities(values, 1)):
+            self.report(f"{type(distribution).__name__} applies {expected} to probabilities", spot,
                         *([] if node is None else self.origin(node)),
                         range=[float(values.min()), float(values.max())])

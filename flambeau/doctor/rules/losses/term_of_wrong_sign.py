@@ -185,11 +185,11 @@ def _is_negative_divergence(node: Any) -> bool:
     log = get_node(sides[1].edges[0])
     stack = [sides[0]]
     while stack:
-        left = stack.pop()
-        if left is log:
+        factor = stack.pop()
+        if factor is log:
             return True
-        if hasattr(left, "edges") and get_operator_name(left) in ("_add", "_sub"):
-            stack += [get_node(edge) for edge in left.edges[:1] if edge is not None]
-            if get_operator_name(left) == "_add":
-                stack += [get_node(edge) for edge in left.edges[1:] if edge is not None]
+        if hasattr(factor, "edges") and get_operator_name(factor) in ("_add", "_sub"):
+            stack += [get_node(edge) for edge in factor.edges[:1] if edge is not None]
+            if get_operator_name(factor) == "_add":
+                stack += [get_node(edge) for edge in factor.edges[1:] if edge is not None]
     return False

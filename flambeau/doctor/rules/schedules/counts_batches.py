@@ -70,9 +70,10 @@ for epoch in range(epochs):
             length = next((getattr(scheduler, name) for name in _HORIZONS
                            if isinstance(getattr(scheduler, name, None), int)), 0)
             steps = self.session.step_numbers.get(scheduler.optimizer, 0)
-            each = at[0]
-            even = all(b - a == each for a, b in zip(at, at[1:], strict=False))
-            if each > 1 and even and len(at) > 1 and abs(length - steps) < each \
-                    and steps - at[-1] < each:
+            interval = at[0]
+            even = all(b - a == interval for a, b in zip(at, at[1:], strict=False))
+            if interval > 1 and even and len(at) > 1 and abs(length - steps) < interval \
+                    and steps - at[-1] < interval:
                 self.report(f"{type(scheduler).__name__} is to take {length} steps and took "
-                            f"{len(at)}", spot, **{"optimizer steps": steps, "between two": each})
+                            f"{len(at)}", spot,
+                            **{"optimizer steps": steps, "between two": interval})

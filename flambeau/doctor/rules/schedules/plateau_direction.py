@@ -96,11 +96,11 @@ for _ in range(8):
         rises = late_mean > early_mean + 1e-3 * abs(early_mean)
         falls = late_mean < early_mean - 1e-3 * abs(early_mean)
         name = _find_argument(spot)
-        wrong = (scheduler.mode == "min" and rises and _SCORE.search(name)
-                 and not _ERROR.search(name)
-                 or scheduler.mode == "max" and falls and _ERROR.search(name)
-                 and not _SCORE.search(name))
-        if wrong:
+        is_reversed = (scheduler.mode == "min" and rises and _SCORE.search(name)
+                       and not _ERROR.search(name)
+                       or scheduler.mode == "max" and falls and _ERROR.search(name)
+                       and not _SCORE.search(name))
+        if is_reversed:
             self.report(f"mode='{scheduler.mode}', and '{name}' {'rises' if rises else 'falls'}",
                         self.constructors.get(id(scheduler)), spot, first=values[0],
                         last=values[-1])

@@ -70,10 +70,10 @@ for _ in range(4):
             self.tokens.append(tokens)
 
     def on_backward(self, backward: Backward) -> None:
-        every, self.tokens = self.tokens, []
+        batches, self.tokens = self.tokens, []
         if not backward.watched or self.times >= _TIMES:
             return
-        for tokens in every:
+        for tokens in batches:
             share = measure_padding(tokens.indices)
             node = _find_mean(tokens, backward.graph) if share >= _SHARE else None
             if node is None:

@@ -128,13 +128,13 @@ for _ in range(4):
             indices = indices if rows is None else indices[rows]
             if indices.shape != hidden.shape or not hidden.any() or hidden.all():
                 continue
-            left = np.unique(indices[~hidden])
-            if len(left) == 1 and (~hidden).sum() > 2 and left[0] not in indices[hidden] \
+            visible = np.unique(indices[~hidden])
+            if len(visible) == 1 and (~hidden).sum() > 2 and visible[0] not in indices[hidden] \
                     and len(np.unique(indices[hidden])) > 1:
                 spots = [at for result, at in self.masks if np.array_equal(result, hidden)]
                 self.report(
-                    f"only positions with the token {left[0]} are attended to", *spots[-1:], spot,
-                    hidden=float(hidden.mean()),
+                    f"only positions with the token {visible[0]} are attended to", *spots[-1:],
+                    spot, hidden=float(hidden.mean()),
                 )
                 return True
             return False

@@ -146,8 +146,8 @@ def _iterate_entries(state: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in state.items():
         yield str(key), value
         if isinstance(value, Mapping) and "param_groups" not in value:
-            yield from ((str(name), each) for name, each in value.items()
-                        if isinstance(each, Mapping))
+            yield from ((str(name), entry) for name, entry in value.items()
+                        if isinstance(entry, Mapping))
 
 
 def _resembles(parameters: list[Tensor], models: list[Mapping[str, Tensor]]) -> bool:

@@ -67,12 +67,12 @@ for _ in range(30):
         if call.name not in _LOSSES or not call.recorded or not isinstance(target, Tensor) \
                 or target.requires_grad or target._array.size < 8:
             return
-        wanted, reached = (float(np.median(np.abs(values.reshape(-1)[:_NUMBERS])))
-                           for values in (target._array, call.values))
-        if not wanted > _RATIO * max(reached, 1e-2):
+        magnitude, reached = (float(np.median(np.abs(values.reshape(-1)[:_NUMBERS])))
+                              for values in (target._array, call.values))
+        if not magnitude > _RATIO * max(reached, 1e-2):
             self.times[call.spot] = -(1 << 30)  # it is near once: it can be
             return
         self.times[call.spot] = times = self.times.get(call.spot, 0) + 1
         if times == _TIMES:
-            self.report(f"targets of about {wanted:.3g} meet outputs of about {reached:.2g}",
-                        call.spot, target=wanted, output=reached, batches=times)
+            self.report(f"targets of about {magnitude:.3g} meet outputs of about {reached:.2g}",
+                        call.spot, target=magnitude, output=reached, batches=times)

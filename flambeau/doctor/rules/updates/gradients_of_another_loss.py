@@ -78,21 +78,22 @@ for _ in range(6):
 
     def on_backward(self, backward: Backward) -> None:
         self.spot = backward.spot
-        for left in self.left.values():
-            left.note_pass()
+        for leftover in self.left.values():
+            leftover.note_pass()
         if len(self.session.optimizers) > 1 and backward.watched:
             self.crossings = _find_crossings(backward, list(self.session.optimizers))
 
     def on_step(self, update: Update) -> None:
         key = id(update.optimizer)
-        for judge, left in self.left.items():
-            if judge == key or not left.used(key):
+        for judge, leftover in self.left.items():
+            if judge == key or not leftover.used(key):
                 continue
             self.times[judge, key] = self.times.get((judge, key), 0) + 1
             if self.times[judge, key] >= _TIMES:
                 name = self.session.name_of(update.optimizer, "the optimizer")
-                self.report(f"{name}.step() also uses the gradients of an earlier loss", left.entry,
-                            left.spot, update.spot, times=self.times[judge, key])
+                self.report(f"{name}.step() also uses the gradients of an earlier loss",
+                            leftover.entry,
+                            leftover.spot, update.spot, times=self.times[judge, key])
         if len(self.session.optimizers) > 1 and update.watched:
             self.left[key] = _Left(list(self.session.optimizers), key, self.spot,
                                    self.crossings.get(key))
@@ -101,10 +102,10 @@ for _ in range(6):
 class _Left:
     """The gradients in all optimizers' parameters when one of them stepped."""
 
-    def __init__(self, every: list[Any], judge: int, spot: Spot | None, entry: Any) -> None:
+    def __init__(self, optimizers: list[Any], judge: int, spot: Spot | None, entry: Any) -> None:
         self.judge, self.spot, self.entry = judge, spot, entry
         self.grads = {id(o): [(p, p._grad, _copy(p._grad)) for p in find_smallest(
-            [p for group in o.param_groups for p in group["params"]])] for o in every}
+            [p for group in o.param_groups for p in group["params"]])] for o in optimizers}
         self.stale: set[int] | None = None  # optimizers whose gradients the next pass adds to
 
     def note_pass(self) -> None:
@@ -129,9 +130,9 @@ def _copy(grad: Any) -> np.ndarray:
     return array
 
 
-def _find_crossings(backward: Backward, every: list[Any]) -> dict[int, Spot | None]:
+def _find_crossings(backward: Backward, optimizers: list[Any]) -> dict[int, Spot | None]:
     """Where, by optimizer, its parameters first meet what another one's parameters computed."""
-    owners = {id(p): id(o) for o in every for group in o.param_groups for p in group["params"]}
+    owners = {id(p): id(o) for o in optimizers for group in o.param_groups for p in group["params"]}
     below: dict[int, set[int]] = {}
     result: dict[int, Spot | None] = {}
     for node in backward.graph.nodes:

@@ -25,22 +25,22 @@ class SourcePartition:
     params: list[Node] = field(default_factory=list)
 
 
-def _find_source(node: Node, wanted: list[Any]) -> tuple[Any, str] | None:
+def _find_source(node: Node, sources: list[Any]) -> tuple[Any, str] | None:
     """Return a node's source, if wanted, and the name of its call site; otherwise None."""
     stack = node.meta.get("source_fn_stack")
     if stack is not None:
         name, source = stack[-1]
-        return (source, name) if source in wanted else None
+        return (source, name) if source in sources else None
     if node.meta.get("torch_fn") is not None:
         name, function = node.meta["torch_fn"]
         function = function.split(".")[1]
-        if function in wanted:
+        if function in sources:
             return function, name
     modules = node.meta.get("nn_module_stack")
     if node.op != "call_function" or not modules:
         return None
     path, kind = list(modules.values())[-1]
-    for source in wanted:
+    for source in sources:
         same = source == kind
         if isinstance(source, type):
             same = issubclass(kind, source) if isinstance(kind, type) else \

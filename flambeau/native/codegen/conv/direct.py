@@ -111,7 +111,7 @@ class _DirectConvEmitter:
         with b.counted_loop(start, stop, cut.units_at_once) as first:
             last = b.minimum_of(b.add(first, constant(cut.units_at_once)), stop)
 
-            def each(body: Callable[..., None]) -> None:
+            def for_each_tile(body: Callable[..., None]) -> None:
                 for index, valid in self._iterate_panels(panel, until):
                     with b.counted_loop(first, last) as unit:
                         place = b.add(b.mul(b.sub(index, panel), constant(cut.units_at_once)),
@@ -128,18 +128,18 @@ class _DirectConvEmitter:
                         b, zero, offset_bytes(b, sums, b.mul(i, constant(size))), self.size
                     )
 
-            each(clear)
+            for_each_tile(clear)
             for at in self._iterate_blocks():
                 self._pack_panels(panel, until, at)
                 if cut.lines:
                     self.image.shared = self.image.pack([constant(0)] * len(cut.rows), at)
-                each(self._make_adder(at, panel))
+                for_each_tile(self._make_adder(at, panel))
 
             def finish(rows: list[ir.Value], index: ir.Value, valid: int, sums: ir.Value) -> None:
                 self.tiles.for_each(rows, lambda tile, n: self._finish(
                     tile, self.tiles.load(tile, sums, n, valid), index, valid))
 
-            each(finish)
+            for_each_tile(finish)
 
     def _iterate_panels(self, first: ir.Value, until: ir.Value) -> Iterator[tuple[ir.Value, int]]:
         """(a panel's number, its columns): emits code for full panels, and for a smaller last."""
@@ -199,10 +199,10 @@ class _DirectConvEmitter:
         out = [constant(0)] * len(cut.rows)
         extents = cut.row_extents
         for k in range(cut.first, -1, -1):
-            each = cut.unit[k]
-            count = -(-extents[k] // each)
+            extent = cut.unit[k]
+            count = -(-extents[k] // extent)
             here = b.srem(unit, constant(count)) if k else unit
-            out[k] = constant(multiply(b, here, each))
+            out[k] = constant(multiply(b, here, extent))
             unit = b.sdiv(unit, constant(count)) if k else unit
         return out
 

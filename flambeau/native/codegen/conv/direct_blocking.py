@@ -104,24 +104,24 @@ def _pair_axes(plan: ConvPlan, extents: dict[Index, int]) -> list[PaddedCoordina
     terms = dict(_list_terms(plan.contract.a.at, extents))
     if any(stride <= 0 for stride in terms.values()):
         return []
-    left = sorted((i for a in plan.rows if (i := a.index) in terms), key=lambda i: -terms[i])
+    candidates = sorted((i for a in plan.rows if (i := a.index) in terms), key=lambda i: -terms[i])
     lines: list[PaddedCoordinate] = []
     for axis in sorted(plan.depth, key=lambda a: -terms.get(a.index, 0)):
         stride = terms.get(axis.index)
         if stride is None:
             continue
         coordinate_terms: tuple[tuple[Index, int], ...] = ((axis.index, 1),)
-        for other in left:
+        for other in candidates:
             step = min(stride, terms[other])
             if max(stride, terms[other]) in (step, 2 * step, 3 * step, 4 * step):
                 coordinate_terms, stride = (
                     ((axis.index, stride // step), (other, terms[other] // step)),
                     step,
                 )
-                left.remove(other)
+                candidates.remove(other)
                 break
         lines.append(PaddedCoordinate(coordinate_terms, 0, None, stride))
-    return [*lines, *(PaddedCoordinate(((i, 1),), 0, None, terms[i]) for i in left)]
+    return [*lines, *(PaddedCoordinate(((i, 1),), 0, None, terms[i]) for i in candidates)]
 
 
 def _match_padded_coordinate(
@@ -159,10 +159,10 @@ class TileExtents:
         return self.extent * self.inner
 
 
-def _split_axis(total: int, each: int) -> list[tuple[int, int]]:
-    """Split an axis into pieces of `each`; return (count, extent) pairs."""
-    full, rest = divmod(total, each)
-    return [(n, e) for n, e in ((full, each), (1 if rest else 0, rest)) if n]
+def _split_axis(total: int, part: int) -> list[tuple[int, int]]:
+    """Split an axis into pieces of `part`; return (count, extent) pairs."""
+    full, rest = divmod(total, part)
+    return [(n, e) for n, e in ((full, part), (1 if rest else 0, rest)) if n]
 
 
 def _estimate_tile_cycles(rows: int, vectors: int, depth: int) -> float:
@@ -198,10 +198,10 @@ def _split_evenly(extent: int) -> Iterator[int]:
     """Yield the distinct extents of an axis cut into 1, 2, ... nearly equal parts."""
     last = 0
     for parts in range(1, extent + 1):
-        each = -(-extent // parts)
-        if each != last:
-            yield each
-        last = each
+        part = -(-extent // parts)
+        if part != last:
+            yield part
+        last = part
 
 
 def _estimate_cycles(tile: TileExtents, extents: Sequence[int], across: int, depth: int) -> float:
@@ -286,8 +286,8 @@ class ConvPlan:
     @property
     def blocks(self) -> int:
         """Depth blocks; the last along the split axis may be smaller."""
-        each = zip(self.depth_extents, self.block, strict=True)
-        return prod(-(-extent // n) for extent, n in each)
+        blocks = zip(self.depth_extents, self.block, strict=True)
+        return prod(-(-extent // n) for extent, n in blocks)
 
     @property
     def units(self) -> int:
@@ -428,8 +428,8 @@ def _balance_units(plan: ConvPlan, threads: int) -> None:
     if k != plan.shape.axis:
         step = 1
     largest, best, best_utilization = plan.unit[k], plan.unit[k], 0.0
-    for each in range(-(-largest // step) * step, 0, -step):
-        plan.unit[k] = min(each, largest)
+    for extent in range(-(-largest // step) * step, 0, -step):
+        plan.unit[k] = min(extent, largest)
         current = utilization(groups * plan.units, threads)
         if current > best_utilization + 0.03:  # smaller units cost more than a smaller gain
             best, best_utilization = plan.unit[k], current
@@ -463,11 +463,11 @@ def _cut_depth(plan: ConvPlan) -> None:
     size, extents = plan.type.size, plan.depth_extents
     for axis, extent in enumerate(extents):
         for parts in range(1, extent + 1):
-            each = -(-extent // parts)
-            if parts > 1 and each == -(-extent // (parts - 1)):
+            part = -(-extent // parts)
+            if parts > 1 and part == -(-extent // (parts - 1)):
                 continue
-            divisors = [d for d in range(each, each // 2, -1) if extent % d == 0]
-            plan.block = [1] * axis + [divisors[0] if divisors else each] + extents[axis + 1 :]
+            divisors = [d for d in range(part, part // 2, -1) if extent % d == 0]
+            plan.block = [1] * axis + [divisors[0] if divisors else part] + extents[axis + 1 :]
             is_small = not plan.lines or plan.region() * size <= ASSUMED_L2_BYTES // 4
             if plan.blocks > 1 and plan.steps <= MAX_CONV_BLOCK_STEPS and is_small:
                 return

@@ -107,9 +107,9 @@ class ImageOperand:
     def _count_rows(self, line: PaddedCoordinate, values: Bindings) -> ir.Value | None:
         """Return how many values an unpadded coordinate has if a unit may have fewer, else None."""
         cut = self.cut
-        extent, each = cut.row_extents[cut.first], cut.unit[cut.first]
+        extent, unit = cut.row_extents[cut.first], cut.unit[cut.first]
         index = cut.rows[cut.first].index
-        if line.extent is not None or not extent % each or line.terms[0][0] is not index:
+        if line.extent is not None or not extent % unit or line.terms[0][0] is not index:
             return None
-        left = self.b.sub(constant(extent), values[index])
-        return self.b.minimum_of(left, constant(each))
+        remaining = self.b.sub(constant(extent), values[index])
+        return self.b.minimum_of(remaining, constant(unit))

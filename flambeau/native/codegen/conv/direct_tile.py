@@ -143,8 +143,8 @@ class ConvEpilogue:
             for i, deltas in enumerate(tile.deltas()):
                 bindings = tile.bindings(deltas)
                 for j, start in enumerate(starts):
-                    left = valid - j * cut.lanes
-                    mask = None if left >= cut.lanes else b.first_lanes(left, cut.lanes)
+                    remaining = valid - j * cut.lanes
+                    mask = None if remaining >= cut.lanes else b.first_lanes(remaining, cut.lanes)
                     emit_epilogue(
                         self.context, self.contract.body, bindings,
                         (self.contract.column.index, start), cut.lanes,
@@ -207,10 +207,10 @@ class ConvEpilogue:
                     source = offset_bytes(b, source, begin * width)
                     transpose_into(b, self.cut.type, lanes, source, width, count, lanes, square)
                     done = b.mul(j, constant(lanes))
-                    left = b.minimum_of(b.sub(constant(valid), done), constant(lanes))
+                    remaining = b.minimum_of(b.sub(constant(valid), done), constant(lanes))
                     row = b.add(start, constant(begin - first))
                     self._emit_columns(
-                        bindings, b.add(column, done), left, (last, row), square, count
+                        bindings, b.add(column, done), remaining, (last, row), square, count
                     )
 
     def _emit_columns(self, bindings: Bindings, column: ir.Value, left: ir.Value,

@@ -33,12 +33,12 @@ class UnitTiles:
     def _for_each_from(self, k: int, start: list[ir.Value], rows: list[ir.Value], number: ir.Value,
                        body: Callable[..., None]) -> None:
         b, cut = self.b, self.cut
-        shape, extent, each = cut.shape, cut.row_extents[k], cut.unit[k]
+        shape, extent, unit = cut.shape, cut.row_extents[k], cut.unit[k]
         step = shape.extent if k == shape.axis else 1
-        partial = extent % each != 0  # only along `first`: the last unit is smaller
-        left = b.minimum_of(b.sub(constant(extent), start[k]), constant(each)) if partial \
-            else constant(each)
-        whole: ir.Value | int = b.sdiv(left, constant(step)) if partial else each // step
+        partial = extent % unit != 0  # only along `first`: the last unit is smaller
+        remaining = b.minimum_of(b.sub(constant(extent), start[k]), constant(unit)) if partial \
+            else constant(unit)
+        whole: ir.Value | int = b.sdiv(remaining, constant(step)) if partial else unit // step
 
         def at(i: ir.Value | int, size: int) -> None:
             moved_rows = list(rows)
@@ -58,13 +58,13 @@ class UnitTiles:
             at(0, shape.extent)
         if k != shape.axis or not extent % step:
             return
-        if each % step and each == extent:  # the unit is the whole axis
+        if unit % step and unit == extent:  # the unit is the whole axis
             at(whole, extent % step)
             return
         begins = extent - extent % step  # only in the last unit
-        here = b.icmp_signed(">", b.add(start[k], left), constant(begins))
+        here = b.icmp_signed(">", b.add(start[k], remaining), constant(begins))
         with b.if_then(here):
-            at(b.sdiv(left, constant(step)), extent % step)
+            at(b.sdiv(remaining, constant(step)), extent % step)
 
     def accumulate(self, tile: PlacedTile, a: ir.Value, packed: ir.Value, valid: int,
                    waiting_sums: tuple[ir.Value, ir.Value] | None) -> Sums:

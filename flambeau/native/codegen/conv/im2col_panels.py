@@ -55,13 +55,13 @@ class Im2colPacker:
 
         def lane(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             number, row, column = carried
-            there = b.icmp_signed("<", i, constant(count))
+            is_inside = b.icmp_signed("<", i, constant(count))
             offset = b.mul(number, image.image_apart)
             for line, at, places in zip((image.rows, image.columns), (row, column), self.places,
                                         strict=True):
                 start = b.sub(b.mul(at, line.stride), line.padding)
                 offset = b.add(offset, b.mul(start, line.apart))
-                valid_start = b.select(there, start, constant(_OUTSIDE))
+                valid_start = b.select(is_inside, start, constant(_OUTSIDE))
                 b.store(
                     b.trunc(valid_start, I32), offset_bytes(b, places, multiply(b, i, 4)), align=4
                 )
@@ -89,10 +89,10 @@ class Im2colPacker:
             self._gather(start, depth, into)
             return
         (steps, fits), *others = ways
-        with self.b.if_else(fits) as (rows, apart):
+        with self.b.if_else(fits) as (rows, gaps):
             with rows:
                 self._from_rows(steps, start, depth, into)
-            with apart:
+            with gaps:
                 self._pack(others, start, depth, into)
 
     def _emit_taps(self, start: Number, depth: Number, into: ir.Value, body: Any) -> None:
@@ -141,8 +141,8 @@ class Im2colPacker:
     def channels_before(self, tap: ir.Value, end: Number) -> ir.Value:
         """Return how many channels' steps of a tap precede step `end` of the depth."""
         b = self.b
-        left = b.add(b.sub(constant(end), tap), b.sub(self.taps, constant(1)))
-        return b.sdiv(left, self.taps)
+        remaining = b.add(b.sub(constant(end), tap), b.sub(self.taps, constant(1)))
+        return b.sdiv(remaining, self.taps)
 
     def _from_rows(self, steps: int, start: Number, depth: Number, into: ir.Value) -> None:
         """Load each vector from the row of positions in which it begins, and the next row.
@@ -154,14 +154,14 @@ class Im2colPacker:
         bases, firsts, whole = [], [], ir.Constant(ir.IntType(1), 1)
         column = self.column
         for v in vectors:
-            left = b.minimum_of(b.sub(self.image.columns.outputs, column), constant(lanes))
-            last = b.minimum_of(left, constant(lanes - 1))
+            remaining = b.minimum_of(b.sub(self.image.columns.outputs, column), constant(lanes))
+            last = b.minimum_of(remaining, constant(lanes - 1))
             at = offset_bytes(b, self.offsets, v * lanes * 8)
             base = b.load(at, typ=I64, align=8)
             other = b.load(offset_bytes(b, at, multiply(b, last, 8)), typ=I64, align=8)
             bases.append((base, b.sub(other, multiply(b, last, steps * self.size))))
-            firsts.append(b.icmp_signed("<", order, splat(b, b.trunc(left, I32), lanes)))
-            whole = b.and_(whole, b.icmp_signed("==", left, constant(lanes)))
+            firsts.append(b.icmp_signed("<", order, splat(b, b.trunc(remaining, I32), lanes)))
+            whole = b.and_(whole, b.icmp_signed("==", remaining, constant(lanes)))
             column = b.urem(b.add(column, constant(lanes)), self.image.columns.outputs)
 
         def several(count: int) -> None:
@@ -242,8 +242,9 @@ class Im2colPacker:
         """Load each lane from its own address."""
         b, tile, kind = self.b, self.tile, self.tile.type
         vectors = range(tile.vectors)
-        wide = ir.VectorType(I64, tile.lanes)
-        places = [b.load(offset_bytes(b, self.offsets, v * tile.lanes * 8), typ=wide, align=64)
+        vector_type = ir.VectorType(I64, tile.lanes)
+        places = [b.load(offset_bytes(b, self.offsets, v * tile.lanes * 8), typ=vector_type,
+                         align=64)
                   for v in vectors]
 
         def tap(offset: ir.Value, masks: list[ir.Value], count: ir.Value, place: ir.Value) -> None:

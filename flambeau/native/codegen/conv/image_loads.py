@@ -74,11 +74,11 @@ def _build_image(
         raise Unsupported("not windows of an image")
     limits = dict(_mask_limits(load.mask))
     lines = []
-    for place, apart in load.indirect:
+    for place, stride in load.indirect:
         if place not in limits:
             raise Unsupported("not the mask of a window")
         lines.append(
-            _match_window_axis(context, place, limits[place], (outputs, entries), (load, apart))
+            _match_window_axis(context, place, limits[place], (outputs, entries), (load, stride))
         )
     size, inner = load.type.size, [axis.index for axis in (*outputs, *entries)]
     around = replace(load.at, terms=tuple([t for t in load.at.terms if t[0] not in inner]))

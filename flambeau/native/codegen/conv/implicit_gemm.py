@@ -36,8 +36,8 @@ def emit_implicit_gemm(context: Any, statement: Contract) -> None:
     """Emit a convolution of run-time sizes; raises Unsupported for other Contracts."""
     image = match_image(context, statement, statement.rows, statement.depth)
     b, weights = context.builder, _Weights(context, statement, image)
-    each = b.mul(image.rows.outputs, image.columns.outputs)
-    product = _as_product(context, statement, weights, each)
+    positions = b.mul(image.rows.outputs, image.columns.outputs)
+    product = _as_product(context, statement, weights, positions)
     workspace = Workspace(product, make_panel_sizer(product))
     windows = Im2colPacker(context, image, product.tile)
     weights.find_order(b)
@@ -45,7 +45,7 @@ def emit_implicit_gemm(context: Any, statement: Contract) -> None:
     loops = TileLoops(product, narrow_edges=False)
     packer = ConvPacker(product, workspace, loops, windows, weights)
     partial_sums = PartialSums(product, workspace)
-    epilogue = PositionEpilogue(product, workspace, partial_sums, image, each, layout)
+    epilogue = PositionEpilogue(product, workspace, partial_sums, image, positions, layout)
     tiles = TileKernel(product, workspace, partial_sums, epilogue)
     MacroKernel(product, workspace, loops, packer, tiles).emit()
 
@@ -62,14 +62,14 @@ class _Weights:
 
     def find_order(self, b: ir.IRBuilder) -> None:
         """Emit a test for whether weights are in depth order."""
-        wanted = (self.taps, self.image.columns.entries, constant(1))
-        self.in_order = are_equal(b, *zip(self.strides[1:], wanted, strict=True))
+        order = (self.taps, self.image.columns.entries, constant(1))
+        self.in_order = are_equal(b, *zip(self.strides[1:], order, strict=True))
 
 
 def _as_product(
-    context: Any, statement: Contract, weights: _Weights, each: ir.Value
+    context: Any, statement: Contract, weights: _Weights, positions: ir.Value
 ) -> Product:
-    """Return the product of weights and windows; `each`: positions per image."""
+    """Return the product of weights and windows; `positions`: positions per image."""
     b, image, load = context.builder, weights.image, statement.b
     zero = {axis.index: constant(0) for axis in (statement.column, *statement.depth)}
     start = context.address(load.buffer, load.at, zero)
@@ -79,7 +79,7 @@ def _as_product(
     kind = statement.sum.type
     p = GemmProblem(
         statement.column.index, context.extent(statement.column.extent),
-        b.mul(image.images, each), b.mul(image.channels, weights.taps), start, image.start,
+        b.mul(image.images, positions), b.mul(image.channels, weights.taps), start, image.start,
         weights.apart[0], load.type.size, image.columns.apart, image.columns.apart, kind, kind,
         kind, 3, False,
     )
@@ -91,9 +91,10 @@ class _ResultLayout:
 
     def __init__(self, context: Any, statement: Contract, image: WindowedImage) -> None:
         line, store = image.columns, get_only_store(statement)
-        apart = [context.extent(store.at.stride(axis.output.index)) for axis in (image.rows, line)]
+        strides = [context.extent(store.at.stride(axis.output.index))
+                   for axis in (image.rows, line)]
         self.flat = are_equal(
-            context.builder, *zip(apart, (line.outputs, constant(1)), strict=True)
+            context.builder, *zip(strides, (line.outputs, constant(1)), strict=True)
         )
         self.flat_body = store_along(statement, line.output.index)
 
@@ -137,7 +138,7 @@ class ConvPacker(OperandPacker):
                 at = b.add(b.mul(b.udiv(t, columns), down), b.mul(b.urem(t, columns), right))
                 at = b.add(at, b.mul(low, channel))
                 step = b.sub(b.add(b.mul(low, panel.taps), t), constant(start))
-                apart = multiply(b, panel.taps, rows * self.size)
+                distance = multiply(b, panel.taps, rows * self.size)
 
                 def copy_weight(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
                     offset, target = carried
@@ -145,7 +146,7 @@ class ConvPacker(OperandPacker):
                         value = b.load(offset_bytes(b, source, offset), typ=memory_type(p.type),
                                        align=self.size)
                         b.store(value, offset_bytes(b, target, i * self.size), align=self.size)
-                    return [b.add(offset, channel), offset_bytes(b, target, apart)]
+                    return [b.add(offset, channel), offset_bytes(b, target, distance)]
 
                 target = offset_bytes(b, into, multiply(b, step, rows * self.size))
                 emit_loop(b, b.sub(high, low), [at, target], copy_weight)
@@ -167,10 +168,10 @@ class PositionEpilogue(TileEpilogue):
 
     def __init__(
         self, product: Product, workspace: Workspace, partial_sums: PartialSums,
-        image: WindowedImage, each: ir.Value, layout: _ResultLayout,
+        image: WindowedImage, positions: ir.Value, layout: _ResultLayout,
     ) -> None:
         super().__init__(product, workspace, partial_sums)
-        self.image, self.each, self.layout = image, each, layout
+        self.image, self.each, self.layout = image, positions, layout
         self.p, self.tile = product.p, product.tile
 
     def finish(

@@ -65,8 +65,8 @@ class _Cotangent:
         self.each = b.mul(image.rows.outputs, image.columns.outputs)
         self.strides = [context.extent(load.at.stride(axis.index)) for axis in (
             statement.column, image.image, *(line.output for line in lines))]
-        apart = [multiply(b, stride, load.type.size) for stride in self.strides]
-        self.channel_apart, self.image_apart, self.row_apart, self.place_apart = apart
+        strides_bytes = [multiply(b, stride, load.type.size) for stride in self.strides]
+        self.channel_apart, self.image_apart, self.row_apart, self.place_apart = strides_bytes
 
     def find_order(self, b: ir.IRBuilder) -> None:
         """Emit a test for whether an image's positions are contiguous."""
@@ -102,11 +102,11 @@ class _WeightLayout:
         image, store = cotangent.image, get_only_store(statement)
         line = image.columns
         axes = (image.channel, image.rows.entry, line.entry)
-        apart = [context.extent(store.at.stride(axis.index)) for axis in axes]
+        strides = [context.extent(store.at.stride(axis.index)) for axis in axes]
         self.image = image
         self.in_order = are_equal(
-            context.builder, (apart[0], cotangent.taps), (apart[1], line.entries),
-            (apart[2], constant(1)),
+            context.builder, (strides[0], cotangent.taps), (strides[1], line.entries),
+            (strides[2], constant(1)),
         )
         self.ordered_body = store_along(statement, line.entry.index)
         lanes = workspace.tile.lanes
@@ -128,15 +128,15 @@ class GradientPacker(OperandPacker):
         b, rows, columns = self.builder, self.tile.rows, self.tile.columns
         first = multiply(b, constant(g0), rows)
         count = multiply(b, b.sub(constant(g1), constant(g0)), rows)
-        there = emit_min(b, count, b.sub(constant(self.p.m), constant(first)))
+        available = emit_min(b, count, b.sub(constant(self.p.m), constant(first)))
         self.apart = multiply(b, count, columns * self.size)
 
         def some(i: ir.Value, _: Sums) -> Sums:
             done = multiply(b, i, columns)
-            left = emit_min(b, columns, b.sub(constant(depth), constant(done)))
-            self.windows.place(add(b, start, done), left)
+            remaining = emit_min(b, columns, b.sub(constant(depth), constant(done)))
+            self.windows.place(add(b, start, done), remaining)
             into = offset_bytes(b, self.workspace.memory, multiply(b, i, self.apart))
-            self.windows.pack(first, there, into)
+            self.windows.pack(first, available, into)
             return []
 
         emit_loop(b, ceil_divide(b, depth, columns), [], some)
@@ -281,7 +281,7 @@ class WeightEpilogue(TileEpilogue):
 
         def square(v: ir.Value, _: Sums) -> Sums:
             done = multiply(b, v, lanes)
-            left = emit_min(b, lanes, b.sub(constant(columns.count), constant(done)))
+            remaining = emit_min(b, lanes, b.sub(constant(columns.count), constant(done)))
             column = add(b, constant(columns.first), done)
             for begin in range(0, tile.rows, lanes):
                 source = offset_bytes(b, slot, begin * stride)
@@ -289,7 +289,7 @@ class WeightEpilogue(TileEpilogue):
                 rows = min(lanes, tile.rows - begin)
                 transpose_into(b, tile.type, lanes, source, stride, rows, lanes, self.layout.square)
                 mask = first_lanes(b, constant(add(b, valid, -begin)), lanes)
-                self._store_square(column, left, constant(add(b, first, begin)), mask)
+                self._store_square(column, remaining, constant(add(b, first, begin)), mask)
             return []
 
         emit_loop(b, ceil_divide(b, constant(columns.count), lanes), [], square)

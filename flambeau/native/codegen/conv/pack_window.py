@@ -71,8 +71,8 @@ class WindowPacker:
         if ok is None:
             body(source, target)
             return
-        with b.if_else(ok) as (there, padding):
-            with there:
+        with b.if_else(ok) as (inside, padding):
+            with inside:
                 body(source, target)
             with padding:
                 self._clear_elements(target, width)
@@ -91,7 +91,7 @@ class WindowPacker:
     def _pack_line(self, source: ir.Value, target: ir.Value) -> None:
         """Pack the two innermost coordinates at once: zeros, data, zeros."""
         b, k = self.b, len(self.lines) - 2
-        line, extent, each = self.lines[k], self.reach[k][0], self.strides[k] * self.size
+        line, extent, stride = self.lines[k], self.reach[k][0], self.strides[k] * self.size
         low, high = constant(0), constant(extent)
         if line.extent is not None:
             low = b.intrinsic("smax", I64, (b.neg(self.lows[k]), constant(0)))
@@ -99,13 +99,13 @@ class WindowPacker:
             low, high = b.minimum_of(low, constant(extent)), b.intrinsic("smax", I64, (low, high))
             with b.counted_loop(0, low) as i:
                 self._clear_elements(
-                    offset_bytes(b, target, b.mul(i, constant(each))), self.strides[k]
+                    offset_bytes(b, target, b.mul(i, constant(stride))), self.strides[k]
                 )
             with b.counted_loop(high, extent) as i:
                 self._clear_elements(
-                    offset_bytes(b, target, b.mul(i, constant(each))), self.strides[k]
+                    offset_bytes(b, target, b.mul(i, constant(stride))), self.strides[k]
                 )
-        start = b.mul(low, constant(each))
+        start = b.mul(low, constant(stride))
         count = b.mul(b.sub(high, low), constant(self.strides[k]))
         self._copy_elements(offset_bytes(b, source, start), offset_bytes(b, target, start), count)
 
@@ -158,12 +158,12 @@ class WindowPacker:
 
     def _read(self, k: int, source: ir.Value, first: Number, mask: ir.Value | None) -> ir.Value:
         """Load `lanes` values along a coordinate from `first` on; zero outside the image."""
-        b, lanes, apart = self.b, self.lanes, self._measure_distance(k) * self.size
+        b, lanes, distance = self.b, self.lanes, self._measure_distance(k) * self.size
         mask = b.and_masks(mask, self._mask_lanes(k, first))
-        place = offset_bytes(b, source, multiply(b, first, apart))
-        if apart == self.size:
+        place = offset_bytes(b, source, multiply(b, first, distance))
+        if distance == self.size:
             return load_vector(b, place, self.type, lanes, mask)
-        where = b.gep(place, [lane_numbers(lanes, I64, apart)], source_etype=ir.IntType(8))
+        where = b.gep(place, [lane_numbers(lanes, I64, distance)], source_etype=ir.IntType(8))
         where.type = vector(POINTER, lanes)
         return b.gather(where, self.type, lanes,
                         b.splat(ir.Constant(I1, 1), lanes) if mask is None else mask)

@@ -126,8 +126,8 @@ def declare_packer(module: ir.Module, operand: SplitOperand) -> ir.Function:
 
     def step(s: ir.Value, carried: list) -> list:
         into = offset_bytes(b, panel, multiply(b, s, operand.step))
-        left = b.sub(depth, multiply(b, s, DEPTH_PER_TILE))
-        largest = body(b, operand, source, stride, valid, s, left, into, carried[0])
+        remaining = b.sub(depth, multiply(b, s, DEPTH_PER_TILE))
+        largest = body(b, operand, source, stride, valid, s, remaining, into, carried[0])
         if turn:
             emit_loop(b, 2 * operand.parts, [], lambda i, _: _transpose_tile(b, into, i))
         return [largest]
@@ -170,11 +170,11 @@ def _needs_fallback(b: ir.IRBuilder, largest: ir.Value) -> ir.Value:
 
 def _pack_along_depth(
     b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
-    s: ir.Value, left: ir.Value, into: ir.Value, largest: ir.Value,
+    s: ir.Value, remaining: ir.Value, into: ir.Value, largest: ir.Value,
 ) -> ir.Value:
     """Pack one depth step of all rows, each contiguous along the depth."""
     size, stored = operand.stored.size, operand.stored
-    masks = [first_lanes(b, add(b, left, -first), SIDE) for first in (0, SIDE)]
+    masks = [first_lanes(b, add(b, remaining, -first), SIDE) for first in (0, SIDE)]
     at = offset_bytes(b, source, multiply(b, s, DEPTH_PER_TILE * size))
     odd = ir.Constant(ir.VectorType(I32, 2 * SIDE), list(range(1, 4 * SIDE, 2)))
 
@@ -208,7 +208,7 @@ def _pack_along_depth(
 
 def _pack_along_width(
     b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
-    s: ir.Value, left: ir.Value, into: ir.Value, largest: ir.Value,
+    s: ir.Value, remaining: ir.Value, into: ir.Value, largest: ir.Value,
 ) -> ir.Value:
     """Pack one depth step, two rows at a time, each contiguous along the width."""
     size, stored = operand.stored.size, operand.stored
@@ -223,8 +223,8 @@ def _pack_along_width(
         for tile in (0, 1):
             split = []
             for half in (0, 1):
-                there = b.icmp_signed("<", constant(add(b, multiply(b, i, 2), half)), left)
-                mask = b.select(there, masks[tile], none)
+                is_inside = b.icmp_signed("<", constant(add(b, multiply(b, i, 2), half)), remaining)
+                mask = b.select(is_inside, masks[tile], none)
                 here = offset_bytes(b, source, b.mul(constant(add(b, first, half)), stride))
                 here = offset_bytes(b, here, tile * SIDE * size)
                 x = widen(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)

@@ -124,9 +124,9 @@ def choose_tile(
 
     `shares`: number of threads; `packed`: b is packed; `beside`: a is packed from adjacent rows.
     """
-    wide = (6, 4) if registers == 32 else (4, 3)
+    blocking = (6, 4) if registers == 32 else (4, 3)
     if not is_known(m):
-        return wide
+        return blocking
     vectors = -(-n // lanes) if is_known(n) else ASSUMED_COLUMN_VECTORS
     depth = k if is_known(k) else 256
     if m * vectors * lanes * depth <= MIN_MULTIPLY_ADDS_TO_SPLIT:
@@ -145,9 +145,9 @@ def choose_tile(
 
     tiles = [(r, v) for v in range(1, min(6, max(vectors, 1)) + 1)
              for r in range(1, min(30, max(m, 1)) + 1) if r * v + v + 1 <= registers]
-    best = min(tiles, key=lambda tile: cost(tile, min(shares, 2)), default=wide)
+    best = min(tiles, key=lambda tile: cost(tile, min(shares, 2)), default=blocking)
     if shares > 2:  # smaller tiles read more, and pay only where many threads would be idle
-        other = min(tiles, key=lambda tile: cost(tile, shares), default=wide)
+        other = min(tiles, key=lambda tile: cost(tile, shares), default=blocking)
         best = (
             other if cost(other, shares) < MAX_SPLIT_RELATIVE_COST * cost(best, shares) else best
         )

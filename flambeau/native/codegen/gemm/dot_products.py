@@ -100,8 +100,8 @@ class DotProductKernel:
         def panel(i: Number) -> None:
             start = multiply(b, i, size)
             exact = isinstance(p.n, int) and p.n % size == 0
-            left = size if exact else emit_min(b, size, b.sub(constant(p.n), constant(start)))
-            groups_of(start, left)
+            remaining = size if exact else emit_min(b, size, b.sub(constant(p.n), constant(start)))
+            groups_of(start, remaining)
 
         self._emit_range(first, last, panel)
 

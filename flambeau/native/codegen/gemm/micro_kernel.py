@@ -109,9 +109,9 @@ def emit_step(b: ir.IRBuilder, tile: MicroTile, source: TileSource, sums: Sums) 
         pointer = offset_bytes(b, source.a, offset)
         align = 2 if source.multiply else source.a_type.size  # pairs are aligned like their halves
         scalar = b.load(pointer, typ=memory_type(source.a_type), align=align)
-        wide = splat(b, widen(b, scalar, source.a_type, inside), tile.lanes)
+        widened = splat(b, widen(b, scalar, source.a_type, inside), tile.lanes)
         for j, vector in enumerate(vectors):
-            out.append(multiply(b, wide, vector, sums[i * tile.vectors + j]))
+            out.append(multiply(b, widened, vector, sums[i * tile.vectors + j]))
     return out
 
 
@@ -214,9 +214,9 @@ def _emit_iterations(
         return [offset_bytes(b, carried[0], further), *body(i, carried[1:])]
 
     def stretch(i: ir.Value, carried: Sums) -> Sums:
-        left = b.sub(constant(rounds), constant(multiply(b, i, per_stretch)))
-        is_last = b.icmp_signed("<", left, constant(per_stretch))
-        round_count = b.select(is_last, left, constant(per_stretch))
+        remaining = b.sub(constant(rounds), constant(multiply(b, i, per_stretch)))
+        is_last = b.icmp_signed("<", remaining, constant(per_stretch))
+        round_count = b.select(is_last, remaining, constant(per_stretch))
         return emit_loop(b, round_count, [ahead.start(i), *carried], prefetching_round)[1:]
 
     if isinstance(count, int) and count == 1:

@@ -73,16 +73,16 @@ def pack_panel(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
 
 
 def pack_groups(
-    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, apart: Number
+    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, stride: Number
 ) -> None:
-    """Pack panels that lie side by side along the width, each `apart` bytes after the last.
+    """Pack panels that lie side by side along the width, each `stride` bytes after the last.
 
     If memory runs along the width, pack a few depth steps of all panels at a time, so that it is
     read in long runs, and prefetch as many steps ahead, since the hardware does not predict such
     distant lines. `valid` counts the elements of all panels together.
     """
     if panel.width_stride != panel.stored.size:
-        _pack_each_group(b, panel, into, groups, apart)
+        _pack_each_group(b, panel, into, groups, stride)
         return
     over = multiply(b, panel.depth, panel.depth_stride)
     ahead = 0 if isinstance(over, int) and over < MIN_PACK_PREFETCH_BYTES else PACK_STEPS_AT_ONCE
@@ -102,7 +102,7 @@ def pack_groups(
         def group(g: ir.Value, valid: Number) -> None:
             at = offset_bytes(b, here.pointer, multiply(b, g, panel.width * panel.stored.size))
             alone = replace(here, pointer=at, valid=valid)
-            _pack_along_width(b, alone, offset_bytes(b, target, multiply(b, g, apart)), ahead)
+            _pack_along_width(b, alone, offset_bytes(b, target, multiply(b, g, stride)), ahead)
 
         def full(g: ir.Value, _: list) -> list:
             group(g, panel.width)
@@ -117,17 +117,18 @@ def pack_groups(
 
 
 def _pack_each_group(
-    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, apart: Number
+    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, stride: Number
 ) -> None:
     """Pack the panels one after another."""
 
     def pack_group(g: ir.Value, _: list) -> list:
         done = multiply(b, g, panel.width)
-        left = b.sub(constant(panel.valid), constant(done))
+        remaining = b.sub(constant(panel.valid), constant(done))
         at = offset_bytes(b, panel.pointer, multiply(b, done, panel.width_stride))
-        valid = emit_min(b, left, panel.width)
+        valid = emit_min(b, remaining, panel.width)
         pack_panel(
-            b, replace(panel, pointer=at, valid=valid), offset_bytes(b, into, multiply(b, g, apart))
+            b, replace(panel, pointer=at, valid=valid),
+            offset_bytes(b, into, multiply(b, g, stride))
         )
         return []
 
@@ -141,8 +142,8 @@ def _pack_along_width(
     masks: list[tuple[int, int, ir.Value | None]] = []
     for start in range(0, panel.width, panel.lanes):
         count = min(panel.lanes, panel.width - start)
-        left = add(b, panel.valid, -start)
-        masks.append((start, count, first_lanes(b, left, count)))
+        remaining = add(b, panel.valid, -start)
+        masks.append((start, count, first_lanes(b, remaining, count)))
 
     def step(target: ir.Value, sources: Sequence[ir.Value]) -> None:
         for source in sources if ahead else ():
@@ -165,10 +166,10 @@ def _emit_steps(
     body: Callable[[ir.Value, Sequence[ir.Value]], None],
 ) -> None:
     """body(target, sources) for the steps of a panel: of one row of the source, or of two."""
-    apart = multiply(b, panel.depth_stride, panel.each)
+    stride = multiply(b, panel.depth_stride, panel.each)
 
     def pack_step(k: ir.Value, _: list) -> list:
-        first = offset_bytes(b, panel.pointer, multiply(b, k, apart))
+        first = offset_bytes(b, panel.pointer, multiply(b, k, stride))
         sources = [
             offset_bytes(b, first, multiply(b, panel.depth_stride, i)) for i in range(panel.each)
         ]
@@ -185,7 +186,7 @@ def _emit_steps(
         odd,
         lambda: body(
             offset_bytes(b, into, multiply(b, whole, panel.step)),
-            [offset_bytes(b, panel.pointer, multiply(b, whole, apart))],
+            [offset_bytes(b, panel.pointer, multiply(b, whole, stride))],
         ),
     )
 
@@ -221,12 +222,12 @@ def _pack_elements(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
 
 def _pack_along_depth(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
     """Transpose squares of vectors; pack the rest of the depth element by element."""
-    lanes, each = panel.lanes, panel.lanes * panel.each
+    lanes, elements = panel.lanes, panel.lanes * panel.each
     if isinstance(panel.depth, int):
-        blocks, rest = divmod(panel.depth, each)
+        blocks, rest = divmod(panel.depth, elements)
     else:
-        blocks = b.sdiv(panel.depth, constant(each))
-        rest = b.srem(panel.depth, constant(each))
+        blocks = b.sdiv(panel.depth, constant(elements))
+        rest = b.srem(panel.depth, constant(elements))
     for start in range(0, panel.width, lanes):
         count = min(lanes, panel.width - start)
         if isinstance(panel.valid, int) and panel.valid <= start:
@@ -235,7 +236,7 @@ def _pack_along_depth(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> No
     if isinstance(rest, int) and rest == 0:
         return
     done = offset_bytes(
-        b, panel.pointer, multiply(b, multiply(b, blocks, each), panel.depth_stride)
+        b, panel.pointer, multiply(b, multiply(b, blocks, elements), panel.depth_stride)
     )
     tail = replace(panel, pointer=done, depth=rest)
     _pack_elements(
@@ -273,11 +274,11 @@ def _declare_transposer(module: ir.Module, panel: PackedPanel, count: int) -> ir
         sources.append(offset_bytes(b, source, multiply(b, row, stride)))
 
     def body(block: ir.Value, _: list) -> list:
-        each = panel.lanes * panel.each
-        offset = multiply(b, block, each * panel.stored.size)
+        elements = panel.lanes * panel.each
+        offset = multiply(b, block, elements * panel.stored.size)
         vectors = []
         for source in sources:
-            read = load_vector(b, offset_bytes(b, source, offset), panel.stored, each)
+            read = load_vector(b, offset_bytes(b, source, offset), panel.stored, elements)
             vectors.append(pack_consecutive(b, read, panel.stored) if panel.pairs else
                            widen(b, read, panel.stored, panel.type))
         vectors += [vectors[-1]] * ((1 << (count - 1).bit_length()) - count)
@@ -297,19 +298,19 @@ def _store_steps(
     lanes, size = panel.lanes, panel.type.size
     padded = len(vectors)
     if padded == count and (count == panel.width or count == lanes):
-        apart = lanes * size if count == panel.width else panel.step
+        stride = lanes * size if count == panel.width else panel.step
         for i, vector in enumerate(vectors):
-            store_vector(b, vector, offset_bytes(b, target, i * apart), size)
+            store_vector(b, vector, offset_bytes(b, target, i * stride), size)
         return
-    each = min(padded, lanes)  # elements of one step in one vector
+    elements = min(padded, lanes)  # elements of one step in one vector
     for i, vector in enumerate(vectors):
-        for piece in range(lanes // each):
-            position = i * lanes + piece * each
+        for piece in range(lanes // elements):
+            position = i * lanes + piece * elements
             k, first = divmod(position, padded)
-            keep = min(each, count - first)
+            keep = min(elements, count - first)
             if keep <= 0:
                 continue
-            pick = range(piece * each, piece * each + keep)
+            pick = range(piece * elements, piece * elements + keep)
             selected_lanes = ir.Constant(ir.VectorType(I32, keep), list(pick))
             part = b.shuffle_vector(vector, vector, selected_lanes)
             store_vector(b, part, offset_bytes(b, target, k * panel.step + first * size), size)

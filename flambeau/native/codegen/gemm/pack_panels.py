@@ -137,8 +137,8 @@ def _copy_contiguous(
 
     def row(x: ir.Value, y: ir.Value) -> None:
         for j in range(-(-valid // lanes)):
-            left = valid - j * lanes
-            mask = None if left >= lanes else b.first_lanes(left, lanes)
+            remaining = valid - j * lanes
+            mask = None if remaining >= lanes else b.first_lanes(remaining, lanes)
             read = load_vector(b, offset_bytes(b, x, j * lanes * size), block.type, lanes, mask)
             store_vector(b, read, offset_bytes(b, y, j * lanes * size), size)
 
@@ -151,15 +151,15 @@ def _find_contiguous_depth_axes(block: StridedBlock) -> list[int]:
     """The depth axes that make one contiguous run in memory, innermost first."""
     run: list[int] = []
     step = 1
-    left = [k for k in range(len(block.depth)) if block.depth[k][0] > 1]
+    remaining = [k for k in range(len(block.depth)) if block.depth[k][0] > 1]
     while True:
-        next_axes = [k for k in left if block.depth[k][1] == step]
+        next_axes = [k for k in remaining if block.depth[k][1] == step]
         if not next_axes:
             break
         run.append(next_axes[0])
-        left.remove(next_axes[0])
+        remaining.remove(next_axes[0])
         step *= block.depth[next_axes[0]][0]
-    return run if step >= 8 or (run and not left) else []
+    return run if step >= 8 or (run and not remaining) else []
 
 
 def _pack_transposed(
@@ -184,9 +184,9 @@ def _pack_transposed(
         x = offset_bytes(b, x, multiply(b, first, size))
         with b.counted_loop(0, -(-valid // lanes)) as j:
             start = offset_bytes(b, x, multiply(b, j, lanes * block.column * size))
-            left = b.sub(constant(valid), multiply(b, j, lanes))
+            remaining = b.sub(constant(valid), multiply(b, j, lanes))
             transpose_into(
-                b, block.type, lanes, start, block.column * size, left, count, block.square
+                b, block.type, lanes, start, block.column * size, remaining, count, block.square
             )
             into = offset_bytes(b, y, multiply(b, j, lanes * size))
             with b.counted_loop(0, count) as q:
@@ -232,16 +232,16 @@ def _gather_strided(
 ) -> None:
     """Pack a block with neither contiguous columns nor contiguous depth."""
     size, lanes = block.type.size, block.lanes
-    apart = lane_numbers(lanes, I64, block.column * size)
+    strides = lane_numbers(lanes, I64, block.column * size)
 
     def row(x: ir.Value, y: ir.Value) -> None:
         for j in range(-(-valid // lanes)):
-            left = valid - j * lanes
-            where = b.gep(offset_bytes(b, x, j * lanes * block.column * size), [apart],
+            remaining = valid - j * lanes
+            where = b.gep(offset_bytes(b, x, j * lanes * block.column * size), [strides],
                           source_etype=ir.IntType(8))
             where.type = vector(POINTER, lanes)
-            mask = b.splat(ir.Constant(I1, 1), lanes) if left >= lanes \
-                else b.first_lanes(left, lanes)
+            mask = b.splat(ir.Constant(I1, 1), lanes) if remaining >= lanes \
+                else b.first_lanes(remaining, lanes)
             value = b.gather(where, block.type, lanes, mask)
             store_vector(b, value, offset_bytes(b, y, j * lanes * size), size)
 

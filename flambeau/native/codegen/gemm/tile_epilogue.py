@@ -97,8 +97,8 @@ class TileEpilogue:
                 value = load_vector(b, here, tile.type, lanes)
                 mask = None
                 if not exact:
-                    left = b.sub(constant(columns.count), constant(offset))
-                    mask = first_lanes(b, left, lanes)
+                    remaining = b.sub(constant(columns.count), constant(offset))
+                    mask = first_lanes(b, remaining, lanes)
                 emit_epilogue(self.context, self.statement.body, at, (self.column, start), lanes,
                               value, mask)
                 return []

@@ -72,8 +72,8 @@ class TileKernel:
             at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
                               multiply(b, work.start, p.b_depth))
             b_step, b_type = p.b_depth, p.b_type
-            left = add(b, columns.count, (1 - tile.vectors) * tile.lanes)
-            mask = first_lanes(b, left, tile.lanes)
+            remaining = add(b, columns.count, (1 - tile.vectors) * tile.lanes)
+            mask = first_lanes(b, remaining, tile.lanes)
         source = TileSource(a, offsets, at, a_type, b_type, mask, plan.multiply)
         axis = DepthLoop(self.product.count_steps(work.depth), a_step, b_step)
         ahead = self._plan_prefetch(tile, a, packed_index, work)

@@ -85,14 +85,14 @@ class TileLoops:
         if not self.narrow_edges:
             self.between(first, last, panel)
             return
-        wide = b.udiv(b.add(n, constant(lanes - 1)), constant(width))
-        self.between(first, emit_min(b, last, wide), panel)
-        left = b.sub(n, b.mul(wide, constant(width)))
+        full_panels = b.udiv(b.add(n, constant(lanes - 1)), constant(width))
+        self.between(first, emit_min(b, last, full_panels), panel)
+        remaining = b.sub(n, b.mul(full_panels, constant(width)))
         for vectors in range(1, max_vectors):
-            edge = PanelColumns(multiply(b, wide, width), left, vectors)
+            edge = PanelColumns(multiply(b, full_panels, width), remaining, vectors)
             low, high = constant((vectors - 1) * lanes), constant(vectors * lanes)
-            fits = b.and_(b.icmp_signed(">", left, low), b.icmp_signed("<=", left, high))
-            self._emit_if_beyond(last, wide, partial(body, wide, edge), fits)
+            fits = b.and_(b.icmp_signed(">", remaining, low), b.icmp_signed("<=", remaining, high))
+            self._emit_if_beyond(last, full_panels, partial(body, full_panels, edge), fits)
 
     def over_groups(
         self, first: Number, last: Number, body: Callable[[Number, int, Number], None]

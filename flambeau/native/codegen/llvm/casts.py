@@ -57,9 +57,9 @@ def _from_float(
         high = b.xor(high, b.splat(ir.Constant(I64, -(1 << 63)), lanes))
         return b.freeze(b.select(b.fcmp_ordered("<", value, limit), low, high))
     # Small types by way of i32, and u32 by way of i64, so that what does not fit wraps around.
-    wide = I64 if target in (Type.I64, Type.U32) else I32
-    whole = b.freeze(b.fptosi(value, vector(wide, lanes)))
-    return whole if kind == vector(wide, lanes) else b.trunc(whole, kind)
+    integer = I64 if target in (Type.I64, Type.U32) else I32
+    whole = b.freeze(b.fptosi(value, vector(integer, lanes)))
+    return whole if kind == vector(integer, lanes) else b.trunc(whole, kind)
 
 
 def _from_integer(

@@ -86,14 +86,14 @@ def _choose_packed_type(kind: Any, element_bytes: int) -> ir.IntType:
     return _I64 if kind.count * element_bytes <= 8 else _I128
 
 
-def _pack_bits(b: ir.IRBuilder, vector: ir.Value, wide: ir.IntType) -> ir.Value:
+def _pack_bits(b: ir.IRBuilder, vector: ir.Value, integer: ir.IntType) -> ir.Value:
     """The bits of a short vector as an integer."""
     kind = vector.type
     element_bits = getattr(kind.element, "width", None) or {"half": 16, "float": 32}[
         str(kind.element)
     ]
     bits = b.bitcast(vector, ir.IntType(kind.count * element_bits))
-    return bits if bits.type.width == wide.width else b.zext(bits, wide)
+    return bits if bits.type.width == integer.width else b.zext(bits, integer)
 
 
 def _define_lane_store(module: ir.Module, element_bytes: int, packed: ir.IntType) -> ir.Function:
@@ -121,8 +121,8 @@ def _define_lane_load(module: ir.Module, element_bytes: int, packed: ir.IntType)
     ) -> ir.Value:
         address = b.gep(arguments[0], [lane], source_etype=element)
         bits = b.load(address, typ=element, align=element_bytes)
-        wide = b.zext(bits, packed) if element_bytes * 8 < packed.width else bits
-        return b.or_(lanes, b.shl(wide, _shift(b, lane, element_bytes, packed)))
+        widened = b.zext(bits, packed) if element_bytes * 8 < packed.width else bits
+        return b.or_(lanes, b.shl(widened, _shift(b, lane, element_bytes, packed)))
 
     return module.globals.get(name) or _define_lane_loop(
         module, name, ir.FunctionType(packed, [_POINTER, _I32]), load
@@ -154,13 +154,13 @@ def _define_lane_loop(
     mask = function.args[-1]
     b.cbranch(b.icmp_unsigned("!=", mask, none), loop, done)
     b.position_at_end(loop)
-    left, result = b.phi(_I32), b.phi(packed)
-    left.add_incoming(mask, entry)
+    remaining, result = b.phi(_I32), b.phi(packed)
+    remaining.add_incoming(mask, entry)
     result.add_incoming(start, entry)
-    lane = b.cttz(left, ir.Constant(ir.IntType(1), 1))
+    lane = b.cttz(remaining, ir.Constant(ir.IntType(1), 1))
     following = body(b, function.args, lane, result) or start
-    rest = b.and_(left, b.sub(left, ir.Constant(_I32, 1)))
-    left.add_incoming(rest, loop)
+    rest = b.and_(remaining, b.sub(remaining, ir.Constant(_I32, 1)))
+    remaining.add_incoming(rest, loop)
     result.add_incoming(following, loop)
     b.cbranch(b.icmp_unsigned("!=", rest, none), loop, done)
     b.position_at_end(done)

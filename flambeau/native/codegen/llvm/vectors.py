@@ -21,9 +21,9 @@ def widen(b: ir.IRBuilder, value: ir.Value, stored: Type, type: Type) -> ir.Valu
         return element if lanes is None else ir.VectorType(element, lanes)
 
     if stored is Type.BF16:
-        wide = b.zext(value, shaped(I32))
+        widened = b.zext(value, shaped(I32))
         sixteen: ir.Value = ir.Constant(shaped(I32), 16 if lanes is None else [16] * lanes)
-        value = b.bitcast(b.shl(wide, sixteen), shaped(F32))
+        value = b.bitcast(b.shl(widened, sixteen), shaped(F32))
         return value if type is Type.F32 else b.fpext(value, shaped(F64))
     if stored.floating:
         return b.fpext(value, shaped(memory_type(type)))

@@ -128,8 +128,8 @@ class Context:
                 dependencies[current] = None
             elif isinstance(current, Load) and current.buffer in self.versions:
                 dependencies[current.buffer] = None
-            for each in get_operands(current):
-                dependencies.update(dict.fromkeys(self._changing[each]))
+            for operand in get_operands(current):
+                dependencies.update(dict.fromkeys(self._changing[operand]))
             self._changing[current] = tuple(dependencies)
         return self._changing[expression]
 

@@ -33,15 +33,15 @@ def needs_flush_to_zero(body: Sequence[Statement], target: Target) -> bool:
 def _updates_epilogue_input(contract: Contract) -> bool:
     inside = list(iterate_statements(contract.body))
     stored = {statement.buffer for statement in inside if isinstance(statement, Store)}
-    read = iterate_subexpressions(each for statement in inside for each
+    read = iterate_subexpressions(expression for statement in inside for expression
                                   in iterate_expressions(statement))
     return any(isinstance(expression, Load) and expression.buffer in stored for expression in read)
 
 
 @contextmanager
-def flush_denormals(b: Builder, wanted: bool) -> Iterator[None]:
-    """Emit code that flushes denormals within the `with` block, if `wanted`."""
-    if not wanted:
+def flush_denormals(b: Builder, is_enabled: bool) -> Iterator[None]:
+    """Emit code that flushes denormals within the `with` block, if `is_enabled`."""
+    if not is_enabled:
         yield
         return
     word = ir.IntType(32)

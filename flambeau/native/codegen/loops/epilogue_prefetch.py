@@ -52,12 +52,12 @@ def find_epilogue_streams(body: Sequence[Statement], row: Index, column: Index) 
         stack += iterate_expressions(statement)
     seen: set[int] = set()
     while stack:
-        each = stack.pop()
-        if id(each) not in seen:
-            seen.add(id(each))
-            stack += get_operands(each)
-            if isinstance(each, Load) and not each.indirect:
-                reads |= add(each.buffer, each.at, False)
+        expression = stack.pop()
+        if id(expression) not in seen:
+            seen.add(id(expression))
+            stack += get_operands(expression)
+            if isinstance(expression, Load) and not expression.indirect:
+                reads |= add(expression.buffer, expression.at, False)
     return list(streams_by_place.values()) if reads else []
 
 
@@ -75,9 +75,9 @@ def prefetch_tile(
     """Prefetch the lines of one tile: (index, first, count) of rows and columns."""
     b = context.builder
     for buffer, at, written in streams:
-        apart = LINE_BYTES // buffer.type.size
+        step = LINE_BYTES // buffer.type.size
         for i in range(row[2]):
-            for j in range(0, column[2], apart):
+            for j in range(0, column[2], step):
                 place = {row[0]: constant(add(b, row[1], i)),
                          column[0]: constant(add(b, column[1], j))}
                 emit_prefetch(b, context.address(buffer, at, place), written)

@@ -30,7 +30,7 @@ def evaluate(context: Context, scope: Scope, expression: Expression) -> ir.Value
         if key in memo:
             stack.pop()
             continue
-        missing = [each for each in operands_of(current) if context.key(each) not in memo]
+        missing = [operand for operand in operands_of(current) if context.key(operand) not in memo]
         if missing:
             stack.extend(missing)
             continue
@@ -193,7 +193,7 @@ def _apply(context: Context, scope: Scope, apply: Apply) -> ir.Value:
         value = _emit_philox_block(context, scope, apply)
         if value is not None:
             return value
-    values = [read_memo(context, scope, each) for each in apply.operands]
+    values = [read_memo(context, scope, operand) for operand in apply.operands]
     lanes = max(lanes_of(value) for value in values)
     if lanes > 1:
         values = [b.splat(value, lanes) for value in values]
@@ -228,8 +228,9 @@ def _compare_index(context: Context, scope: Scope, apply: Apply) -> ir.Value | N
         b, lanes, sign = context.builder, scope.lanes, COMPARISON_SIGNS[apply.operation]
         # Relative to the vector: the first lane's position without its lane term.
         start = _emit_first_lane(context, scope, position)
-        apart = b.sub(limit, start)
-        clamped = b.intrinsic("smax", I64, (b.minimum_of(apart, b.integer(lanes)), b.integer(-1)))
+        remaining = b.sub(limit, start)
+        clamped = b.intrinsic("smax", I64,
+                              (b.minimum_of(remaining, b.integer(lanes)), b.integer(-1)))
         narrow = I8 if lanes <= 64 else I16
         limits = b.splat(b.trunc(clamped, narrow), lanes)
         return b.icmp_signed(
@@ -254,7 +255,7 @@ def _emit_philox_block(context: Context, scope: Scope, apply: Apply) -> ir.Value
     place, *others = apply.operands
     if isinstance(place, Apply) and place.operation is Scalar.CAST:
         place = place.operands[0]
-    stream, key = (read_memo(context, scope, each) for each in others)
+    stream, key = (read_memo(context, scope, operand) for operand in others)
     if not isinstance(place, IndexValue) or scope.lane is None or scope.lanes % 16:
         return None
     if place.value.stride(scope.lane) != 1 or lanes_of(stream) > 1 or lanes_of(key) > 1:

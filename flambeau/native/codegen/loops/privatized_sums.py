@@ -31,8 +31,9 @@ def assign_private_rows(context: Context, buffers: Sequence[Buffer]) -> None:
             continue
         rows, columns = buffer.parts
         start = context.pointers[buffer]
-        left = b.sub(b.integer(rows - 1), context.tid)
-        with b.counted_loop(0, b.add(b.udiv(left, context.threads), b.integer(1)), name="row") as i:
+        remaining = b.sub(b.integer(rows - 1), context.tid)
+        with b.counted_loop(0, b.add(b.udiv(remaining, context.threads), b.integer(1)),
+                            name="row") as i:
             row = b.add(context.tid, b.mul(i, context.threads))
             _clear_row(
                 context,
@@ -62,12 +63,13 @@ def _clear_row(context: Context, buffer: Buffer, row: ir.Value, columns: int) ->
 
 
 @contextmanager
-def accumulate_in_registers(context: Context, wanted: bool = True) -> Iterator[None]:
-    """Within the block, accumulates stores to one place of a private row in registers, if `wanted`.
-    Values computed in only one branch are excluded.
+def accumulate_in_registers(context: Context, is_enabled: bool = True) -> Iterator[None]:
+    """Accumulate stores to one place of a private row in registers within the block.
+
+    Values computed in only one branch are excluded. Does nothing unless `is_enabled`.
     """
     before = context.pending_sums
-    context.pending_sums = {} if wanted else None
+    context.pending_sums = {} if is_enabled else None
     yield
     pending, context.pending_sums = context.pending_sums, before
     for sum in (pending or {}).values():

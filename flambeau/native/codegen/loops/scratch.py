@@ -14,6 +14,6 @@ from ..llvm.scratch_abi import GIVE, TAKE
 @contextmanager
 def borrow_scratch(b: Builder, tid: ir.Value) -> Iterator[ir.Value]:
     """Take a scratch slot for the `with` block and return it afterwards."""
-    taken = b.external(TAKE, POINTER, [tid])
-    yield taken
-    b.external(GIVE, ir.VoidType(), [taken])
+    block = b.external(TAKE, POINTER, [tid])
+    yield block
+    b.external(GIVE, ir.VoidType(), [block])

@@ -67,8 +67,8 @@ def _update(context: Context, scope: Scope, update: Update) -> None:
 
 
 def _store(context: Context, scope: Scope, store: Store) -> None:
-    for each in iterate_expressions(store):
-        evaluate(context, scope, each)
+    for expression in iterate_expressions(store):
+        evaluate(context, scope, expression)
     if defer_sum(context, scope, store):
         return
     b, kind = context.builder, store.buffer.type
@@ -79,12 +79,12 @@ def _store(context: Context, scope: Scope, store: Store) -> None:
     if store.add:
         old = load_elements(context, scope, store.buffer, *where, mask)
         lanes = max(lanes_of(old), lanes_of(value))
-        wide = Type.F32 if kind in casts.HALVES else kind
-        pair = [casts.cast(b, b.splat(each, lanes), kind, wide, lanes)
-                for each in (old, value)]
+        computed = Type.F32 if kind in casts.HALVES else kind
+        pair = [casts.cast(b, b.splat(part, lanes), kind, computed, lanes)
+                for part in (old, value)]
         operation = Scalar.OR if kind is Type.BOOL else Scalar.ADD
-        total = scalar_ops.emit_operation(b, operation, pair, wide, lanes)
-        value = casts.cast(b, total, wide, kind, lanes)
+        total = scalar_ops.emit_operation(b, operation, pair, computed, lanes)
+        value = casts.cast(b, total, computed, kind, lanes)
     store_elements(context, scope, store.buffer, where, value, mask)
     context.invalidate([store.buffer])
 
@@ -135,18 +135,18 @@ def emit_rounds(context: Context, scope: Scope, loop: Loop, start: Bound, stop: 
     with _open_partial_sums(context, nested):
         before = context.active_reductions
         context.active_reductions = before | set(sums)
-        each = _emit_lanes if loop in context.plan.widths else _emit_serial
+        emit = _emit_lanes if loop in context.plan.widths else _emit_serial
         if isinstance(start, int) and isinstance(stop, int):
             if start < stop:
                 hoist_invariants(context, scope, loop_indices(loop), what, loop.body)
-                each(context, scope, loop, start, stop, sums)
+                emit(context, scope, loop, start, stop, sums)
         else:
             first = b.integer(start) if isinstance(start, int) else start
             last = b.integer(stop) if isinstance(stop, int) else stop
             with b.if_then(b.icmp_signed("<", first, last)):
                 inner = scope.inside({})
                 hoist_invariants(context, inner, loop_indices(loop), what, loop.body)
-                each(context, inner, loop, first, last, sums)
+                emit(context, inner, loop, first, last, sums)
         context.active_reductions = before
     context.invalidate(what)
 
@@ -284,17 +284,16 @@ def hoist_invariants(
     varies: dict[Expression, bool] = {}
     roots = [expression for statement in inside for expression in iterate_expressions(statement)]
     for expression in iterate_postorder(roots, varies):
-        varies[expression] = any(varies[each] for each in get_operands(expression)) or _varies(
-            expression, inner, what
-        )
+        varies[expression] = any(varies[operand] for operand in get_operands(expression)) \
+            or _varies(expression, inner, what)
     for expression, moving in varies.items():
         if moving:
             _evaluate_each(context, scope, [e for e in get_operands(expression) if not varies[e]])
     for statement in inside:
         _evaluate_each(context, scope, [e for e in iterate_expressions(statement) if not varies[e]])
-    for each in collect_accesses(inside):
-        if each.buffer in context.pointers:
-            context.prefix(each.buffer, each.at, scope)
+    for access in collect_accesses(inside):
+        if access.buffer in context.pointers:
+            context.prefix(access.buffer, access.at, scope)
 
 
 def _evaluate_each(

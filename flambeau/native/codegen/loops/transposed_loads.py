@@ -30,13 +30,13 @@ def find_transposable_loads(loop: Loop, plan: VectorizationPlan) -> list[Load]:
         return []
     if isinstance(inner.extent, Affine) or not all(isinstance(s, Store) for s in inner.body):
         return []
-    every = collect_expressions(inner.body)
+    expressions = collect_expressions(inner.body)
     written = {s.buffer for s in inner.body if isinstance(s, Store)}
-    if len(every) > 12 or any(buffer.aliased for buffer in written):
+    if len(expressions) > 12 or any(buffer.aliased for buffer in written):
         return []
     loads = [
         expression
-        for expression in every
+        for expression in expressions
         if isinstance(expression, Load) and _is_transposed(expression, loop, inner)
     ]
     return loads if not any(load.buffer in written for load in loads) else []

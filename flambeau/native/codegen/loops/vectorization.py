@@ -167,27 +167,27 @@ def collect_written_values(body: Sequence[Statement]) -> list[Buffer | Accumulat
 def choose_lanes(loop: Loop, target: Target) -> int:
     """Return a loop's lanes: one or more vectors of its most common element size."""
     inside = list(iterate_statements(loop.body))
-    every, places = collect_expressions(inside), collect_accesses(inside)
-    size = element_size(every, places)
+    expressions, places = collect_expressions(inside), collect_accesses(inside)
+    size = element_size(expressions, places)
     lanes_per_vector = max(1, target.vector_bytes // size)
     lanes = min(
-        lanes_per_vector * choose_vector_count(loop, inside, every, places, target), MAX_LANES
+        lanes_per_vector * choose_vector_count(loop, inside, expressions, places, target), MAX_LANES
     )
     if isinstance(loop.extent, int):
         if loop.extent <= 2 or (loop.extent < lanes_per_vector and target.vector_bytes < 64):
             return 1
         while lanes > lanes_per_vector and lanes >= 2 * loop.extent:
             lanes //= 2
-        if loop.extent <= 4 * lanes_per_vector and _is_simple(loop, every, places):
+        if loop.extent <= 4 * lanes_per_vector and _is_simple(loop, expressions, places):
             while lanes < loop.extent:  # a short row in one step, without a loop
                 lanes *= 2
     return lanes
 
 
-def element_size(every: Sequence[Expression], places: Sequence[Load | Store]) -> int:
+def element_size(expressions: Sequence[Expression], places: Sequence[Load | Store]) -> int:
     """Return the most common size in bytes of computed values, except positions and conditions."""
     sizes: Counter[int] = Counter()
-    for expression in every:
+    for expression in expressions:
         if isinstance(expression, Apply) and expression.type is not Type.BOOL:
             sizes[expression.type.size if expression.type not in (Type.F16, Type.BF16) else 4] += 2
     for place in places:
@@ -205,14 +205,14 @@ def element_size(every: Sequence[Expression], places: Sequence[Load | Store]) ->
 def choose_vector_count(
     loop: Loop,
     inside: Sequence[Statement],
-    every: Sequence[Expression],
+    expressions: Sequence[Expression],
     places: Sequence[Load | Store],
     target: Target,
 ) -> int:
     """Return vectors per iteration: several if one would stall on the latency of adds or loads."""
     if any(_is_gather(place, loop.index) for place in places):
         return 1
-    costly = _count_costly(every)
+    costly = _count_costly(expressions)
     sums = len({s.accumulator for s in inside if isinstance(s, Update)})
     streams = len(places)
     if costly:
@@ -234,17 +234,18 @@ def _is_long(loop: Loop) -> bool:
     return loop.kind is LoopKind.PARALLEL
 
 
-def _count_costly(every: Sequence[Expression]) -> int:
+def _count_costly(expressions: Sequence[Expression]) -> int:
     """How many operations take a sequence of instructions."""
     return sum(
         isinstance(expression, Apply) and expression.operation not in SINGLE_INSTRUCTION
-        for expression in every
+        for expression in expressions
     )
 
 
-def _is_simple(loop: Loop, every: Sequence[Expression], places: Sequence[Load | Store]) -> bool:
+def _is_simple(loop: Loop, expressions: Sequence[Expression],
+               places: Sequence[Load | Store]) -> bool:
     """Whether four vectors of every value fit the registers and the code stays short."""
-    if len(places) > 6 or len(every) > 30 or _count_costly(every) > 2:
+    if len(places) > 6 or len(expressions) > 30 or _count_costly(expressions) > 2:
         return False
     return not any(_is_gather(place, loop.index) for place in places)
 
@@ -255,7 +256,7 @@ def _is_gather(place: Load | Store, lane: Index) -> bool:
         isinstance(expression, Accumulator)
         or (isinstance(expression, Load) and expression.at.stride(lane) != 0)
         or (isinstance(expression, IndexValue) and expression.value.stride(lane) != 0)
-        for expression in iterate_subexpressions([each for each, _ in place.indirect])
+        for expression in iterate_subexpressions([expression for expression, _ in place.indirect])
     )
 
 

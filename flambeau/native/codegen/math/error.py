@@ -84,10 +84,10 @@ def erfc32(m: Lanes, x: Value) -> Value:
 
 
 def _erfc_in_double(m: Lanes, x: Value) -> Value:
-    wide, z = m.wide(x)
-    size = wide.abs(z)
-    clamped = wide.where(wide.less(10.6, size), 10.6, size)
-    t = wide.div(2.0, wide.add(clamped, 2.0))
-    exponent = wide.fma(wide.neg(size), size, wide.polynomial(t, ERFC_SCALED))
-    y = wide.mul(t, exp64(wide, exponent))
-    return m.narrow(wide.where(wide.less(z, 0.0), wide.sub(2.0, y), y))
+    double, z = m.wide(x)
+    size = double.abs(z)
+    clamped = double.where(double.less(10.6, size), 10.6, size)
+    t = double.div(2.0, double.add(clamped, 2.0))
+    exponent = double.fma(double.neg(size), size, double.polynomial(t, ERFC_SCALED))
+    y = double.mul(t, exp64(double, exponent))
+    return m.narrow(double.where(double.less(z, 0.0), double.sub(2.0, y), y))

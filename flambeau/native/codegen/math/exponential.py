@@ -100,8 +100,8 @@ def exp64(m: Lanes, x: Value, terms: tuple[float, ...] = EXP64) -> Value:
 
 def exp2_32(m: Lanes, x: Value) -> Value:
     """2**x of float32."""
-    wide, z = m.wide(x)
-    return m.narrow(exp64(wide, wide.mul(z, LN2)))
+    double, z = m.wide(x)
+    return m.narrow(exp64(double, double.mul(z, LN2)))
 
 
 def expm1_64(m: Lanes, x: Value) -> Value:
@@ -112,5 +112,5 @@ def expm1_64(m: Lanes, x: Value) -> Value:
 
 def expm1_32(m: Lanes, x: Value) -> Value:
     """exp(x) - 1 of float32."""
-    wide, z = m.wide(x)
-    return m.narrow(expm1_64(wide, z))
+    double, z = m.wide(x)
+    return m.narrow(expm1_64(double, z))

@@ -46,48 +46,48 @@ def _tanh_by_exp(m: Lanes, size: Value) -> Value:
 
 def sinh32(m: Lanes, x: Value) -> Value:
     """sinh of float32."""
-    wide, z = m.wide(x)
-    e = expm1_64(wide, wide.abs(z))
-    y = wide.mul(wide.add(e, wide.div(e, wide.add(e, 1.0))), 0.5)
-    y = wide.where(wide.equal(e, float("inf")), e, y)
-    return m.narrow(wide.copysign(y, z))
+    double, z = m.wide(x)
+    e = expm1_64(double, double.abs(z))
+    y = double.mul(double.add(e, double.div(e, double.add(e, 1.0))), 0.5)
+    y = double.where(double.equal(e, float("inf")), e, y)
+    return m.narrow(double.copysign(y, z))
 
 
 def cosh32(m: Lanes, x: Value) -> Value:
     """cosh of float32."""
-    wide, z = m.wide(x)
-    e = exp64(wide, wide.abs(z))
-    return m.narrow(wide.mul(wide.add(e, wide.div(1.0, e)), 0.5))
+    double, z = m.wide(x)
+    e = exp64(double, double.abs(z))
+    return m.narrow(double.mul(double.add(e, double.div(1.0, e)), 0.5))
 
 
 def asinh32(m: Lanes, x: Value) -> Value:
     """asinh of float32: sign(x) * log(|x| + sqrt(x**2 + 1))."""
-    wide, z = m.wide(x)
-    size = wide.abs(z)
-    square = wide.mul(size, size)
-    root = wide.sqrt(wide.add(square, 1.0))
-    y = log1p_64(wide, wide.add(size, wide.div(square, wide.add(root, 1.0))))
-    y = wide.where(wide.equal(size, float("inf")), size, y)
-    return m.narrow(wide.copysign(y, z))
+    double, z = m.wide(x)
+    size = double.abs(z)
+    square = double.mul(size, size)
+    root = double.sqrt(double.add(square, 1.0))
+    y = log1p_64(double, double.add(size, double.div(square, double.add(root, 1.0))))
+    y = double.where(double.equal(size, float("inf")), size, y)
+    return m.narrow(double.copysign(y, z))
 
 
 def acosh32(m: Lanes, x: Value) -> Value:
     """acosh of float32: log(x + sqrt(x**2 - 1))."""
-    wide, z = m.wide(x)
-    t = wide.sub(z, 1.0)
-    y = log1p_64(wide, wide.add(t, wide.sqrt(wide.mul(t, wide.add(t, 2.0)))))
-    y = wide.where(wide.less(z, 1.0), float("nan"), y)
-    return m.narrow(wide.where(wide.equal(z, float("inf")), z, y))
+    double, z = m.wide(x)
+    t = double.sub(z, 1.0)
+    y = log1p_64(double, double.add(t, double.sqrt(double.mul(t, double.add(t, 2.0)))))
+    y = double.where(double.less(z, 1.0), float("nan"), y)
+    return m.narrow(double.where(double.equal(z, float("inf")), z, y))
 
 
 def atanh32(m: Lanes, x: Value) -> Value:
     """atanh of float32: log((1 + x) / (1 - x)) / 2, near 0 by that logarithm's series in x."""
-    wide, z = m.wide(x)
-    size = wide.abs(z)
-    is_small = wide.less(size, 0.17)
-    e, s = split_mantissa_64(wide, wide.div(wide.add(size, 1.0), wide.sub(1.0, size)))
-    y = atanh_series(wide, wide.where(is_small, size, s))
-    y = wide.mul(wide.fma(wide.where(is_small, 0.0, e), LN2, y), 0.5)
-    y = wide.where(wide.less(size, 1.0), y, float("nan"))
-    y = wide.where(wide.equal(size, 1.0), float("inf"), y)
-    return m.narrow(wide.copysign(y, z))
+    double, z = m.wide(x)
+    size = double.abs(z)
+    is_small = double.less(size, 0.17)
+    e, s = split_mantissa_64(double, double.div(double.add(size, 1.0), double.sub(1.0, size)))
+    y = atanh_series(double, double.where(is_small, size, s))
+    y = double.mul(double.fma(double.where(is_small, 0.0, e), LN2, y), 0.5)
+    y = double.where(double.less(size, 1.0), y, float("nan"))
+    y = double.where(double.equal(size, 1.0), float("inf"), y)
+    return m.narrow(double.copysign(y, z))

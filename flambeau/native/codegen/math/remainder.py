@@ -10,12 +10,13 @@ MAX_EXACT_QUOTIENT = 2.0**28
 
 def rem32(m: Lanes, x: Value, y: Value) -> Value:
     """x less the multiple of y next towards zero, with the sign of x: C's fmod, to the last bit."""
-    wide, a = m.wide(m.abs(x))
+    double, a = m.wide(m.abs(x))
     _, b = m.wide(m.abs(y))
-    quotient = wide.div(a, b)
-    rest = wide.fma(wide.neg(wide.floor(quotient)), b, a)
-    rest = wide.where(wide.less(rest, 0.0), wide.add(rest, b), rest)  # the quotient was rounded up
-    rest = wide.where(wide.less(a, b), a, rest)
-    is_large = wide.b.and_(
-        wide.less(MAX_EXACT_QUOTIENT, quotient), wide.less(quotient, float("inf")))
+    quotient = double.div(a, b)
+    rest = double.fma(double.neg(double.floor(quotient)), b, a)
+    was_rounded_up = double.less(rest, 0.0)
+    rest = double.where(was_rounded_up, double.add(rest, b), rest)
+    rest = double.where(double.less(a, b), a, rest)
+    is_large = double.b.and_(
+        double.less(MAX_EXACT_QUOTIENT, quotient), double.less(quotient, float("inf")))
     return select_rare(m, is_large, "fmodf", (x, y), m.copysign(m.narrow(rest), x))

@@ -41,8 +41,8 @@ def emit_function(
     b: Builder, operation: Scalar, values: Sequence[ir.Value], type: Type, lanes: int
 ) -> ir.Value:
     """Apply a function to operands of one floating type and lane count."""
-    wide = type is Type.F64 and not b.module.exact
-    table = FLOAT32_FUNCTIONS if type is Type.F32 else FLOAT64_FUNCTIONS if wide else {}
+    is_double = type is Type.F64 and not b.module.exact
+    table = FLOAT32_FUNCTIONS if type is Type.F32 else FLOAT64_FUNCTIONS if is_double else {}
     formula = table.get(operation)
     if formula is not None:
         return formula(Lanes(b, type, lanes), *values)

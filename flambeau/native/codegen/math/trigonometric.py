@@ -95,12 +95,13 @@ def _sin_cos(m: Lanes, x: Value) -> tuple[Value, Value, Value]:
 def tan32(m: Lanes, x: Value) -> Value:
     """tan of float32."""
     b = m.b
-    wide, z = m.wide(x)
-    sine, cosine, quarter = _sin_cos(wide, z)
-    odd = b.icmp_unsigned("!=", b.and_(quarter, wide.integer(1)), wide.integer(0))
-    top, bottom = b.select(odd, wide.neg(cosine), sine), b.select(odd, sine, cosine)
-    y = wide.where(wide.equal(wide.abs(z), float("inf")), float("nan"), wide.div(top, bottom))
-    return _with_libm_for_large(m, x, m.narrow(wide.where(wide.equal(z, 0.0), z, y)), "tanf")
+    double, z = m.wide(x)
+    sine, cosine, quarter = _sin_cos(double, z)
+    odd = b.icmp_unsigned("!=", b.and_(quarter, double.integer(1)), double.integer(0))
+    top, bottom = b.select(odd, double.neg(cosine), sine), b.select(odd, sine, cosine)
+    y = double.where(double.equal(double.abs(z), float("inf")), float("nan"),
+                     double.div(top, bottom))
+    return _with_libm_for_large(m, x, m.narrow(double.where(double.equal(z, 0.0), z, y)), "tanf")
 
 
 def _with_libm_for_large(
@@ -160,17 +161,17 @@ def acos32(m: Lanes, x: Value) -> Value:
 
 def atan2_32(m: Lanes, y: Value, x: Value) -> Value:
     """The angle of (x, y), in (-pi, pi]; zeros and infinities as in C."""
-    wide, v = m.wide(y)
+    double, v = m.wide(y)
     _, u = m.wide(x)
-    a, b = wide.abs(v), wide.abs(u)
-    steep = wide.less(b, a)
-    small, great = wide.where(steep, b, a), wide.where(steep, a, b)
-    ratio = wide.div(small, great)
-    ratio = wide.where(wide.equal(great, 0.0), 0.0, ratio)
-    ratio = wide.where(wide.equal(small, float("inf")), 1.0, ratio)
-    angle = _atan(wide, ratio)
-    angle = wide.where(steep, wide.sub(math.pi / 2, angle), angle)
-    angle = wide.where(wide.negative(u), wide.sub(math.pi, angle), angle)
-    angle = wide.copysign(angle, v)
-    unknown = m.b.or_(wide.is_nan(u), wide.is_nan(v))
-    return m.narrow(wide.where(unknown, float("nan"), angle))
+    a, b = double.abs(v), double.abs(u)
+    steep = double.less(b, a)
+    small, great = double.where(steep, b, a), double.where(steep, a, b)
+    ratio = double.div(small, great)
+    ratio = double.where(double.equal(great, 0.0), 0.0, ratio)
+    ratio = double.where(double.equal(small, float("inf")), 1.0, ratio)
+    angle = _atan(double, ratio)
+    angle = double.where(steep, double.sub(math.pi / 2, angle), angle)
+    angle = double.where(double.negative(u), double.sub(math.pi, angle), angle)
+    angle = double.copysign(angle, v)
+    unknown = m.b.or_(double.is_nan(u), double.is_nan(v))
+    return m.narrow(double.where(unknown, float("nan"), angle))

@@ -228,8 +228,8 @@ def select_rare(m: Lanes, rare: Value, name: str, arguments: Sequence[Value], y:
     start = b.block
     with b.if_then(some, likely=False):
         called = m.where(rare, call_per_lane(b, name, arguments, m.lanes), y)
-        there = b.block
+        block = b.block
     merged = b.phi(m.kind)
     merged.add_incoming(y, start)
-    merged.add_incoming(called, there)
+    merged.add_incoming(called, block)
     return merged

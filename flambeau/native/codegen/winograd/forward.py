@@ -127,8 +127,9 @@ class _WinogradEmitter:
     ) -> ir.Value:
         """Where an output of a unit's image waits to be turned."""
         assert self.turned is not None
-        b, each = self.b, self.turned.bytes * self.cut.images
-        start = offset_bytes(b, self.output_block, b.mul(b.sub(index, panel), constant(each)))
+        b, bytes_per_tile = self.b, self.turned.bytes * self.cut.images
+        start = offset_bytes(b, self.output_block,
+                             b.mul(b.sub(index, panel), constant(bytes_per_tile)))
         return self.turned.place(b, start, image, y, x)
 
     def _emit_batch(self, first: ir.Value, begin: ir.Value, end: ir.Value, panel: ir.Value,

@@ -46,20 +46,20 @@ class ChannelsLastImages:
     def place(self, b: Builder, start: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
               ) -> ir.Value:
         """Return the address of a position's channels."""
-        for at, apart in ((image, self.bytes), (y, self.row), (x, self.line)):
-            start = offset_bytes(b, start, b.mul(at, constant(apart)))
+        for at, stride in ((image, self.bytes), (y, self.row), (x, self.line)):
+            start = offset_bytes(b, start, b.mul(at, constant(stride)))
         return start
 
     def pack(self, b: Builder, source: ir.Value, target: ir.Value, square: ir.Value,
              channels: Number) -> None:
         """Pack an image's first channels; `source`: the image's address."""
-        lanes, apart = self.lanes, int(self.load.at.stride(self.channel)) * 4  # type: ignore[arg-type]
+        lanes, stride = self.lanes, int(self.load.at.stride(self.channel)) * 4  # type: ignore[arg-type]
         (down, right) = self.sides
         for side in self.sides:
             source = offset_bytes(b, source, -side.shift * side.stride * 4)
         with b.counted_loop(constant(0), constant(channels), lanes) as c:
             rows = b.minimum_of(b.sub(constant(channels), c), constant(lanes))
-            first = offset_bytes(b, source, b.mul(c, constant(apart)))
+            first = offset_bytes(b, source, b.mul(c, constant(stride)))
             into = offset_bytes(b, target, b.mul(c, constant(4)))
             with b.counted_loop(down.low, down.high) as y:
                 line = offset_bytes(b, first, b.mul(y, constant(down.stride * 4)))
@@ -71,7 +71,7 @@ class ChannelsLastImages:
                         Type.F32,
                         lanes,
                         offset_bytes(b, line, b.mul(x, constant(4))),
-                        apart,
+                        stride,
                         rows,
                         count,
                         square,
@@ -141,11 +141,11 @@ class TransposedOutputs:
                 transpose_into(
                     b, Type.F32, self.lanes, start, self.width * 4, count, self.lanes, square
                 )
-                left = b.minimum_of(b.sub(constant(valid), j), constant(self.lanes))
+                remaining = b.minimum_of(b.sub(constant(valid), j), constant(self.lanes))
                 at = {**known, down.row.index: y}
                 del at[right.row.index]
                 self._emit_columns(
-                    b, at, b.add(column, j), left, (right.row.index, x), count, square
+                    b, at, b.add(column, j), remaining, (right.row.index, x), count, square
                 )
 
     def _emit_columns(self, b: Builder, known: dict[Index, ir.Value], column: ir.Value,

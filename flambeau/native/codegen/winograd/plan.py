@@ -104,14 +104,14 @@ class WinogradPlan:
     @property
     def images(self) -> int:
         """Images per unit if units are whole images, else 0."""
-        each = self.sides[0].tiles * self.sides[1].tiles
-        return max(1, self.batch // each) if self.packed or self.turned else 0
+        tiles = self.sides[0].tiles * self.sides[1].tiles
+        return max(1, self.batch // tiles) if self.packed or self.turned else 0
 
     @property
     def span(self) -> int:
         """Tiles of a unit."""
-        each = self.sides[0].tiles * self.sides[1].tiles
-        return self.images * each if self.images else self.batch
+        tiles = self.sides[0].tiles * self.sides[1].tiles
+        return self.images * tiles if self.images else self.batch
 
     @property
     def units(self) -> int:
@@ -167,11 +167,11 @@ def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
     rows = _choose_rows(tiles, (target.vector_registers - 1 - vectors) // vectors, vectors)
     panel = PLACES * channels * vectors * lanes * 4
     panels = max(1, min(-(-columns // (vectors * lanes)), ASSUMED_L2_BYTES // panel))
-    each = PLACES * pad_line_bytes(channels, lanes, 4)
-    batch = _choose_batch(tiles, rows, each, contract.shares)
+    tile_bytes = PLACES * pad_line_bytes(channels, lanes, 4)
+    batch = _choose_batch(tiles, rows, tile_bytes, contract.shares)
     once = (
         panels * vectors * lanes < columns
-        and -(-tiles // rows) * rows * each <= MAX_SPREAD_INPUT_BYTES
+        and -(-tiles // rows) * rows * tile_bytes <= MAX_SPREAD_INPUT_BYTES
     )
     turned = runs_along_rows(contract, sides[1].row.index)
     if turned and len(others) != 1:
@@ -209,16 +209,17 @@ def match_geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
         raise Unsupported("nothing to do")
     reaches = _map_window_coordinates(a, rows, depth, extents)
     sides: list[ImageAxis] = []
-    left, others = [axis for axis in depth if axis.extent != 1], []
+    candidates, others = [axis for axis in depth if axis.extent != 1], []
     for row in rows:
         stride = require_static(a.at.stride(row.index))
         taps = [
-            t for t in left if abs(require_static(a.at.stride(t.index))) == stride and t.extent == 3
+            t for t in candidates if abs(require_static(a.at.stride(t.index))) == stride
+            and t.extent == 3
         ]
         if stride < 1 or row.extent == 1 or not taps:
             others.append(row)
             continue
-        left.remove(taps[0])
+        candidates.remove(taps[0])
         turned = require_static(a.at.stride(taps[0].index)) < 0
         low, high = 0, require_static(row.extent) + 2
         line = reaches.pop(frozenset((row.index, taps[0].index)), None)
@@ -228,13 +229,13 @@ def match_geometry(a: Load, rows: Sequence[Axis], depth: Sequence[Axis]
             first = line.offset - (2 if turned else 0)
             low, high = max(low, -first), min(high, line.extent - first)
         sides.append(ImageAxis(row, taps[0], stride, turned, low, high))
-    if len(sides) != 2 or len(left) != 1:
+    if len(sides) != 2 or len(candidates) != 1:
         raise Unsupported("not three by three over images")
-    if a.at.stride(left[0].index) != 1 and (sides[1].stride != 1 or len(others) != 1):
+    if a.at.stride(candidates[0].index) != 1 and (sides[1].stride != 1 or len(others) != 1):
         raise Unsupported("neither channels nor rows are innermost")
     if any(line.extent is not None for line in reaches.values()):
         raise Unsupported("a mask over other axes")
-    return (sides[0], sides[1]), tuple(others), left[0]
+    return (sides[0], sides[1]), tuple(others), candidates[0]
 
 
 def _map_window_coordinates(
@@ -258,11 +259,11 @@ def _choose_vectors(across: int, max_vectors: int) -> int:
     return min(range(1, max_vectors + 1), key=lambda v: (-(-across // v) * v, -v))
 
 
-def _choose_batch(tiles: int, rows: int, each: int, shares: int) -> int:
+def _choose_batch(tiles: int, rows: int, tile_bytes: int, shares: int) -> int:
     """Return the tiles per batch: whole register tiles, at least a few, as many as the caches hold,
     with about as many batches as the threads can share."""
     min_tiles = 4 * rows
-    max_tiles = max(min_tiles, min(12 * rows, (3 * ASSUMED_L2_BYTES // 4) // each))
+    max_tiles = max(min_tiles, min(12 * rows, (3 * ASSUMED_L2_BYTES // 4) // tile_bytes))
     sizes = range(min_tiles, max_tiles + 1, rows)
     some = 1 if shares == 2 else shares
     waste = {n: -(-tiles // (n * some)) * some * n for n in sizes}

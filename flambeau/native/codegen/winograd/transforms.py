@@ -92,20 +92,20 @@ class InputTiles:
             start = offset_bytes(b, start, -side.shift * side.stride * 4)
         inside = [self._test_inside(side, place[side.row.index]) for side in self.sides]
         whole = None
-        for side, each in zip(self.sides, inside, strict=True):
-            if any(position_mask is not None for position_mask in each):
+        for side, masks in zip(self.sides, inside, strict=True):
+            if any(position_mask is not None for position_mask in masks):
                 h = place[side.row.index]
                 whole = b.and_masks(whole, b.and_masks(b.icmp_signed(">=", h, constant(side.low)),
                                b.icmp_signed("<=", h, constant(side.high - 4))))
-        apart = (self.sides[0].stride * 4, self.sides[1].stride * 4)
+        strides = (self.sides[0].stride * 4, self.sides[1].stride * 4)
         if whole is None:
-            self.channelwise(start, apart, channels, lanes, target, plane)
+            self.channelwise(start, strides, channels, lanes, target, plane)
             return
-        with b.if_else(whole) as (there, border):
-            with there:
-                self.channelwise(start, apart, channels, lanes, target, plane)
+        with b.if_else(whole) as (interior, border):
+            with interior:
+                self.channelwise(start, strides, channels, lanes, target, plane)
             with border:
-                self.channelwise(start, apart, channels, lanes, target, plane, inside)
+                self.channelwise(start, strides, channels, lanes, target, plane, inside)
 
     def _test_inside(self, side: ImageAxis, first: ir.Value) -> list[ir.Value | None]:
         """Whether each of a tile's four positions is inside; None if always."""
@@ -119,10 +119,10 @@ class InputTiles:
             masks.append(b.icmp_unsigned("<", at, constant(side.high - side.low)))
         return masks
 
-    def channelwise(self, start: ir.Value, apart: tuple[int, int], channels: Number, lanes: int,
+    def channelwise(self, start: ir.Value, strides: tuple[int, int], channels: Number, lanes: int,
                     target: ir.Value, plane: int,
                     inside: Sequence[Sequence[ir.Value | None]] | None = None) -> None:
-        """The channels of a tile that begins at `start`; `apart`: bytes from place
+        """The channels of a tile that begins at `start`; `strides`: bytes from place
         to place.
         """
         b = self.b
@@ -144,7 +144,7 @@ class InputTiles:
                 [
                     load_vector(
                         b,
-                        offset_bytes(b, source, i * apart[0] + j * apart[1]),
+                        offset_bytes(b, source, i * strides[0] + j * strides[1]),
                         self.load.type,
                         lanes,
                         b.and_masks(rest, None if masks is None else masks[i][j]),

@@ -126,13 +126,13 @@ def plan_winograd_weight(contract: Contract, target: Target) -> WinogradWeightPl
     if lanes % rows:
         raise Unsupported("few lanes")
     high = -(-channels // lanes) * lanes
-    wide = -(-columns // (vectors * lanes)) * vectors * lanes
-    while PLACES * high * wide * 4 > MAX_WINOGRAD_SUM_BYTES:
-        if wide > high and wide > vectors * lanes:
-            wide = -(-wide // (2 * vectors * lanes)) * vectors * lanes
+    padded = -(-columns // (vectors * lanes)) * vectors * lanes
+    while PLACES * high * padded * 4 > MAX_WINOGRAD_SUM_BYTES:
+        if padded > high and padded > vectors * lanes:
+            padded = -(-padded // (2 * vectors * lanes)) * vectors * lanes
         else:
             high = -(-high // (2 * lanes)) * lanes
-    cut = WinogradWeightPlan(contract, sides, others, channel, lanes, rows, vectors, high, wide,
+    cut = WinogradWeightPlan(contract, sides, others, channel, lanes, rows, vectors, high, padded,
               packed)
     direct = _estimate_direct_cycles(cut, channels, columns)
     if _estimate_winograd_cycles(cut, channels, columns) > MAX_WINOGRAD_RELATIVE_COST * direct:
@@ -277,8 +277,8 @@ class _WinogradWeightEmitter:
                                        constant(cut.images))
             with b.counted_loop(constant(0), images_here) as i:
                 known = {image.index: b.add(first, i)}
-                wanted = ((channel, count), (column, across))
-                for images, target, (low, size) in zip(self.sources, self.packed, wanted,
+                limits = ((channel, count), (column, across))
+                for images, target, (low, size) in zip(self.sources, self.packed, limits,
                                                        strict=True):
                     source = self.tiles.address(images.load, {**known, images.channel: low})
                     images.pack(
@@ -324,14 +324,15 @@ class _WinogradWeightEmitter:
 
         self._transform_columns(start, (down, right), across, target, masks)
 
-    def _transform_columns(self, start: ir.Value, apart: tuple[int, int], across: ir.Value,
+    def _transform_columns(self, start: ir.Value, strides: tuple[int, int], across: ir.Value,
                            target: ir.Value, masks: Square | None = None) -> None:
         """The columns of a tile of gradients that begins at `start`."""
         b, cut = self.b, self.cut
 
         def vector(j: ir.Value, rest: ir.Value | None) -> None:
             source, into = (offset_bytes(b, p, multiply(b, j, 4)) for p in (start, target))
-            tile = [[load_vector(b, offset_bytes(b, source, y * apart[0] + x * apart[1]), Type.F32,
+            tile = [[load_vector(b, offset_bytes(b, source, y * strides[0] + x * strides[1]),
+                                 Type.F32,
                                  cut.lanes, b.and_masks(rest, masks[y][x] if masks else None))
                      for x in (0, 1)] for y in (0, 1)]
             for k, transformed in enumerate(

@@ -169,18 +169,19 @@ def uniform(type: Type) -> Kernel:
 
     Numbers rounded to `high` become `low`.
     """
-    draw, wide = _DrawKernelBuilder(), compute_type(type)
+    draw, computed = _DrawKernelBuilder(), compute_type(type)
     number = _draw_unit(draw, type)
-    span, start, low, high = (draw.number(wide, name) for name in ("span", "start", "low", "high"))
-    number = apply(Scalar.FMA, number, span, start).cast(type).cast(wide)
+    span, start, low, high = (draw.number(computed, name)
+                              for name in ("span", "start", "low", "high"))
+    number = apply(Scalar.FMA, number, span, start).cast(type).cast(computed)
     return draw.kernel("uniform", type, where(compare(Scalar.EQ, number, high), low, number))
 
 
 def bernoulli(type: Type) -> Kernel:
     """words, bound, on, y; count: `on` where 53 bits of two words are less than bound, else 0."""
-    draw, wide = _DrawKernelBuilder(), compute_type(type)
+    draw, computed = _DrawKernelBuilder(), compute_type(type)
     below = compare(Scalar.LT, _combine_words(draw.pairs()), draw.number(Type.U64, "bound"))
-    on = draw.number(wide, "on")
+    on = draw.number(computed, "on")
     return draw.kernel("bernoulli", type, below if type is Type.BOOL else where(below, on, 0))
 
 
@@ -199,8 +200,8 @@ def shuffle() -> Kernel:
     count, saved = Buffer(Type.I64, "count"), Buffer(Type.I64, "held", local=1)
     i, steps = Index("i"), Size("steps")
     here, only = Affine(0, ((i, 1),)), Affine()
-    left = Value(Load(count, only)) - Value(IndexValue(here))
-    offset = apply(Scalar.REM, Value(Load(words, here)), left.cast(Type.U32)).cast(Type.I64)
+    remaining = Value(Load(count, only)) - Value(IndexValue(here))
+    offset = apply(Scalar.REM, Value(Load(words, here)), remaining.cast(Type.U32)).cast(Type.I64)
     partner = ((offset.expression, 1),)
     body: list[Statement] = [
         Store(saved, only, Load(order, here)),

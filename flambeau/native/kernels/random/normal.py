@@ -24,9 +24,9 @@ BLOCK, HALF_BLOCK = 16, 8
 
 def normal(type: Type) -> Kernel:
     """words, mean, std, y; blocks: normal numbers, BLOCK a block."""
-    wide, double = compute_type(type), type is Type.F64
+    computed, double = compute_type(type), type is Type.F64
     words, y = Buffer(Type.U64 if double else Type.U32, "words"), Buffer(type, "y")
-    mean, std = Buffer(wide, "mean"), Buffer(wide, "std")
+    mean, std = Buffer(computed, "mean"), Buffer(computed, "std")
     block, lane, blocks = Index("block"), Index("lane"), Size("blocks")
     places = [Affine(start, ((block, BLOCK), (lane, 1))) for start in (0, HALF_BLOCK)]
     uniform = [unit_of(Value(Load(words, at))) for at in places]
@@ -117,5 +117,5 @@ def _sin_cos(angle: Value) -> tuple[Value, Value]:
     swap = compare(Scalar.NE, _and(octant, 2), 0)
     sin, cos = where(swap, cosine, sine), where(swap, sine, cosine)
     below = compare(Scalar.NE, _and(octant, 4), 0)
-    left = compare(Scalar.EQ, _and(octant - 2, 4), 0)
-    return where(below, -sin, sin), where(left, -cos, cos)
+    negates_cosine = compare(Scalar.EQ, _and(octant - 2, 4), 0)
+    return where(below, -sin, sin), where(negates_cosine, -cos, cos)

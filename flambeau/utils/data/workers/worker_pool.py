@@ -110,10 +110,10 @@ class WorkerPool:
         self._look(0.0)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._arrived:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if left == 0.0:
+            remaining_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if remaining_s == 0.0:
                 return None
-            self._look(left)
+            self._look(remaining_s)
         return self._arrived.popleft()
 
     def _look(self, timeout_s: float | None) -> None:
