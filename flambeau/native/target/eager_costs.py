@@ -50,6 +50,7 @@ MAX_PRODUCT_FORMS = 512
 MAX_PRODUCT_PLANS = 4096
 MAX_RECURRENT_FORMS = 256
 MAX_POOLING_FORMS = 64
+MAX_RESAMPLING_FORMS = 64
 
 # ------------------------------------------------------------------------------------- thresholds
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
-from ..core.cache_blocking import blockwise, choose
+from ..core.cache_blocking import blockwise
 from ..core.number_cache import ONE
 from ..core.operator import Array, Promotion
 from ..core.registry import composite, pointwise
@@ -120,10 +120,11 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def _tanh_of_softplus(x: np.ndarray) -> np.ndarray:
-    # With e = exp(-|x|), tanh(log(1 + exp(x))) is a ratio without overflow or cancellation.
-    e = np.exp(-np.abs(x))
-    above = (1 + 2 * e) / (1 + 2 * e + 2 * e * e)
-    return choose(x >= 0, above, e * (e + 2) / (e * (e + 2) + 2))
+    # With w = exp(x), tanh(log(1 + w)) is a ratio without cancellation. Above 40 it is 1, and w * w
+    # would overflow in float32.
+    w = np.exp(np.minimum(x, 40))
+    p = w * (w + 2)
+    return p / (p + 2)
 
 
 def _mish(x: np.ndarray) -> np.ndarray:

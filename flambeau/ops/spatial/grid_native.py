@@ -1,4 +1,7 @@
-"""Images sampled at points, and both gradients, in machine code; None until it is there."""
+"""Images sampled at points, and both gradients, in machine code; None until it is compiled.
+
+Few points use kernels after CALLS_BEFORE_USE calls.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from math import prod
 import numpy as np
 
 from ...native.runtime import eager_kernels as kernels
-from ...native.runtime.background_jit import KernelPolicy
+from ...native.runtime.background_jit import CallCounts, KernelPolicy
 from ...native.runtime.eager_kernels import EagerKernel
 from ...native.runtime.fast_call import call_kernel
 from ...native.runtime.thread_pool import POOL
 from ...native.target.eager_costs import (
-    MIN_GRID_ROW_POINTS, MIN_SAMPLED_VALUES, SAMPLED_POINTS_PER_BLOCK,
+    MAX_RESAMPLING_FORMS, MIN_GRID_ROW_POINTS, MIN_SAMPLED_VALUES, SAMPLED_POINTS_PER_BLOCK,
 )
 from ...tensor.dtypes import FLOATS
 from ..native.route import native_route
@@ -20,14 +23,17 @@ from ..native.route import native_route
 Array = np.ndarray
 
 
-def _fits(input: Array, grid: Array) -> bool:
-    count = input.shape[1] * prod(grid.shape[:-1])
-    return (
-        count >= MIN_SAMPLED_VALUES
-        and input.__class__ is np.ndarray and grid.__class__ is np.ndarray
-        and input.dtype in FLOATS and grid.dtype == input.dtype and KernelPolicy.allowed
-        and prod(input.shape[2:]) < 1 << 31
-    )
+_small_calls = CallCounts(MAX_RESAMPLING_FORMS)
+
+
+def _can_sample(builder: EagerKernel, input: Array, grid: Array, *settings: str) -> bool:
+    """Whether a kernel pays off for these arrays, and supports them. Calls on few points count."""
+    if not (input.__class__ is np.ndarray and grid.__class__ is np.ndarray
+            and input.dtype in FLOATS and grid.dtype == input.dtype and KernelPolicy.allowed
+            and prod(input.shape[2:]) < 1 << 31):
+        return False
+    return input.shape[1] * prod(grid.shape[:-1]) >= MIN_SAMPLED_VALUES \
+        or _small_calls.should_request((builder, input.dtype, grid.shape[-1], *settings))
 
 
 def _pack_parameters(sizes: tuple[int, ...], align: bool, kind: np.dtype) -> tuple[Array, Array]:
@@ -83,7 +89,7 @@ def _run_over_points(
 @native_route
 def sample(input: Array, grid: Array, mode: str, padding: str, align: bool) -> Array | None:
     """Sample input (n, c, *sizes) at the points of grid (n, *points, axes): (n, c, *points)."""
-    if not _fits(input, grid):
+    if not _can_sample(kernels.GRID_SAMPLE, input, grid, mode, padding):
         return None
     y = np.empty((*input.shape[:2], *grid.shape[1:-1]), input.dtype)
     done = _run_over_points(kernels.GRID_SAMPLE, input, grid, mode, padding, align, y)
@@ -95,7 +101,8 @@ def compute_points_adjoint(
     g: Array, input: Array, grid: Array, mode: str, padding: str, align: bool
 ) -> Array | None:
     """Return the cotangent of the grid."""
-    if not _fits(input, grid) or g.dtype != input.dtype:
+    if g.dtype != input.dtype \
+            or not _can_sample(kernels.GRID_BACKWARD, input, grid, mode, padding):
         return None
     result = np.empty(grid.shape, grid.dtype)
     done = _run_over_points(kernels.GRID_BACKWARD, input, grid, mode, padding, align, g, result)
@@ -108,7 +115,8 @@ def compute_image_adjoint(
 ) -> Array | None:
     """Return the cotangent of the input."""
     (n, c, *sizes), axes = input.shape, grid.shape[-1]
-    if not _fits(input, grid) or g.dtype != input.dtype:
+    if g.dtype != input.dtype \
+            or not _can_sample(kernels.IMAGE_BACKWARD, input, grid, mode, padding):
         return None
     kernel = kernels.IMAGE_BACKWARD.address(input.dtype, mode, padding, axes)
     if kernel is None:

@@ -1,10 +1,13 @@
-"""Resampling of large images by kernels: what NumPy gives before they are there."""
+"""Kernels that resample images agree with NumPy, which serves calls until they are compiled."""
 
 import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.runtime.background_jit import KernelPolicy
+from flambeau.native.runtime import background_jit
+from flambeau.native.runtime.background_jit import CallCounts, KernelPolicy
+from flambeau.native.runtime.eager_kernels import EagerKernel
+from flambeau.ops.spatial import grid_native, resample_native
 from flambeau.ops.spatial.resample_native import resample_axis, take_pixels
 
 F = torch.nn.functional
@@ -35,6 +38,7 @@ def test_interpolate(mode, sizes, monkeypatch):
         np.testing.assert_allclose(a, b, 1e-5, 1e-5)
 
 
+request_address = EagerKernel.address
 CASES = [("bilinear", "reflection", 2), ("nearest", "zeros", 2), ("bicubic", "border", 2),
          ("bilinear", "zeros", 3)]
 
@@ -94,3 +98,24 @@ def test_pixels_are_those_at_the_places():
     y = take_pixels(x, places)
     assert y is not None
     np.testing.assert_array_equal(y, np.take_along_axis(x, places[:, None, :], 2))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    lambda x: F.grid_sample(x, torch.linspace(-1.1, 1.1, 24).reshape(1, 3, 4, 2),
+                            align_corners=False),
+], ids=["interpolate", "grid_sample"])
+def test_small_images_use_kernels_after_many_calls(function, monkeypatch) -> None:
+    monkeypatch.setattr(background_jit, "CALLS_BEFORE_COMPILING", 2)
+    monkeypatch.setattr(background_jit, "CALLS_BEFORE_USE", 5)
+    for module in (resample_native, grid_native):
+        monkeypatch.setattr(module, "_small_calls", CallCounts(8))
+    addresses = []
+    monkeypatch.setattr(EagerKernel, "address", lambda self, *settings: addresses.append(
+        address := request_address(self, *settings)) or address)
+    image = np.random.default_rng(0).normal(size=(1, 2, 5, 6)).astype(np.float32)
+    results = [with_gradient(function, image) for _ in range(8)]
+    assert any(addresses)
+    for y, gradient in results[1:]:
+        np.testing.assert_allclose(y, results[0][0], 1e-5, 1e-6)
+        np.testing.assert_allclose(gradient, results[0][1], 1e-5, 1e-5)
