@@ -15,18 +15,21 @@ from .ops.sparse.products import sparse_addmm as addmm
 from .ops.sparse.reductions import log_softmax, softmax
 from .ops.sparse.reductions import sparse_sum as sum
 from .ops.sparse.row_reductions import mm
+from .ops.sparse.semi_structured import (
+    SparseSemiStructuredTensor, SparseSemiStructuredTensorCUSPARSELT,
+    SparseSemiStructuredTensorCUTLASS, to_sparse_semi_structured,
+)
 from .ops.sparse.solves import spsolve
 from .tensor import dtypes
-from .tensor.absent import make_absent_getattr
 
 entry.load()
 
 __all__ = [
-    "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm",
-    "sampled_addmm", "softmax", "spdiags", "spsolve", "sum",
+    "SparseSemiStructuredTensor", "SparseSemiStructuredTensorCUSPARSELT",
+    "SparseSemiStructuredTensorCUTLASS", "addmm", "as_sparse_gradcheck",
+    "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags",
+    "spsolve", "sum", "to_sparse_semi_structured",
 ]
-
-_NAMES = ("SparseSemiStructuredTensor", "to_sparse_semi_structured")
 
 
 def _create_legacy_constructor(name: str, dtype: Any) -> Callable:
@@ -133,6 +136,3 @@ def as_sparse_gradcheck(gradcheck: Callable) -> Callable:
         return gradcheck(func, leaves, **options)
 
     return sparse_gradcheck
-
-
-__getattr__ = make_absent_getattr(__name__, _NAMES)

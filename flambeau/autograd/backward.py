@@ -10,6 +10,7 @@ import numpy as np
 from ..native.foundation.user_frames import warn
 from ..native.foundation.user_frames import add_notes
 from ..tensor.dtypes import FLOAT32
+from ..tensor.meta import MetaArray
 from ..tensor.tensor import Tensor, attach, wrap
 from .engine import make_target_key, run
 from .gradient_edge import GradientEdge, find_target, needs_gradient
@@ -45,7 +46,8 @@ def _find_root(y: Any, g: Tensor | None) -> tuple[Any, Tensor]:
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{y.dtype}"
             )
-        g = wrap(np.ones(y._array.shape, y._array.dtype)) if y.__class__ is Tensor \
+        plain = y.__class__ is Tensor and y._array.__class__ is not MetaArray
+        g = wrap(np.ones(y._array.shape, y._array.dtype)) if plain \
             else Functions.ones_like(y.detach())
     elif not isinstance(g, Tensor):
         raise TypeError(
@@ -279,7 +281,8 @@ def _tensor_backward(
     """
     if inputs is None and not MODE.transforms:
         if gradient is None and self.__class__ is Tensor and self._requires_grad \
-                and self._array.dtype is FLOAT32 and self._array.size == 1 and self._base is None:
+                and self._array.dtype is FLOAT32 and self._array.size == 1 \
+                and self._base is None and self._array.__class__ is not MetaArray:
             root = (self._node or self, wrap(_ONE.copy().reshape(self._array.shape)
                                              if self._array.ndim else _ONE.copy()))
         else:

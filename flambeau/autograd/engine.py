@@ -19,7 +19,7 @@ import numpy as np
 from ..native.foundation.reference_counts import ARGUMENT_REFERENCES, PARAMETER_REFERENCES
 from ..native.foundation.user_frames import warn
 from ..tensor.layout import empty_strided_array, find_dense_order
-from ..tensor.meta import MetaArray
+from ..tensor.meta import MetaArray, meta_array
 from ..tensor.storage import get_version
 from ..tensor.tensor import Tensor, wrap
 from ..tensor.windows.batched_window import is_example
@@ -527,11 +527,13 @@ def _own_cotangent(leaf: Tensor, g: Tensor) -> Tensor:
         and not g._requires_grad
     ):
         return g
-    if leaf._array.strides is None:  # a sparse leaf, whose gradient may be dense
-        return g.detach()
+    if array.__class__ is MetaArray:
+        return wrap(meta_array(array.shape, array.dtype))
+    strides = leaf._array.strides  # None of a sparse leaf, whose gradient may be dense
     result = empty_strided_array(
-        array.shape, [n // leaf._array.itemsize for n in leaf._array.strides], array.dtype
-    ) if find_dense_order(leaf._array) is not None else np.empty(array.shape, array.dtype)
+        array.shape, [n // leaf._array.itemsize for n in strides], array.dtype
+    ) if strides is not None and find_dense_order(leaf._array) is not None else \
+        np.empty(array.shape, array.dtype)
     result[...] = array
     return wrap(result)
 

@@ -198,13 +198,19 @@ def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
     waits until the end of the file: old files store the index values there."""
     if LoadState.unchecked is not None:
         LoadState.unchecked.append((layout, data))
-    return _create_sparse_tensor(layout, data, LoadState.unchecked is None)
+        return _create_sparse_tensor(layout, data, False)
+    return _create_sparse_tensor(layout, data, not _is_on_meta(data))
+
+
+def _is_on_meta(data: Any) -> bool:
+    """Return whether the parts of a sparse tensor are meta tensors: they have no indices."""
+    return isinstance(data, tuple) and any(isinstance(x, Tensor) and x.is_meta for x in data)
 
 
 def check_sparse_tensors() -> None:
     """Raise RuntimeError for the first loaded sparse tensor with invalid indices."""
     for layout, data in LoadState.unchecked or ():
-        _create_sparse_tensor(layout, data, True)
+        _create_sparse_tensor(layout, data, not _is_on_meta(data))
 
 
 def _create_sparse_tensor(layout: Any, data: Any, check_invariants: bool) -> Tensor:

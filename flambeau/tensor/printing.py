@@ -315,13 +315,16 @@ def format_sparse(tensor: Tensor, parts: dict[str, np.ndarray], nnz: int) -> str
     prefix = "tensor("
     indent, lines = len(prefix), []
     for name, array in parts.items():
-        text = format_array(array, indent + len(f"{name}=tensor("))
-        if array.size == 0:
+        on_meta = array.__class__ is MetaArray
+        text = "..." if on_meta else format_array(array, indent + len(f"{name}=tensor("))
+        if array.size == 0 or on_meta:
             text += f", size={tuple(array.shape)}"
         lines.append(f"{name}=tensor({text})")
     default = get_default_dtype()
     evident = {default, complex128 if default is float64 else complex64, int64, bool_}
-    suffixes = [f"size={tuple(tensor.shape)}", f"nnz={nnz}"]
+    shown_size = f"size={tuple(tensor.shape)}"
+    suffixes = [f"device='{tensor.device}'", shown_size] if tensor.is_meta else \
+        [shown_size, f"nnz={nnz}"]
     if tensor.dtype not in evident:
         suffixes.append(f"dtype={tensor.dtype}")
     suffixes += [f"layout={tensor.layout}", *_describe_graph(tensor)]

@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from .devices import CPU, META, device
 from .layout import layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr
+from .meta import MetaArray
 from .printing import format_sparse, format_tensor, prints_as_tensor
 from .size import Size
 from .tensor import Tensor, creation, wrap
@@ -32,7 +34,13 @@ class SparseArray(OpaqueWindow):
     @property
     def backend(self) -> str:
         """PyTorch's name for it in messages."""
-        return "SparseCPU" if self.layout is sparse_coo else "SparseCsrCPU"
+        place = "Meta" if self.on_meta else "CPU"
+        return f"Sparse{place}" if self.layout is sparse_coo else f"SparseCsr{place}"
+
+    @property
+    def on_meta(self) -> bool:
+        """Whether it has a shape and a dtype only: its parts are meta arrays."""
+        return self.values.__class__ is MetaArray
 
     @property
     def dtype(self) -> np.dtype:
@@ -95,6 +103,9 @@ COMPRESSED = {
     sparse_csr: (True, False), sparse_csc: (False, False),
     sparse_bsr: (True, True), sparse_bsc: (False, True),
 }
+# The layout of a transposed matrix.
+TRANSPOSED = {sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bsc,
+              sparse_bsc: sparse_bsr}
 
 
 class CompressedArray(SparseArray):
@@ -181,6 +192,12 @@ class SparseTensor(Tensor):
         form: layout = array.layout
         return form
 
+    @property
+    def device(self) -> device:
+        """The device of its parts."""
+        array: Any = self._array
+        return META if array.on_meta else CPU
+
     def _alias(self, cls: type | None = None) -> Tensor:
         return Tensor._alias(self, SparseTensor if cls is None else cls)
 
@@ -220,11 +237,16 @@ class SparseTensor(Tensor):
 
     is_sparse = property(lambda self: self.layout is sparse_coo)
     is_sparse_csr = property(lambda self: self.layout is sparse_csr)
-    is_cpu = property(lambda self: True)
+    is_cpu = property(lambda self: self.device == CPU)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Return False: it has no strides."""
+        """Return False for a COO tensor; raise RuntimeError for the compressed layouts."""
+        if self.layout is not sparse_coo:
+            raise RuntimeError(f"Sparse {self._short_layout()} tensors do not have is_contiguous")
         return False
+
+    def _short_layout(self) -> str:
+        return self.layout.name.removeprefix("sparse_").upper()
 
     def storage_offset(self) -> int:
         """Return 0: it has no storage."""
@@ -233,7 +255,7 @@ class SparseTensor(Tensor):
     def stride(self, dim: int | None = None) -> Any:
         """Return zeros for a COO tensor; raise RuntimeError for the compressed layouts."""
         if self.layout is not sparse_coo:
-            raise RuntimeError("Sparse CSR tensors do not have strides")
+            raise RuntimeError(f"Sparse {self._short_layout()} tensors do not have strides")
         return 0 if dim is not None else (0,) * self._array.ndim
 
     @property
@@ -265,6 +287,8 @@ class SparseTensor(Tensor):
         if array.size != 1:
             raise RuntimeError(
                 f"a Tensor with {array.size} elements cannot be converted to Scalar")
+        if array.on_meta and not array.nnz:
+            return array.dtype.type(0).item()
         return wrap(array.values.sum()).item()
 
     def __len__(self) -> int:

@@ -201,21 +201,16 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
     return function
 
 
-def refuse_sparse_on_meta(device: Any) -> None:
-    """Raise NotImplementedError if the device of a new sparse tensor is meta."""
-    if is_on_meta(device):
-        raise NotImplementedError("sparse tensors on the meta device are not implemented")
-
-
 def _create_sparse(
     name: str, size: tuple, kind: np.dtype, layout: Any, requires_grad: bool, device: Any
 ) -> Tensor:
     """A sparse tensor without values."""
-    refuse_sparse_on_meta(device)
+    on_meta = is_on_meta(device)
     if name == "ones":
+        backend = "SparseMeta" if on_meta else "SparseCPU"
         raise NotImplementedError(
-            "Could not run 'aten::fill_.Scalar' with arguments from the 'SparseCPU' backend.")
-    result = PUBLIC["sparse"]["allocate_in_layout"](size, kind, layout)
+            f"Could not run 'aten::fill_.Scalar' with arguments from the '{backend}' backend.")
+    result = PUBLIC["sparse"]["allocate_in_layout"](size, kind, layout, on_meta)
     return require_grad(result) if requires_grad else result
 
 

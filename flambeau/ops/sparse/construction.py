@@ -11,14 +11,18 @@ from ...autograd.tangents import carry
 from ...tensor import layout as layouts
 from ...tensor.dtypes import as_dtype
 from ...tensor.layout import layout
+from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import legacy_name
 from ...tensor.sparse import COMPRESSED, CompressedArray, CooArray, layout_name, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC, Array
-from .conversion_checks import refuse_meta
+from ..creation.creation import is_on_meta
 from .dispatch import sparse_operator
 from .invariants import CHECKS, check_compressed, check_coo
 from .masked_arrays import read_values, read_values_at_pattern
+from .meta_device import (
+    check_common_compressed_device, check_common_device, move_to_meta, refuse_reading,
+)
 
 
 def as_values(values: Any, dtype: Any) -> Tensor:
@@ -33,6 +37,8 @@ def as_indices(indices: Any, keep_int32: bool = False) -> np.ndarray:
     array: np.ndarray = indices._array if isinstance(indices, Tensor) else np.asarray(indices)
     if keep_int32 and array.dtype == np.int32:
         return array
+    if array.__class__ is MetaArray:
+        return meta_array(array.shape, np.dtype(np.int64))
     return array.astype(np.int64, copy=False)
 
 
@@ -63,7 +69,6 @@ def sparse_coo_tensor(
     is_coalesced: bool | None = None, **named: Any,
 ) -> Tensor:
     """`sparse_coo_tensor(indices, values, size)`: see `flambeau.ops.sparse.entry`."""
-    refuse_meta(device)
     if "indices" in named:
         args = (named["indices"], named["values"], *args)
     elif "values" in named:
@@ -71,8 +76,10 @@ def sparse_coo_tensor(
     if len(args) == 3:
         *args, size = args  # type: ignore[assignment]
     if len(args) < 2:
-        return _create_empty_coo(args, size, dtype, requires_grad)
+        return _create_empty_coo(args, size, dtype, requires_grad, device)
     indices, values = as_indices(args[0]), as_values(args[1], dtype)
+    indices, values = _place_parts(device, values, indices)
+    check_common_device(indices=indices, values=values._array)
     array: Any = values._array
     if array.ndim == 0:
         array, values = array.reshape(1), values.reshape(1)
@@ -88,12 +95,22 @@ def sparse_coo_tensor(
     return result.requires_grad_() if requires_grad else result
 
 
-def _create_empty_coo(args: Sequence[Any], size: Any, dtype: Any, requires_grad: bool) -> Tensor:
+def _place_parts(device: Any, values: Tensor, *indices: np.ndarray) -> tuple[Any, ...]:
+    """Return indices and values on a device; None: where they are, or on the default device."""
+    if not is_on_meta(device):
+        return *indices, values if device is None else values.to(device)
+    return *(meta_array(x.shape, x.dtype) for x in indices), values.to("meta")
+
+
+def _create_empty_coo(
+    args: Sequence[Any], size: Any, dtype: Any, requires_grad: bool, device: Any
+) -> Tensor:
     shape = args[0] if args and size is None else size
     if isinstance(shape, Tensor) or not isinstance(shape, (tuple, list)):
         raise RuntimeError("indices must be sparse_dim x nnz, but got: []")
     kind = PUBLIC["torch"]["zeros"](0, dtype=dtype)._array.dtype
-    result = wrap_sparse(allocate_coo(tuple(map(int, shape)), kind))
+    empty: Any = allocate_coo(tuple(map(int, shape)), kind)
+    result = wrap_sparse(move_to_meta(empty) if is_on_meta(device) else empty)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -114,6 +131,7 @@ def _infer_coo_shape(indices: np.ndarray, values: np.ndarray, size: Any) -> tupl
         )
     sparse, dense = indices.shape[0], values.ndim - 1
     if size is None:
+        refuse_reading(indices)
         lengths = (indices.max(1) + 1).tolist() if indices.shape[1] else [0] * sparse
         return (*lengths, *values.shape[1:])
     shape = tuple(int(n) for n in size)
@@ -130,10 +148,17 @@ def _infer_coo_shape(indices: np.ndarray, values: np.ndarray, size: Any) -> tupl
     return shape
 
 
-def allocate_in_layout(shape: tuple[int, ...], kind: np.dtype, form: layout) -> Tensor:
+def allocate_in_layout(
+    shape: tuple[int, ...], kind: np.dtype, form: layout, on_meta: bool = False
+) -> Tensor:
     """Return a sparse tensor without values in any layout; blocks are single values."""
+    array = _allocate_array(shape, kind, form)
+    return wrap_sparse(move_to_meta(array) if on_meta else array)
+
+
+def _allocate_array(shape: tuple[int, ...], kind: np.dtype, form: layout) -> Any:
     if form is layouts.sparse_coo:
-        return wrap_sparse(allocate_coo(shape, kind))
+        return allocate_coo(shape, kind)
     if form not in COMPRESSED:
         raise RuntimeError(f"unknown layout {form}")
     if len(shape) < 2:
@@ -142,9 +167,9 @@ def allocate_in_layout(shape: tuple[int, ...], kind: np.dtype, form: layout) -> 
     by_row, blocked = COMPRESSED[form]
     lines = shape[-2] if by_row else shape[-1]
     values = np.empty((*shape[:-2], 0, *((1, 1) if blocked else ())), kind)
-    return wrap_sparse(CompressedArray(
+    return CompressedArray(
         form, np.zeros((*shape[:-2], lines + 1), np.int64),
-        np.empty((*shape[:-2], 0), np.int64), values, shape))
+        np.empty((*shape[:-2], 0), np.int64), values, shape)
 
 
 def scatter_rows(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) -> Tensor:
@@ -152,6 +177,9 @@ def scatter_rows(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) ->
 
     The table is (rows, width).
     """
+    if g._array.__class__ is MetaArray:
+        empty = allocate_coo((rows, g.shape[-1]), g._array.dtype, 1)
+        return wrap_sparse(move_to_meta(empty))
     flat = indices.reshape(-1)
     if padding_idx >= 0:
         valid = np.flatnonzero(flat != padding_idx)
@@ -191,7 +219,6 @@ def with_dims(
     layout: Any = None, device: Any = None, pin_memory: Any = None,
 ) -> Tensor:
     """Return a compressed tensor of a given number of values, with all parts zero."""
-    refuse_meta(device)
     shape, block = tuple(size), tuple(blocksize)
     batch = shape[: len(shape) - dense_dim - 2]
     line = len(batch) + (0 if COMPRESSED[layout][0] else 1)
@@ -199,9 +226,10 @@ def with_dims(
     kind = as_dtype(dtype or PUBLIC["torch"]["get_default_dtype"]()).numpy
     index = as_dtype(index_dtype).numpy
     values = np.zeros((*batch, nnz, *block, *shape[len(shape) - dense_dim :]), kind)
-    return wrap_sparse(CompressedArray(
+    array = CompressedArray(
         layout, np.zeros((*batch, lines + 1), index), np.zeros((*batch, nnz), index), values,
-        shape))
+        shape)
+    return wrap_sparse(move_to_meta(array) if is_on_meta(device) else array)
 
 
 # ------------------------------------------------------------------------------ compressed
@@ -241,7 +269,6 @@ def sparse_compressed_tensor(
     requires_grad: bool = False, check_invariants: bool | None = None,
 ) -> Tensor:
     """A tensor in a compressed layout: see `flambeau.ops.sparse.entry`."""
-    refuse_meta(device)
     form = layout
     if form is None:
         raise RuntimeError(
@@ -251,7 +278,11 @@ def sparse_compressed_tensor(
                            f"got {layout_name(form)}")
     compressed = as_indices(compressed_indices, keep_int32=True)
     plain = as_indices(plain_indices, keep_int32=True)
-    values = as_values(values, dtype)
+    compressed, plain, values = _place_parts(
+        device, as_values(values, dtype), compressed, plain)
+    names = ("crow_indices", "col_indices") if COMPRESSED[form][0] else \
+        ("ccol_indices", "row_indices")
+    check_common_compressed_device(compressed, plain, values._array, names)
     shape = _infer_compressed_shape(form, compressed, plain, values._array) if size is None \
         else tuple(int(n) for n in size)
     array = CompressedArray(form, compressed, plain, values._array, shape)
@@ -271,6 +302,8 @@ def _infer_compressed_shape(
     at = len(batch) + 1
     height, width = values.shape[at : at + 2] if blocked else (1, 1)
     lines = compressed.shape[-1] - 1
+    if plain.__class__ is MetaArray:
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     across = int(plain.max()) + 1 if plain.size else 0
     rows, columns = (lines, across) if by_row else (across, lines)
     return (*batch, rows * height, columns * width, *values.shape[at + (2 if blocked else 0) :])

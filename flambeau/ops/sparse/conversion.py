@@ -8,6 +8,7 @@ import numpy as np
 
 from ...tensor.dtypes import as_dtype, dtype as Dtype
 from ...tensor.layout import layout, sparse_coo, strided
+from ...tensor.meta import meta_array
 from ...tensor.sparse import (
     COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name,
 )
@@ -15,9 +16,10 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
 from . import formats
 from .construction import _coo_of_values, _compressed_of_values
-from .conversion_checks import check_conversion, check_sparse_dim, refuse_meta
+from .conversion_checks import check_conversion, check_sparse_dim
 from .dispatch import implements, sparse_operator
 from .masking import _masked
+from .meta_device import NO_DATA, RULES, convert_on_meta, forget_places
 
 
 def require_coo(x: Tensor, subject: str) -> CooArray:
@@ -204,6 +206,8 @@ def _create_converter(form: layout) -> Any:
             return g if g._array.__class__ is CooArray else convert(g, sparse_coo)
         return convert(g, source.layout, block=source.block if source.blocked else None)
 
+    to_layout.operator.name = f"_to_{form.name}"
+    RULES[to_layout.operator.name] = lambda input, *_: convert_on_meta(input, form)
     return to_layout
 
 
@@ -284,7 +288,9 @@ def _copy(a: Any, new_values: np.ndarray) -> Any:
 
 
 @sparse_operator(node="ToCopyBackward0", linear_in="input")
-def _to_copy(input: Array, dtype: Dtype | None) -> Array:
+def _to_copy(input: Array, dtype: Dtype | None, to_meta: bool) -> Array:
+    if to_meta:
+        return forget_places(input, dtype)  # type: ignore[arg-type]
     return _copy(input, input.values.astype(dtype))  # type: ignore[attr-defined]
 
 
@@ -296,19 +302,24 @@ def _(g: Any, input_dtype: Any) -> Any:
 @implements("to")
 def to(self: Tensor, *args: Any, copy: bool = False, **named: Any) -> Tensor:
     """Cast to another dtype; a tensor that already has it is returned unchanged."""
-    probe = wrap(np.empty(0, self._array.dtype))
-    if args and isinstance(args[0], Tensor):  # may be sparse: only its dtype matters
-        args = (args[0].dtype, *args[1:])
+    probe = _create_probe(self)
+    if args and isinstance(args[0], Tensor):  # may be sparse: only its device and dtype matter
+        args = (args[0].device, args[0].dtype, *args[1:])
     result = probe.to(*args, copy=copy, **named)
-    refuse_meta(result.device)
     if result is probe:
         return self
-    return _to_copy(self, result._array.dtype)
+    return _to_copy(self, result._array.dtype, result.is_meta)
+
+
+def _create_probe(x: Tensor) -> Tensor:
+    """Return a dense tensor without elements, of the dtype and on the device of `x`."""
+    kind = x._array.dtype
+    return wrap(meta_array((0,), kind) if x.is_meta else np.empty(0, kind))
 
 
 def _declare_conversion(name: str) -> None:
     def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
-        kind = getattr(wrap(np.empty(0, self._array.dtype)), name)(*args, **named).dtype
+        kind = getattr(_create_probe(self), name)(*args, **named).dtype
         return to(self, kind)
 
     method.__name__ = name
@@ -320,7 +331,15 @@ for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "lo
     _declare_conversion(_name)
 
 
-@implements("cpu", "contiguous", "pin_memory", "resolve_conj", "resolve_neg", "positive",
+@implements("cpu")
+def cpu(self: Tensor, *args: Any, **named: Any) -> Tensor:
+    """Return the tensor unchanged: it is on the CPU, or cannot get there."""
+    if self.is_meta:
+        raise NotImplementedError(NO_DATA)
+    return self
+
+
+@implements("contiguous", "pin_memory", "resolve_conj", "resolve_neg", "positive",
             "share_memory_")
 def itself(self: Tensor, *args: Any, **named: Any) -> Tensor:
     """Return the tensor unchanged."""
@@ -330,6 +349,9 @@ def itself(self: Tensor, *args: Any, **named: Any) -> Tensor:
 @implements("type")
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **named: Any) -> Any:
     """Return the name of the tensor's legacy type, or convert the tensor to another."""
+    array: Any = self._array
+    if dtype is None and array.on_meta:
+        raise RuntimeError(f"Unrecognized tensor type ID: {array.backend}")
     if dtype is None:
         probe: Any = wrap(np.empty(0, self._array.dtype))
         return probe.type().replace("torch.", "torch.sparse.")
@@ -384,4 +406,4 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
                            f"self type = {kinds[0]} and src type = {kinds[1]}")
     if self is src:
         return self
-    return write_over(self, clone(to(src, self.dtype)))
+    return write_over(self, clone(to(src, self.device, self.dtype)))

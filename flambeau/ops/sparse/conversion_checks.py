@@ -6,22 +6,16 @@ from typing import Any
 
 from ...tensor import layout as layouts
 from ...tensor.layout import layout, sparse_coo, strided
+from ...tensor.meta import refuse_unknown_values
 from ...tensor.sparse import COMPRESSED, CompressedArray, layout_name
 from ...tensor.tensor import Tensor
-from ..creation.creation import refuse_sparse_on_meta
 
 _BLOCKED = (layouts.sparse_bsr, layouts.sparse_bsc)
 
 
-def refuse_meta(device: Any) -> None:
-    """Raise NotImplementedError for the meta device. None: the device of an operand."""
-    if device is not None:
-        refuse_sparse_on_meta(device)
-
-
 def check_sparse_dim(x: Tensor, sparse_dim: int) -> None:
     """Raise RuntimeError for a number of sparse axes that a COO tensor cannot have."""
-    refuse_meta(x.device)
+    refuse_unknown_values(x, "_to_sparse.sparse_dim")
     if x.layout is strided:
         rank = x.dim()
         if rank and sparse_dim == 0:
@@ -42,7 +36,7 @@ def check_sparse_dim(x: Tensor, sparse_dim: int) -> None:
 
 def check_conversion(x: Tensor, form: layout, blocksize: Any, dense_dim: int | None) -> None:
     """Raise RuntimeError for a conversion, or options of it, unsupported by PyTorch."""
-    refuse_meta(x.device)
+    refuse_unknown_values(x, "_to_sparse")
     source = x.layout
     prefix = "to_sparse" if source is form else "dense_to_sparse" if source is strided else \
         "sparse_coo_to_sparse" if source is sparse_coo else "sparse_compressed_to_sparse"

@@ -17,6 +17,7 @@ from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
 from ...autograd.tangents import LEVELS
 from ...autograd.tape import record
+from ...tensor.layout import sparse_coo
 from ...tensor.promotion import check_cast
 from ...tensor.sparse import Created, SparseArray, SparseTensor, layout_name, wrap_any
 from ...tensor.tensor import Tensor
@@ -26,6 +27,7 @@ from ..core.operator import OPERATORS, Kind, Operator
 from ..core.registry import Declared
 from ..interception import forward_mode, window_stubs
 from ..interception.torch_function import _disabled_torch_function_impl
+from .meta_device import compute_on_meta, find_meta
 
 # Implementations for calls with a sparse argument, by public name such as "add" or "add_".
 SPARSE: dict[str, Callable] = {}
@@ -118,7 +120,10 @@ def _create_function(operator: Operator) -> Any:
                 values[i]._array if isinstance(values[i], Tensor) else values[i]
         named = {p.name: a for p, a in zip(parameters, arrays, strict=True)
                  if p.kind is p.KEYWORD_ONLY}
-        y = body(*arrays[: len(arrays) - len(named)], **named)
+        positional = arrays[: len(arrays) - len(named)]
+        on_meta = find_meta(arrays)
+        y = body(*positional, **named) if on_meta is None else \
+            compute_on_meta(operator.name, body, on_meta, positional, named)
         result: Any = tuple(map(wrap_any, y)) if y.__class__ is tuple else wrap_any(y)
         if MODE.grad and operator.differentiable:
             record(operator, result, tuple(values))
@@ -209,10 +214,9 @@ def hand_over(name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 def refuse(name: str, args: tuple) -> Any:
     """Raise NotImplementedError, with PyTorch's message."""
-    compressed = any(
-        isinstance(v, SparseTensor) and layout_name(v.layout) != "Sparse" for v in args
-    )
-    backend = "SparseCsrCPU" if compressed else "SparseCPU"
+    arrays: list[Any] = [v._array for v in args if isinstance(v, SparseTensor)]
+    arrays.sort(key=lambda a: a.layout is sparse_coo)  # compressed ones first
+    backend = arrays[0].backend if arrays else "SparseCPU"
     raise NotImplementedError(
         f"Could not run 'aten::{name}' with arguments from the '{backend}' backend. This could be "
         "because the operator doesn't exist for this backend, or was omitted during the "

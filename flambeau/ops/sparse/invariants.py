@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.meta import MetaArray
 from ...tensor.sparse import CompressedArray
+from .meta_device import refuse_reading
 
 
 class CHECKS:
@@ -24,6 +26,7 @@ def check_coo(
     indices: np.ndarray, values: np.ndarray, shape: tuple[int, ...], coalesced: bool
 ) -> None:
     """Raise RuntimeError for an index outside `shape`, or for uncoalesced indices."""
+    refuse_reading(indices)
     for axis, (index, length) in enumerate(zip(indices, shape, strict=False)):
         if not index.size:
             continue
@@ -65,6 +68,10 @@ def check_compressed(a: CompressedArray) -> None:
     _check(a.compressed.dtype == a.plain.dtype,
            f"{compressed_name} and {plain_name} must have the same dtype, but got "
            f"{a.compressed.dtype} and {a.plain.dtype}, respectively")
+    if a.plain.__class__ is MetaArray:
+        kind = a.layout.name.removeprefix("sparse_").upper()
+        _check(a.nnz == 0, f"expected nnz to be 0 for sparse {kind} meta tensor but got {a.nnz}")
+        return
     _check((a.compressed[..., 0] == 0).all(), f"`{compressed_name}[..., 0] == 0` is not satisfied.")
     _check((a.compressed[..., -1] == a.nnz).all(),
            f"`{compressed_name}[..., -1] == nnz` is not satisfied.")

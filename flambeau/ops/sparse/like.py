@@ -14,8 +14,8 @@ from ...tensor.sparse import (
 )
 from ...tensor.tensor import Tensor, wrap
 from .construction import allocate_coo, allocate_in_layout
-from .conversion_checks import refuse_meta
 from .dispatch import implements, refuse
+from .meta_device import find_target, move_to_meta
 
 
 def _choose_dtype(input: Tensor, dtype: Any) -> np.dtype:
@@ -28,7 +28,6 @@ def zeros_like(
     requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
 ) -> Tensor:
     """Return a sparse tensor without values, in the layout of `input` or a given one."""
-    refuse_meta(device)
     a: Any = input._array
     kind, form = _choose_dtype(input, dtype), layout or input.layout
     if form is sparse_coo:
@@ -39,6 +38,8 @@ def zeros_like(
         result = wrap(np.zeros(a.shape, kind))
     else:
         result = _drop_values(a, form, kind)
+    if find_target(input, device):
+        result._array = move_to_meta(result._array)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -77,16 +78,20 @@ def empty_like(
     requires_grad: bool = False, memory_format: Any = None, pin_memory: bool = False,
 ) -> Tensor:
     """Return uninitialized values: at a compressed tensor's positions, at none of a COO tensor."""
-    refuse_meta(device)
     a: Any = input._array
     form = layout or input.layout
+    to_meta = find_target(input, device)
     _check_same_layout(input, form)
     if form is input.layout and isinstance(a, CompressedArray):
+        if a.on_meta and not to_meta:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         result: Tensor = wrap_sparse(CompressedArray(
             form, a.compressed.copy(), a.plain.copy(),
             np.zeros(a.values.shape, _choose_dtype(input, dtype)), a.shape))
+        if to_meta:
+            result._array = move_to_meta(result._array)
     else:
-        result = zeros_like(input, dtype=dtype, layout=form)
+        result = zeros_like(input, dtype=dtype, layout=form, device=device)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -133,9 +138,12 @@ _declare_fill_in_place("uniform_", "uniform_", compressed=False)
 
 
 @implements("new_zeros", "new_empty", "new")
-def new_zeros(self: Tensor, *size: Any, dtype: Any = None, **named: Any) -> Tensor:
+def new_zeros(
+    self: Tensor, *size: Any, dtype: Any = None, device: Any = None, **named: Any
+) -> Tensor:
     """Return a sparse tensor of the same layout and dtype without values."""
     from ..creation.creation import get_numpy_dtype, parse_shape
 
     kind = self._array.dtype if dtype is None else get_numpy_dtype(dtype)
-    return allocate_in_layout(parse_shape(size, named.get("size")), kind, self.layout)
+    return allocate_in_layout(parse_shape(size, named.get("size")), kind, self.layout,
+                              find_target(self, device))

@@ -378,6 +378,8 @@ def smm(input: Tensor, mat: Tensor) -> Tensor:
 def hspmm(mat1: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     """Multiply a sparse by a dense matrix; the result has sparse rows and dense columns."""
     _check_product("hspmm", mat1, mat2)
+    if mat1.is_meta:
+        refuse("hspmm", (mat1,))
     a: Any = mat1._array
     rows = np.unique(a.indices[0])
     full = multiply(a, mat2._array)

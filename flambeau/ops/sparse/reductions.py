@@ -135,6 +135,8 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 def _sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if dim is None:
         return _sum_all(x)
+    if x.is_meta:
+        refuse("_sparse_csr_sum.dim_dtype", (x,))
     if not keepdim:
         raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
     a: Any = x._array
@@ -169,6 +171,8 @@ def any_(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = No
     """Test whether any stored value is nonzero."""
     if dim is not None:
         refuse("any.out", (input,))
+    if input.is_meta:
+        refuse("any", (input,))
     return coalesce(input)._values().any() if input.is_sparse else input.values().any()
 
 
@@ -178,6 +182,8 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
     """Norm of all elements."""
     if keepdim:
         raise RuntimeError("norm_sparse currently does not support keepdim=True")
+    if input.is_meta:
+        refuse("norm.out", (input,))
     reduces_all = dim is None or (not isinstance(dim, int) and not len(dim))
     if not reduces_all and _normalize_axes(dim, input.dim()) != tuple(range(input.dim())):
         raise RuntimeError("norm_sparse currently only supports full reductions, so 'dim' must "

@@ -7,21 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.layout import sparse_bsc, sparse_bsr, sparse_csc, sparse_csr
-from ...tensor.sparse import CompressedArray, CooArray, SparseTensor
+from ...tensor.meta import meta_array
+from ...tensor.sparse import TRANSPOSED, CompressedArray, CooArray, SparseTensor
 from ...tensor.tensor import Tensor
 from ..core.axes import canonicalize_dim, canonicalize_order
 from ..core.operator import Array
 from ..view.slices import canonicalize_start, check_selected
 from . import formats
 from .dispatch import implements, refuse, register_in_place, sparse_operator
+from .meta_device import forget_places, move_to_meta, resize_on_meta
 
 
 # ------------------------------------------------------------------------------ transposes
-
-_TURNED = {sparse_csr: sparse_csc, sparse_csc: sparse_csr, sparse_bsr: sparse_bsc,
-           sparse_bsc: sparse_bsr}
-
 
 def _swap(a: Any, dim0: int, dim1: int) -> Any:
     rank = a.ndim
@@ -59,7 +56,7 @@ def _permute_compressed(a: CompressedArray, order: tuple[int, ...]) -> Compresse
         shape = (*a.shape[:batch], a.shape[batch + 1], a.shape[batch])
         swapped = a.values.swapaxes(-1, -2) if a.blocked else a.values
         return CompressedArray(
-            _TURNED[a.layout], a.compressed, a.plain, np.ascontiguousarray(swapped), shape)
+            TRANSPOSED[a.layout], a.compressed, a.plain, np.ascontiguousarray(swapped), shape)
     if order[batch:] == (batch, batch + 1):
         axes = order[:batch]
         parts = [x.transpose(*axes, *range(batch, x.ndim))
@@ -330,6 +327,8 @@ def _index_added(input: Array, dim: Any, index: np.ndarray, shape: Any) -> Array
 @implements("index_select")
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> Tensor:
     """Select slices at the given indices, in that order."""
+    if input.is_meta:
+        refuse("index_select", (input,))
     if not input.dim():
         raise IndexError("index_select() cannot be applied to a 0-dim tensor.")
     axis = canonicalize_dim(dim, input.dim())
@@ -487,8 +486,11 @@ def resize_(self: Tensor, *size: Any, **named: Any) -> Tensor:
     """Resize a compressed matrix; new rows are empty, existing rows keep their values."""
     a: Any = self._array
     shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
-    if not isinstance(a, CompressedArray) or a.blocked or not a.by_row:
+    if not isinstance(a, CompressedArray) or a.blocked or not (a.by_row or a.on_meta):
         refuse("resize_", (self,))
+    if a.on_meta:
+        self._array = resize_on_meta(a, shape)  # type: ignore[assignment]
+        return self
     if len(shape) < 2:
         raise RuntimeError("torch.resize_: Only batched sparse CSR matrices are supported, but "
                            f"got size {list(shape)}")
@@ -521,6 +523,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
 def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
     """Resize in place, keeping the numbers of sparse and dense axes."""
     a: Any = self._array
+    if not isinstance(a, CooArray):
+        refuse("sparse_resize_", (self,))
     shape = tuple(int(n) for n in size)
     if len(shape) != sparse_dim + dense_dim:
         raise RuntimeError(
@@ -529,6 +533,11 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
     if a.nnz and (sparse_dim, dense_dim) != (a.sparse_dim, a.ndim - a.sparse_dim):
         raise RuntimeError(
             "changing the number of sparse dimensions on a non-empty tensor is not supported")
+    if a.on_meta:
+        self._array = CooArray(  # type: ignore[assignment]
+            meta_array((sparse_dim, a.nnz), a.indices.dtype),
+            meta_array((a.nnz, *shape[sparse_dim:]), a.dtype), shape, a.coalesced)
+        return self
     values = np.zeros((a.nnz, *shape[sparse_dim:]), a.dtype)
     retained = tuple(
         slice(0, min(m, n)) for m, n in zip(values.shape, a.values.shape, strict=False)
@@ -544,6 +553,11 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
 def resize_as_(self: Tensor, other: Tensor, **named: Any) -> Tensor:
     """Resize to the shape of another sparse tensor and drop all values."""
     a: Any = other._array
+    if self.is_meta:
+        if not isinstance(a, CompressedArray):
+            refuse("resize_as_sparse_", (self,))
+        self._array = forget_places(a)
+        return self
     return sparse_resize_(self, a.shape, a.sparse_dim, a.ndim - a.sparse_dim)
 
 
@@ -551,8 +565,10 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
     """Resize in place and drop all values."""
     from .construction import allocate_coo
 
-    shape = tuple(int(n) for n in size)
-    self._array = allocate_coo(shape, self._array.dtype, sparse_dim)  # type: ignore[assignment]
+    if not self.is_sparse:
+        refuse("sparse_resize_and_clear_", (self,))
+    array: Any = allocate_coo(tuple(int(n) for n in size), self._array.dtype, sparse_dim)
+    self._array = move_to_meta(array) if self.is_meta else array
     return self
 
 
