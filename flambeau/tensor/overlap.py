@@ -57,7 +57,8 @@ def check_no_overlap(target: np.ndarray, operand: np.ndarray, partial: bool = Tr
     operators. Pass False for operators that read elements out of order.
     """
     owner = target if target.base is None else target.base
-    if owner is not (operand if operand.base is None else operand.base):
+    if owner is not (operand if operand.base is None else operand.base) \
+            or partial and operand is target:
         return
     if operand.__class__ is not np.ndarray or not np.may_share_memory(target, operand):
         return

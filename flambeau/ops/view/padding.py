@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,7 @@ def _(g: Tensor, pad: Sequence[int]) -> Tensor:
 # ---------------------------------------------------------------------------- borders from inside
 
 
+@lru_cache(256)
 def _locate_sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
     """Return, for each position of the padded axis, its source position on an axis of length n."""
     if mode == "circular":
@@ -128,7 +130,8 @@ def _on_axis(axis: int, where: Any) -> tuple:
 def _extend(input: Array, axis: int, before: int, after: int, mode: str) -> Array:
     n = input.shape[axis]
     sources = _locate_sources(n, before, after, mode)
-    if before < 0 or after < 0:
+    if before < 0 or after < 0 or (
+            input.size <= MAX_TWICE_WRITTEN_ELEMENTS and input.flags.c_contiguous):
         return input.take(sources, axis)
     shape = list(input.shape)
     shape[axis] = sources.size
