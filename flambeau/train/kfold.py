@@ -52,11 +52,11 @@ class KFold:
             order = self._order_by_class(_flatten(labels, n, "labels"))
             fold[order] = np.arange(n) % self.k
         else:
-            for number, part in enumerate(np.array_split(self._order(n), self.k)):
-                fold[part] = number
-        for number in range(self.k):
-            inside = fold == number
-            yield np.flatnonzero(~inside).tolist(), np.flatnonzero(inside).tolist()
+            for index, validation in enumerate(np.array_split(self._order(n), self.k)):
+                fold[validation] = index
+        for index in range(self.k):
+            is_validation = fold == index
+            yield np.flatnonzero(~is_validation).tolist(), np.flatnonzero(is_validation).tolist()
 
     def _order(self, n: int) -> np.ndarray:
         return np.random.default_rng(self.seed).permutation(n) if self.shuffle else np.arange(n)
@@ -152,29 +152,29 @@ def cross_validate(
         if not (is_arrays(data) and isinstance(data, tuple)):
             raise ValueError("labels=True takes the targets of arrays (x, y); give the labels")
         labels = data[-1]
-    whole = data
+    dataset = data
     if is_arrays(data):
-        whole = _build_dataset(data if isinstance(data, tuple) else (data,), "cross_validate")
+        dataset = _build_dataset(data if isinstance(data, tuple) else (data,), "cross_validate")
     splitter = k if isinstance(k, KFold) else KFold(k)
     folds = Folds([], [])
-    parts = splitter.split(len(whole), labels=labels, groups=groups)
-    for number, (training, validation) in enumerate(parts, 1):
+    parts = splitter.split(len(dataset), labels=labels, groups=groups)
+    for fold, (training, validation) in enumerate(parts, 1):
         if seed is not None:
-            manual_seed(seed + number)
-        trainer = make(number) if _takes_one(make) else make()
-        if any(trainer.net is other.net for other in folds.trainers if other.net is not None):
-            raise ValueError(f"cross_validate: in fold {number} make returned the network of "
-                             "another "
-                             "fold, which has seen this fold's validation data: create a new one")
+            manual_seed(seed + fold)
+        trainer = make(fold) if _takes_fold(make) else make()
+        if any(trainer.net is earlier.net for earlier in folds.trainers if earlier.net is not None):
+            raise ValueError(f"cross_validate: in fold {fold} make returned the network of "
+                             "another fold, which has seen this fold's validation data: create "
+                             "a new one")
         if resume is not None:
-            options["resume"] = Path(resume) / f"fold-{number}"
-        rows = trainer.fit(Subset(whole, training), Subset(whole, validation), epochs, **options)
-        folds.histories.append(rows)
+            options["resume"] = Path(resume) / f"fold-{fold}"
+        folds.histories.append(trainer.fit(
+            Subset(dataset, training), Subset(dataset, validation), epochs, **options))
         folds.trainers.append(trainer)
     return folds
 
 
-def _takes_one(make: Callable[..., Any]) -> bool:
+def _takes_fold(make: Callable[..., Any]) -> bool:
     from .events.handler_arguments import form_of
 
     return form_of(make) != ""

@@ -298,7 +298,7 @@ def test_resume_leaves_a_file_aside_that_cannot_be_read(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "the last process ended while it wrote last.pt" in said
     assert "last.pt cannot be read" in said
-    assert "best.pt is taken instead" in said
+    assert "using best.pt instead" in said
     assert files(tmp_path) == ["best.pt", "last.pt"]
     (tmp_path / "best.pt").write_bytes(b"")
     with pytest.raises(RuntimeError, match=r"no checkpoint can be read: last\.pt.*best\.pt"):

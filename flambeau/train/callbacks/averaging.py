@@ -1,4 +1,4 @@
-"""Averages of the weights over training, exponential (EMA) or equal (SWA), for evaluation."""
+"""Average the weights over training, exponentially (EMA) or equally (SWA), for evaluation."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Trial:
 
 
 class BatchSizes(list[Trial]):
-    """The trials in turn; `suggestion` is the smallest size within a tenth of the fastest."""
+    """The trials in order; `suggestion` is the smallest size within 10 % of the best throughput."""
 
     stopped_by = ""
 
@@ -55,16 +55,16 @@ class BatchSizes(list[Trial]):
             f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
             for row in self._format_rows()
         )
-        words = escape(f"suggested: {self.suggestion} (stopped: {self.stopped_by})")
-        return f"<table><tr>{head}</tr>{body}</table><p>{words}</p>"
+        caption = escape(f"suggested: {self.suggestion} (stopped: {self.stopped_by})")
+        return f"<table><tr>{head}</tr>{body}</table><p>{caption}</p>"
 
 
 class BatchSizeFinder:
-    """Doubles the batch size from `low` to `high`, runs a few steps of each, and restores the run.
+    """Double the batch size from `low` to `high`, time a few steps of each, and restore the run.
 
-    Ends when the next size would take more than `share` of the free memory, when two doublings in
-    a row were no faster, or at the number of samples. Handlers are not called. Steps are timed
-    eagerly: a compiled step would cost a program per size.
+    Stops when the next size would exceed `share` of the free memory, when two doublings in a row
+    were no faster, or at the number of samples. Calls no handlers. Times eager steps: compiling
+    would cost a program per size.
     Needs psutil (`pip install 'flambeau[memory]'`).
 
     >>> from flambeau.train import Trainer
@@ -120,15 +120,15 @@ class BatchSizeFinder:
 
     def _try(self, trainer: Any, data: Any, size: int) -> Trial:
         batches = list(itertools.islice(_cycle(as_loader(data, size)), self.steps + 1))
-        before, fastest = read_resident_bytes(), float("inf")
+        resident_bytes, fastest_s = read_resident_bytes(), float("inf")
         with PeakMemory(0.001) as memory:
-            for batch in batches:  # the first warms up caches, and counts like the others
+            for batch in batches:  # the minimum discards the first step, which warms up caches
                 trainer.measures.reset()
                 trainer.state.batch = batch
-                began = time.perf_counter()
+                start_s = time.perf_counter()
                 trainer._body(batch)
-                fastest = min(fastest, time.perf_counter() - began)
-        return Trial(size, size / fastest, max(memory.peak - before, 0))
+                fastest_s = min(fastest_s, time.perf_counter() - start_s)
+        return Trial(size, size / fastest_s, max(memory.peak - resident_bytes, 0))
 
 
 def _cycle(loader: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Gradients that are cut down before each update."""
+"""Clip gradients before each update."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class GradientClipping:
             if bound is not None and not bound > 0:
                 raise ValueError(f"GradientClipping: {name} is above 0, not {bound}")
         self.norm, self.value = norm, value
-        self._before: tuple[Any, Any] | None = None
+        self._saved_limits: tuple[Any, Any] | None = None
         self._hooks: list[Any] = []
 
     def on_run_start(self, run: Any) -> None:
-        """From here on gradients are clipped."""
+        """Install the clipping: in the default step, or as hooks of a custom step's optimizers."""
         if run.own_step:
             self._hooks = [optimizer.register_step_pre_hook(self._clip)
                            for optimizer in run.optimizers.values()]
             return
         supervised = run.supervised
-        self._before = (supervised.clip_norm, supervised.clip_value)
+        self._saved_limits = (supervised.clip_norm, supervised.clip_value)
         supervised.clip_norm, supervised.clip_value = self.norm, self.value
         supervised.renew()
 
@@ -53,17 +53,17 @@ class GradientClipping:
             clip_grad_value_(parameters, self.value)
 
     def on_run_end(self, run: Any) -> None:
-        """Gradients are as they were."""
+        """Stop clipping."""
         self._unregister(run)
 
     def on_run_error(self, run: Any) -> None:
-        """Gradients are as they were."""
+        """Stop clipping."""
         self._unregister(run)
 
     def _unregister(self, run: Any) -> None:
         while self._hooks:
             self._hooks.pop().remove()
-        if self._before is not None:
-            run.supervised.clip_norm, run.supervised.clip_value = self._before
-            self._before = None
+        if self._saved_limits is not None:
+            run.supervised.clip_norm, run.supervised.clip_value = self._saved_limits
+            self._saved_limits = None
             run.supervised.renew()

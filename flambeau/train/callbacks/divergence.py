@@ -1,4 +1,4 @@
-"""End the run at NaN or infinity, and say where it came from."""
+"""Stop the run at NaN or infinity, and name the origin."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..state.data import detach_tensors
 
 
 class TerminateOnNaN:
-    """Ends the run when a loss is NaN or infinite, and names the first module that produced it.
+    """Stop the run when a loss is NaN or infinite, and name the first non-finite parameter.
 
-    Also checks the parameters at the end of each epoch. The run stops with a warning, and
-    checkpoints keep the state before; `raises=True` raises FloatingPointError instead.
+    Also checks the parameters at the end of each epoch. Warns, and leaves the previous checkpoint
+    in place; `raises=True` raises FloatingPointError instead.
 
     >>> from flambeau.train import Trainer
     >>> watch = TerminateOnNaN(raises=True)
@@ -34,36 +34,36 @@ class TerminateOnNaN:
         self.raises = raises
 
     def on_step_end(self, run: Any) -> None:
-        """Look at the loss."""
+        """Check the loss."""
         loss = run.state.loss
         if loss is None:
             output = detach_tensors(run.state.output)
             loss = sum(map(float, output.values())) if isinstance(output, dict) else None
         value = 0.0 if loss is None else float(detach_tensors(loss))
         if not math.isfinite(value):
-            self._end(run, f"the loss is {value}")
+            self._stop_diverged(run, f"the loss is {value}")
 
     def on_epoch_end(self, run: Any) -> None:
-        """Look at the parameters."""
+        """Check the parameters."""
         name = None if run.state.diverged else find_not_finite(run.net)
         if name is not None:
-            self._end(run, f"the loss is finite, but the net is not: {name}")
+            self._stop_diverged(run, f"the loss is finite, but the net is not: {name}")
 
-    def _end(self, run: Any, problem: str) -> None:
+    def _stop_diverged(self, run: Any, problem: str) -> None:
         state = run.state
         state.diverged = True
-        causes = [self._batch(state.batch), _locate_in_net(run.net)]
-        where = f"epoch {state.epoch}, step {state.step}"
-        text = "; ".join([f"{where}: {problem}", *filter(None, causes)])
+        causes = [_describe_batch(state.batch), _locate_in_net(run.net)]
+        position = f"epoch {state.epoch}, step {state.step}"
+        message = "; ".join([f"{position}: {problem}", *filter(None, causes)])
         if self.raises:
-            raise FloatingPointError(text)
-        warn(f"{text}. The run stops here", UserWarning)
+            raise FloatingPointError(message)
+        warn(f"{message}. The run stops here", UserWarning)
         run.stop()
 
-    def _batch(self, batch: Any) -> str:
-        nonfinite = [tensor for tensor in collect_leaves(Tensor, batch)
-                     if tensor.is_floating_point() and not is_finite(tensor)]
-        return "the batch itself has numbers that are not finite" if nonfinite else ""
+
+def _describe_batch(batch: Any) -> str:
+    finite = all(map(is_finite, collect_leaves(Tensor, batch)))
+    return "" if finite else "the batch itself has numbers that are not finite"
 
 
 def _locate_in_net(net: Any) -> str:
@@ -80,7 +80,7 @@ def _locate_in_net(net: Any) -> str:
 
 
 def find_not_finite(net: Any) -> str | None:
-    """The first parameter or buffer with NaN or infinity, in words; None where all are finite."""
+    """Describe the first parameter or buffer with NaN or infinity; None if all are finite."""
     if net is None:
         return None
     for name, tensor in (*net.named_parameters(), *net.named_buffers()):
@@ -90,7 +90,7 @@ def find_not_finite(net: Any) -> str | None:
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether all numbers of a tensor are finite."""
+    """Whether a tensor has neither NaN nor infinity."""
     tensor = tensor.detach()
     return not tensor.is_floating_point() or bool(ops.isfinite(tensor).all())
 

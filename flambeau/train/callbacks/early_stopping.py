@@ -75,16 +75,16 @@ class EarlyStopping:
         self.waited += 1
         if self.waited >= self.patience:
             self.stopped = True
-            than = "a number" if self.best is None else f"{shorten(self.best)} of epoch "
-            than += "" if self.best is None else str(self.best_epoch)
+            reference = "a number" if self.best is None else f"{shorten(self.best)} of epoch "
+            reference += "" if self.best is None else str(self.best_epoch)
             print(f"early stopping in epoch {run.state.epoch}: {self.monitor} was not better than "
-                  f"{than} for {self.waited} epochs", file=sys.stderr)
+                  f"{reference} for {self.waited} epochs", file=sys.stderr)
             run.stop()
 
     def on_run_end(self, run: Any) -> None:
         """Restore the best weights if training ended without interruption."""
-        over = self.stopped or (run.state.epoch >= run.state.epochs and run.ending is None)
-        weights = self.weights if over and self.weights is not None else {}
+        is_complete = self.stopped or (run.state.epoch >= run.state.epochs and run.ending is None)
+        weights = self.weights if is_complete and self.weights is not None else {}
         for name, net in _collect_nets(run):
             if name in weights:
                 net.load_state_dict(weights[name])

@@ -1,4 +1,4 @@
-"""Parameters that are not trained in some epochs."""
+"""Freeze and unfreeze parameters by epoch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..events.suggestions import suggest
 
 
 def match_parameters(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
-    """The net's parameters by name that a pattern means: a module, a parameter, or "layer*".
+    """Return the net's parameters, by name, that match a module, a parameter, or "layer*".
 
-    Raises ValueError for a pattern that means nothing, with the near names.
+    Raises ValueError, with suggestions, for a pattern without a match.
     """
     named = dict(net.named_parameters())
     result: dict[str, Any] = {}
@@ -24,19 +24,19 @@ def match_parameters(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
         }
         if not matches:
             modules = [name for name, _ in net.named_modules() if name]
-            known = suggest(pattern, [*modules, *named])
-            raise ValueError(f"no parameter is called '{pattern}'{known}")
+            hint = suggest(pattern, [*modules, *named])
+            raise ValueError(f"no parameter is called '{pattern}'{hint}")
         result.update(matches)
     return result
 
 
 class Holding:
-    """What Freeze and Unfreeze share: parameters that they hold until the run is over."""
+    """Base class of Freeze and Unfreeze: makes the parameters it froze trainable after the run."""
 
     band = Band.CONTROL
 
     def __init__(self) -> None:
-        self._frozen: dict[str, Any] = {}  # the parameters that this callback froze
+        self._frozen: dict[str, Any] = {}  # by this callback
 
     def _hold(self, name: str, parameter: Any) -> None:
         if parameter.requires_grad:
@@ -45,11 +45,11 @@ class Holding:
             self._frozen[name] = parameter
 
     def on_run_end(self) -> None:
-        """All are trainable again that were so before."""
+        """Restore the frozen parameters."""
         self._thaw()
 
     def on_run_error(self) -> None:
-        """All are trainable again that were so before."""
+        """Restore the frozen parameters."""
         self._thaw()
 
     def _thaw(self) -> None:
@@ -86,13 +86,13 @@ class Freeze(Holding):
         self.names, self.start, self.until = names, start, until
 
     def on_run_start(self, run: Any) -> None:
-        """Look whether there are such parameters."""
+        """Raise for names without a match before training starts."""
         match_parameters(run.net, self.names)
 
     def on_epoch_start(self, run: Any) -> None:
-        """Freeze, or thaws; a resumed run comes by here too."""
-        n = run.state.epoch
-        if self.start <= n and (self.until is None or n < self.until):
+        """Freeze or thaw, by the epoch alone, so that a resumed run agrees."""
+        epoch = run.state.epoch
+        if self.start <= epoch and (self.until is None or epoch < self.until):
             for name, parameter in match_parameters(run.net, self.names).items():
                 self._hold(name, parameter)
         else:
@@ -126,15 +126,15 @@ class Unfreeze(Holding):
         }
 
     def on_run_start(self, run: Any) -> None:
-        """Look whether there are such parameters."""
+        """Raise for names without a match before training starts."""
         for names in self.schedule.values():
             match_parameters(run.net, names)
 
     def on_epoch_start(self, run: Any) -> None:
-        """Freeze what does not have its turn yet; a resumed run comes by here too."""
+        """Freeze parameters whose epoch is to come, by the epoch alone: a resumed run agrees."""
         trained: dict[str, Any] = {}
-        for number, names in self.schedule.items():
-            if number <= run.state.epoch:
+        for start, names in self.schedule.items():
+            if start <= run.state.epoch:
                 trained.update(match_parameters(run.net, names))
         for name, parameter in run.net.named_parameters():
             if name in trained and name in self._frozen:

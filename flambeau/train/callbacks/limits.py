@@ -1,4 +1,4 @@
-"""What `fit(max_steps=...)` and `fit(validate_every=...)` attach."""
+"""The callbacks of `fit(max_steps=...)` and `fit(validate_every=...)`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..events.order import Band
 
 
 class StopAfterSteps:
-    """Stops the run at the end of step `steps`, counted over all epochs.
+    """Stop the run at the end of step `steps`, counted over all epochs.
 
     >>> from flambeau.train import Loop
     >>> loop = Loop(lambda batch: None, callbacks=[StopAfterSteps(5)])
@@ -25,13 +25,13 @@ class StopAfterSteps:
         self.steps = steps
 
     def on_train_batch_end(self, run: Any) -> None:
-        """Look at the number of the step."""
+        """Stop at the last step."""
         if run.state.step >= self.steps:
             run.stop()
 
 
 class ValidateEvery:
-    """Evaluates the validation data every `steps` steps.
+    """Evaluate the validation data every `steps` steps.
 
     The metrics are in `run.state.metrics` until the next evaluation replaces them.
     """

@@ -34,7 +34,7 @@ class LearningRateSweep:
 
     @property
     def suggestion(self) -> float | None:
-        """The rate at which the loss falls fastest, before it is lowest."""
+        """The rate at which the loss falls fastest, searched up to its minimum."""
         count = len(self.rates)
         reach = max(1, count // 25)  # slopes over a few steps; single steps are noise
         # The first smoothed losses average only a few batches.
@@ -58,8 +58,8 @@ class LearningRateSweep:
         panel = Panel("loss", lines, x_label="learning rate", log_x=True, whole_x=False,
                       mark="steepest")
         if self.suggestion is not None:
-            at = self.rates.index(self.suggestion)
-            panel.best["smoothed"] = (self.rates[at], self.smoothed[at])
+            index = self.rates.index(self.suggestion)
+            panel.best["smoothed"] = (self.rates[index], self.smoothed[index])
         picture = Picture([panel], title="Learning rates")
         if path is not None:
             picture.save(path)
@@ -82,11 +82,11 @@ class LearningRateSweep:
 
 
 class LRFinder:
-    """Trains `steps` steps with rates from `low` to `high`, then restores the run.
+    """Train `steps` steps with rates from `low` to `high`, then restore the run.
 
-    Smith, 2017 (arXiv:1506.01186). The loss is smoothed by a moving average; the test ends when
-    it reaches `diverges` times its minimum. Handlers are not called. Rates of several groups rise
-    in proportion to the first group's.
+    Smith, 2017 (arXiv:1506.01186). Smooths the loss by a moving average and stops when it reaches
+    `diverges` times its minimum. Calls no handlers. Rates of several groups rise in proportion
+    to the first group's.
 
     >>> from flambeau.train import Trainer
     >>> net = nn.Linear(4, 1)
@@ -138,23 +138,23 @@ class LRFinder:
 
 @contextmanager
 def keep_untouched(trainer: Any, loader: Any) -> Iterator[None]:
-    """A context for training without handlers, which restores the trainer's state afterwards."""
-    before, random = copy_state(trainer.state_dict()), read_random_state(loader)
+    """Train without handlers inside this context; restore the trainer's state afterwards."""
+    saved, random = copy_state(trainer.state_dict()), read_random_state(loader)
     grads = [(parameter, parameter.grad) for parameter in trainer.net.parameters()]
     training = [(module, module.training) for module in trainer.net.modules()]
-    stored = trainer.measures, trainer.state, trainer.handlers
+    live_objects = trainer.measures, trainer.state, trainer.handlers
     trainer.measures, trainer.state, trainer.handlers = Measures(), State(), Handlers(trainer)
     trainer.supervised.listen()
     try:
         trainer.net.train()
         yield
     finally:
-        trainer.measures, trainer.state, trainer.handlers = stored
+        trainer.measures, trainer.state, trainer.handlers = live_objects
         trainer.supervised.listen()
         trainer.supervised.pending = 0
-        trainer.net.load_state_dict(before["net"])
+        trainer.net.load_state_dict(saved["net"])
         for name, optimizer in trainer.optimizers.items():
-            optimizer.load_state_dict(before["optimizers"][name])
+            optimizer.load_state_dict(saved["optimizers"][name])
         for parameter, grad in grads:
             parameter.grad = grad
         for module, mode in training:
@@ -168,15 +168,15 @@ def _run_step(trainer: Any, batch: Any) -> float:
     trainer.state.batch = batch
     trainer.state.step += 1
     trainer._body(batch)
-    numbers = trainer.measures.results()
-    return float(numbers.get("loss", sum(numbers.values())))
+    metrics = trainer.measures.results()
+    return float(metrics.get("loss", sum(metrics.values())))
 
 
 def _cycle(loader: Any) -> Iterator[Any]:
     while True:
-        empty = True
+        is_empty = True
         for batch in loader:
-            empty = False
+            is_empty = False
             yield batch
-        if empty:
+        if is_empty:
             raise ValueError("LRFinder: there were no batches")

@@ -17,7 +17,7 @@ _EACH = {"epoch": epoch.end, "step": step.end}
 
 
 class Schedule:
-    """Steps a scheduler: at the end of each `"epoch"`, of each `"step"`, or at an event.
+    """Step a scheduler at the end of each `"epoch"`, of each `"step"`, or at an event.
 
     `scheduler` is a scheduler or a factory: `f(optimizer)`, or `f(optimizer, run)`, where the run
     knows the number of steps (`run.state.batches * run.state.epochs`). OneCycleLR and CyclicLR
@@ -75,30 +75,30 @@ class Schedule:
         if self.make is not None:
             self.scheduler = self._build_scheduler(run)
             self._check()
-        stored = list((getattr(run, "optimizers", None) or {}).values())
-        if stored and all(self.scheduler.optimizer is not item for item in stored):
+        optimizers = list((getattr(run, "optimizers", None) or {}).values())
+        if optimizers and all(self.scheduler.optimizer is not known for known in optimizers):
             raise ValueError(f"Schedule: the {type(self.scheduler).__name__} belongs to "
                              "another optimizer: create it from trainer.optimizer")
         if run.state.resumed:
             self.scheduler.optimizer._opt_called = True  # in the previous process
         when = self.when
         if when is None:
-            is_per_step = isinstance(self.scheduler, (OneCycleLR, CyclicLR))
-            when = "step" if is_per_step else "epoch"
+            steps_per_batch = isinstance(self.scheduler, (OneCycleLR, CyclicLR))
+            when = "step" if steps_per_batch else "epoch"
         moment = _EACH[when] if isinstance(when, str) else when
-        self._by_epoch = all(item.scope == "epoch" for item in moment)
+        self._by_epoch = all(event.scope == "epoch" for event in moment)
         self._handle = run.attach(moment, self._step_scheduler, self.band)
 
     def _build_scheduler(self, run: Any) -> Any:
         """Return a new scheduler; in a resumed run, keep the loaded optimizer's state."""
         assert self.make is not None
         optimizer, resumed = run.optimizer, run.state.resumed
-        stored = list(run.optimizers.values())
-        rates = [[copy_state({k: v for k, v in group.items() if k != "params"})
-                  for group in element.param_groups] for element in stored]
+        optimizers = list(run.optimizers.values())
+        options = [[copy_state({k: v for k, v in group.items() if k != "params"})
+                    for group in known.param_groups] for known in optimizers]
         if not resumed:  # otherwise a second fit would start where the first schedule ended
-            for item in stored:
-                for group in item.param_groups:
+            for known in optimizers:
+                for group in known.param_groups:
                     group["lr"] = group.get("initial_lr", group["lr"])
         result = self.make(optimizer, run) if _wants_run(self.make) else self.make(optimizer)
         if not isinstance(result, LRScheduler):
@@ -107,8 +107,8 @@ class Schedule:
         if resumed:
             if self._loaded is not None:
                 result.load_state_dict(self._loaded)
-            for item, groups in zip(stored, rates, strict=True):
-                for group, values in zip(item.param_groups, groups, strict=True):
+            for known, groups in zip(optimizers, options, strict=True):
+                for group, values in zip(known.param_groups, groups, strict=True):
                     group.update(values)
         self._loaded = None
         return result
@@ -125,11 +125,11 @@ class Schedule:
             self.scheduler.step(value)
 
     def on_run_end(self) -> None:
-        """The run is over."""
+        """Stop stepping the scheduler."""
         self._stop_stepping()
 
     def on_run_error(self) -> None:
-        """The run is over."""
+        """Stop stepping the scheduler."""
         self._stop_stepping()
 
     def _stop_stepping(self) -> None:

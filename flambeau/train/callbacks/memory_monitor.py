@@ -1,4 +1,4 @@
-"""The memory of a training, in its logs, and a warning before it runs out."""
+"""Log a run's memory, and warn before it runs out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ _MIB = 2**20
 
 
 class MemoryMonitor:
-    """Adds `memory_mb` and `memory_peak_mb` to each epoch's logs: the memory of the process, and
-    its peak in the epoch.
+    """Log the memory of the process and its peak in each epoch: `memory_mb`, `memory_peak_mb`.
 
     Warns once if less than `warn_below_mb` MiB are free, and once if memory has grown in each of
     `leak_epochs` epochs: something is kept from step to step, such as a loss with its graph.
@@ -37,7 +36,7 @@ class MemoryMonitor:
         self._warned: set[str] = set()
 
     def on_epoch_start(self, run: Any) -> None:
-        """Begin to look for the epoch's peak."""
+        """Start sampling the epoch's peak."""
         self._peak.start()
 
     def on_epoch_end(self, run: Any) -> None:
@@ -45,9 +44,9 @@ class MemoryMonitor:
         size = read_resident_bytes()
         peak = max(self._peak.stop(), size)
         run.log(memory_mb=size / _MIB, memory_peak_mb=peak / _MIB)
-        available_mib = read_available_bytes() / _MIB
-        if available_mib < self.warn_below_mb:
-            self._warn("left", f"{available_mib:.0f} MiB of memory are left, the process has "
+        free_mb = read_available_bytes() / _MIB
+        if free_mb < self.warn_below_mb:
+            self._warn("left", f"{free_mb:.0f} MiB of memory are left, the process has "
                                f"{size / _MIB:.0f}: a smaller batch or gradient_checkpointing "
                                "takes less")
         self._sizes.append(size)
@@ -59,14 +58,14 @@ class MemoryMonitor:
                                "with its graph kept, `total += loss` for instance?")
 
     def on_run_end(self) -> None:
-        """Stop looking."""
+        """Stop sampling."""
         self._peak.stop()
 
     def on_run_error(self) -> None:
-        """Stop looking."""
+        """Stop sampling."""
         self._peak.stop()
 
-    def _warn(self, about: str, text: str) -> None:
-        if about not in self._warned:
-            self._warned.add(about)
+    def _warn(self, topic: str, text: str) -> None:
+        if topic not in self._warned:
+            self._warned.add(topic)
             warn(f"MemoryMonitor: {text}")

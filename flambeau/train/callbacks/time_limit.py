@@ -26,15 +26,15 @@ def parse_seconds(limit: float | str | datetime.timedelta) -> float:
     if isinstance(limit, datetime.timedelta):
         return limit.total_seconds()
     if isinstance(limit, str):
-        words = limit.replace(" ", "").lower()
-        if re.fullmatch(r"\d+(:\d+){1,2}", words):
-            parts = [int(part) for part in words.split(":")]
-            return float(sum(part * 60**i for i, part in enumerate(reversed(parts))))
-        result = _PART.findall(words)
-        if not result or _PART.sub("", words):
+        text = limit.replace(" ", "").lower()
+        if re.fullmatch(r"\d+(:\d+){1,2}", text):
+            fields = [int(field) for field in text.split(":")]
+            return float(sum(field * 60**i for i, field in enumerate(reversed(fields))))
+        amounts = _PART.findall(text)
+        if not amounts or _PART.sub("", text):
             raise ValueError(f"a time limit must be a number of seconds, '1h30m' or '1:30:00', "
                              f"not {limit!r}")
-        return float(sum(float(number) * _UNITS[unit[0]] for number, unit in result))
+        return float(sum(float(number) * _UNITS[unit[0]] for number, unit in amounts))
     return float(limit)
 
 
@@ -63,7 +63,7 @@ class TimeLimit:
         self._deadline = time.monotonic() + self.seconds
 
     def on_step_end(self, run: Any) -> None:
-        """Stop when the time is over."""
+        """Stop once the limit has passed."""
         if time.monotonic() >= self._deadline:
             self._stop(run)
 

@@ -11,11 +11,11 @@ from ..events.scope import epoch, step
 
 
 class Warmup:
-    """Multiplies the learning rates of the first `steps` steps, from `start` up to 1.
+    """Scale the learning rates of the first `steps` steps, from `start` up to 1.
 
     `epochs` counts in epochs instead. The rise is linear, or geometric with shape="exponential"
-    (`start` must then be above 0). Schedules do not see the factor: it is taken out of the rates
-    at the end of a step, before schedules step, and applied again for the next step.
+    (`start` must then be above 0). Schedules do not see the factor: a step's end divides it out
+    before schedules run, and multiplies it in again for the next step.
 
     >>> from flambeau.train import Trainer, step
     >>> net = nn.Linear(2, 1)
@@ -54,22 +54,22 @@ class Warmup:
         self._rates: list[Any] | None = None  # without the factor, during warmup
 
     def __call__(self, run: Any) -> Generator[Any, Any, None]:
-        """The callback: lives through the run."""
-        length = self._length(run)
+        """Scale the rates until the run ends."""
+        n_steps = self._count_steps(run)
         handles = [
             run.attach(step.end | epoch.end, lambda run: self._restore(run), Band.METRICS),
-            run.attach(step.end | epoch.end, lambda run: self._scale(run, length), Band.IO),
+            run.attach(step.end | epoch.end, lambda run: self._scale(run, n_steps), Band.IO),
         ]
         if not run.state.resumed:
             self._rates = None
-        self._scale(run, length)  # a resumed run may have saved scaled rates
+        self._scale(run, n_steps)  # a resumed run may have saved scaled rates
         try:
             yield
         finally:
             for handle in handles:
                 handle.detach()
 
-    def _length(self, run: Any) -> int:
+    def _count_steps(self, run: Any) -> int:
         if self.steps is not None:
             return self.steps
         if run.state.batches is None:
@@ -81,34 +81,34 @@ class Warmup:
         """Return the factor on the rates after `done` steps."""
         if done >= length:
             return 1.0
-        share = done / length
+        progress = done / length
         if self.shape == "exponential":
-            return float(self.start ** (1 - share))
-        return self.start + (1 - self.start) * share
+            return float(self.start ** (1 - progress))
+        return self.start + (1 - self.start) * progress
 
-    def _scale(self, run: Any, length: int) -> None:
-        factor = self.factor(run.state.step, length)
+    def _scale(self, run: Any, n_steps: int) -> None:
+        factor = self.factor(run.state.step, n_steps)
         if factor == 1 or self._rates is not None:
             return
-        groups = _groups(run)
+        groups = _collect_groups(run)
         self._rates = [float(group["lr"]) for group in groups]
         for group, rate in zip(groups, self._rates, strict=True):
             set_value(group, "lr", rate * factor)
 
     def _restore(self, run: Any) -> None:
         if self._rates is not None:
-            for group, rate in zip(_groups(run), self._rates, strict=True):
+            for group, rate in zip(_collect_groups(run), self._rates, strict=True):
                 set_value(group, "lr", rate)
             self._rates = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Remove the factor from the rates, during warmup."""
+        """Return the rates without the factor; None after warmup."""
         return {"rates": self._rates}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the rates returned by `state_dict`."""
         self._rates = saved["rates"]
 
 
-def _groups(run: Any) -> list[dict[str, Any]]:
+def _collect_groups(run: Any) -> list[dict[str, Any]]:
     return [group for optimizer in run.optimizers.values() for group in optimizer.param_groups]

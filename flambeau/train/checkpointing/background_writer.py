@@ -1,4 +1,4 @@
-"""Files written by a background thread, one at a time, each atomically."""
+"""Write files in a background thread, in order, each atomically."""
 
 from __future__ import annotations
 
@@ -87,25 +87,25 @@ class Writer:
             for path in obsolete:
                 path.unlink(missing_ok=True)
         except BaseException as error:
-            if not isinstance(error, OSError) and (place := _find_unpicklable(state)):
-                error.add_note(f"while writing {path.as_posix()}: the state's {place} cannot be "
+            if not isinstance(error, OSError) and (entry := _find_unpicklable(state)):
+                error.add_note(f"while writing {path.as_posix()}: the state's {entry} cannot be "
                                "pickled")
             self.failed = path, label, error
 
 
-def _find_unpicklable(tree: Any, place: str = "") -> str:
+def _find_unpicklable(tree: Any, path: str = "") -> str:
     """Return the path of the first entry of a state that cannot be pickled, or ""."""
-    parts: Iterable[tuple[Any, Any]]
+    entries: Iterable[tuple[Any, Any]]
     if isinstance(tree, dict):
-        parts = tree.items()
+        entries = tree.items()
     elif isinstance(tree, (list, tuple)):
-        parts = enumerate(tree)
+        entries = enumerate(tree)
     elif isinstance(tree, Tensor):
         return ""
     else:
         try:
             pickle.dumps(tree)
         except Exception:
-            return place
+            return path
         return ""
-    return next(filter(None, (_find_unpicklable(v, f"{place}[{k!r}]") for k, v in parts)), "")
+    return next(filter(None, (_find_unpicklable(v, f"{path}[{k!r}]") for k, v in entries)), "")

@@ -161,8 +161,8 @@ class Checkpoint:
         self._before, ranking, self._ranking = self.entries, self._ranking, None
         if ranking is not None:
             self.entries = ranking
-        obsolete = [self.folder / _name_file(item["epoch"]) for item in self._before
-                if self.count > 1 and item not in self.entries]
+        obsolete = [self.folder / _name_file(entry["epoch"]) for entry in self._before
+                    if self.count > 1 and entry not in self.entries]
         saved = {**copy_state(run.state_dict()), "rounding": describe_rounding()}
         if writes_files():
             self._writer.write(saved, paths, label, obsolete)
@@ -183,11 +183,11 @@ class Checkpoint:
         if value is None or value != value:
             return []
         epoch, sign = run.state.epoch, -1 if monitor.higher(run) else 1
-        retained = [item for item in self.entries if item["epoch"] != epoch]
+        retained = [entry for entry in self.entries if entry["epoch"] != epoch]
         retained.append({"epoch": epoch, "value": value})
-        retained.sort(key=lambda single: (sign * single["value"], single["epoch"]))
+        retained.sort(key=lambda entry: (sign * entry["value"], entry["epoch"]))
         retained = retained[: self.count]
-        if all(item["epoch"] != epoch for item in retained):
+        if all(entry["epoch"] != epoch for entry in retained):
             return []
         self._ranking = retained
         names = [_name_file(epoch)] if self.count > 1 else []
@@ -195,11 +195,11 @@ class Checkpoint:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the best epochs so far."""
-        return {"kept": [dict(item) for item in self.entries]}
+        return {"kept": [dict(entry) for entry in self.entries]}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore a state returned by `state_dict`."""
-        self.entries = [dict(item) for item in saved["kept"]]
+        self.entries = [dict(entry) for entry in saved["kept"]]
 
 
 def _name_file(epoch: int) -> str:

@@ -14,18 +14,17 @@ from .storage import Location, as_location, read_state, find_unfinished
 
 
 class Resume:
-    """Loads the newest checkpoint in a folder, or a file, when the run starts.
+    """Load the newest checkpoint in a folder, or a file, when the run starts.
 
     With an empty folder the run starts from the beginning, so the same command starts and resumes.
-    The run is exact: the steps that follow equal those of an uninterrupted run bit for bit. An
-    unreadable checkpoint is named, and the one before it used. `trainer.fit(..., resume=folder)`
-    does this, and adds a Checkpoint if there is none. `weights_only=False` unpickles what
-    callbacks persist even if it is more than numbers, tensors and containers; only for files that
-    you trust.
+    The steps that follow equal those of an uninterrupted run bit for bit. Reports an unreadable
+    checkpoint and falls back to the previous one. `trainer.fit(..., resume=folder)` does this, and
+    adds a Checkpoint if there is none. `weights_only=False` unpickles any objects that callbacks
+    persist; use it only for files that you trust.
 
     >>> from flambeau.train import Trainer
     >>> x = torch.zeros(4, 2)
-    >>> for epochs in (1, 3):  # the second run goes on behind the first epoch
+    >>> for epochs in (1, 3):  # the second run continues after the first epoch
     ...     trainer = Trainer(nn.Linear(2, 1), "sgd", "mse", compile=False)
     ...     history = trainer.fit((x, x[:, :1]), epochs=epochs, resume="runs/b")
     ...     print([row["epoch"] for row in history])
@@ -61,18 +60,18 @@ class Resume:
             raise
         self._say(f"going on from {path.as_posix()}: epoch {run.state.epoch}, "
                   f"step {run.state.step}")
-        now, then = describe_rounding(), state.get("rounding", {})
-        other = [f"{key} {then[key]}, now {now[key]}" for key in now
-                 if then.get(key, now[key]) != now[key]]
-        if other:
-            self._say(f"the last bits may differ: it was saved with {'; '.join(other)}")
+        current, recorded = describe_rounding(), state.get("rounding", {})
+        changes = [f"{key} {recorded[key]}, now {current[key]}" for key in current
+                   if recorded.get(key, current[key]) != current[key]]
+        if changes:
+            self._say(f"results may differ in the last bits: saved with {'; '.join(changes)}")
 
     def on_run_end(self, run: Any) -> None:
-        """The run is over."""
+        """Allow inexact steps again."""
         run.exact(False)
 
     def on_run_error(self, run: Any) -> None:
-        """The run is over."""
+        """Allow inexact steps again."""
         run.exact(False)
 
     on_run_end.band = on_run_error.band = Band.OUTER  # type: ignore[attr-defined]
@@ -92,7 +91,7 @@ class Resume:
         return [last, *(p for p in result if p != last)] if last in result else result
 
     def _find_newest(self) -> tuple[Location, dict[str, Any] | None]:
-        problems: list[str] = []
+        unreadable: list[str] = []
         for path in self.candidates():
             try:
                 state = read_state(path, self.weights_only)
@@ -106,13 +105,13 @@ class Resume:
                 )
                 raise
             except (OSError, RuntimeError, ValueError, EOFError) as error:
-                problems.append(f"{path.name} cannot be read ({type(error).__name__}: {error})")
+                unreadable.append(f"{path.name} cannot be read ({type(error).__name__}: {error})")
                 continue
-            if problems:
-                self._say(f"{'; '.join(problems)}: {path.name} is taken instead")
+            if unreadable:
+                self._say(f"{'; '.join(unreadable)}: using {path.name} instead")
             return path, state
-        if problems:
-            raise RuntimeError(f"{self.path}: no checkpoint can be read: {'; '.join(problems)}")
+        if unreadable:
+            raise RuntimeError(f"{self.path}: no checkpoint can be read: {'; '.join(unreadable)}")
         return self.path, None
 
     def _remove_partial_files(self) -> None:
@@ -130,9 +129,9 @@ class Resume:
 
 def add_resume(path: Any, attached: list[Any], callbacks: list[Any]) -> list[Any]:
     """Return the callbacks of `fit(resume=path)`: Resume first, then Checkpoint."""
-    single = path if isinstance(path, Resume) else Resume(path)
-    folder = single.path.parent if single.is_file else single.path
+    resume = path if isinstance(path, Resume) else Resume(path)
+    folder = resume.path.parent if resume.is_file else resume.path
     for callback in (*attached, *callbacks):
         if isinstance(callback, Checkpoint) and callback.folder.resolve() == folder.resolve():
-            return [single, *callbacks]
-    return [single, *callbacks, Checkpoint(folder, minutes=1, name="resume")]
+            return [resume, *callbacks]
+    return [resume, *callbacks, Checkpoint(folder, minutes=1, name="resume")]

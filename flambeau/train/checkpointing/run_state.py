@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 def collect_state(trainer: Trainer, position: dict[str, Any]) -> dict[str, Any]:
-    """The states of all objects of a run. `position`: the epoch, the step and their numbers."""
+    """Return the states of all objects of a run. `position`: the epoch, the step, their metrics."""
     supervised = trainer.supervised
-    parts: dict[str, Any] = {
+    state: dict[str, Any] = {
         "run": position,
         "optimizers": _collect_states(trainer.optimizers),
         "tracked": _collect_states(trainer.tracked),
         **_collect_states(_find_stateful_modules(trainer)),
     }
     if supervised.scaler is not None:
-        parts["scaler"] = supervised.scaler.state_dict()
+        state["scaler"] = supervised.scaler.state_dict()
     if supervised.kinds.known:
-        parts["kinds"] = supervised.kinds.state_dict()
+        state["kinds"] = supervised.kinds.state_dict()
     if supervised.look_kinds.known:
-        parts["look_kinds"] = supervised.look_kinds.state_dict()
+        state["look_kinds"] = supervised.look_kinds.state_dict()
     if supervised.pending:
-        parts["accumulated"] = _collect_accumulation(trainer)
-    return parts
+        state["accumulated"] = _collect_accumulation(trainer)
+    return state
 
 
 def restore_objects(trainer: Trainer, saved: Mapping[str, Any]) -> None:
@@ -40,13 +40,13 @@ def restore_objects(trainer: Trainer, saved: Mapping[str, Any]) -> None:
     for name, module in _find_stateful_modules(trainer).items():
         module.load_state_dict(saved[name])
     for group in ("optimizers", "tracked"):
-        stored: Mapping[str, Any] = getattr(trainer, group)
-        if set(stored) != set(saved[group]):
+        objects: Mapping[str, Any] = getattr(trainer, group)
+        if set(objects) != set(saved[group]):
             raise KeyError(
-                f"the state has {group} {sorted(saved[group])}, this run has {sorted(stored)}"
+                f"the state has {group} {sorted(saved[group])}, this run has {sorted(objects)}"
             )
         for name, state in saved[group].items():
-            stored[name].load_state_dict(state)
+            objects[name].load_state_dict(state)
     for name, optimizer in trainer.optimizers.items():
         check_loaded(optimizer, name)
     supervised = trainer.supervised
@@ -57,28 +57,28 @@ def restore_objects(trainer: Trainer, saved: Mapping[str, Any]) -> None:
 
 
 def restore_accumulation(trainer: Trainer, saved: Mapping[str, Any]) -> None:
-    """Restore the gradients of batches whose update is still to come; clear all others."""
+    """Restore the gradients of batches that await their update; clear all others."""
     accumulated = saved.get("accumulated", {"batches": 0, "gradients": {}})
     trainer.supervised.pending = accumulated["batches"]
-    for where, module in _find_stateful_modules(trainer).items():
-        gradients = accumulated["gradients"].get(where, {})
+    for module_name, module in _find_stateful_modules(trainer).items():
+        gradients = accumulated["gradients"].get(module_name, {})
         for name, parameter in module.named_parameters():
             gradient = gradients.get(name)
             parameter.grad = None if gradient is None else gradient.clone()
 
 
 def _collect_accumulation(trainer: Trainer) -> dict[str, Any]:
-    """The gradients of the batches since the last update."""
+    """Return the gradients of the batches since the last update."""
     gradients = {
-        where: {name: parameter.grad.clone() for name, parameter in module.named_parameters()
-                if parameter.grad is not None}
-        for where, module in _find_stateful_modules(trainer).items()
+        module_name: {name: parameter.grad.clone() for name, parameter in module.named_parameters()
+                      if parameter.grad is not None}
+        for module_name, module in _find_stateful_modules(trainer).items()
     }
     return {"batches": trainer.supervised.pending, "gradients": gradients}
 
 
 def _find_stateful_modules(trainer: Trainer) -> dict[str, Module]:
-    """The net, and a loss that has parameters or buffers."""
+    """Return the net, and the loss if it has parameters or buffers."""
     modules = {} if trainer.net is None else {"net": trainer.net}
     if isinstance(trainer.loss, Module) and trainer.loss.state_dict():
         modules["loss"] = trainer.loss

@@ -17,15 +17,15 @@ def as_location(path: Any) -> Location:
     """Return a Path, or a UPath for a URL. Raises ImportError that names the missing package."""
     if isinstance(path, Path) or hasattr(path, "fs"):
         return path
-    text = os.fspath(path)
-    if "://" not in text:
-        return Path(text)
+    url = os.fspath(path)
+    if "://" not in url:
+        return Path(url)
     try:
         from upath import UPath
     except ImportError as error:
-        error.add_note(f"{text} is a URL: pip install 'flambeau[remote]'")
+        error.add_note(f"{url} is a URL: pip install 'flambeau[remote]'")
         raise
-    return UPath(text)
+    return UPath(url)
 
 
 def is_remote(path: Location) -> bool:
@@ -57,17 +57,17 @@ def duplicate(source: Location, target: Location) -> None:
     if is_remote(source):
         source.fs.copy(source.path, target.path)
         return
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         try:
-            os.link(source, beside)
+            os.link(source, temporary)
         except OSError:
-            shutil.copyfile(source, beside)
-            with open(beside, "rb") as file:
+            shutil.copyfile(source, temporary)
+            with open(temporary, "rb") as file:
                 os.fsync(file.fileno())
-        os.replace(beside, target)
+        os.replace(temporary, target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def find_unfinished(folder: Location) -> list[Location]:
@@ -78,7 +78,7 @@ def find_unfinished(folder: Location) -> list[Location]:
 
 
 def describe_free_space(folder: Location) -> str:
-    """Describe the free space."""
+    """Describe a folder's free disk space for a message."""
     if is_remote(folder):
         return "it is remote"
     try:

@@ -15,8 +15,8 @@ def callback(
     scope: Scope = run, *, band: Any = Band.USER, name: str | None = None,
     monitor: str | None = None,
 ) -> Callable[[F], F]:
-    """Decorator for a generator callback: the scope it lives through, its band, the name under
-    which it persists, the number it monitors.
+    """Declare a generator callback's scope, its band, the name of its saved state, and the metric
+    it monitors.
 
     >>> from flambeau.train import Loop, callback, epoch, step
     >>> @callback(epoch)
@@ -29,9 +29,9 @@ def callback(
     """
 
     def mark(function: F) -> F:
-        marks = {"scope": scope, "band": as_band(band), "name": name, "monitor": monitor}
-        for key, value in marks.items():
-            setattr(function, key, value)
+        attributes = {"scope": scope, "band": as_band(band), "name": name, "monitor": monitor}
+        for attribute, value in attributes.items():
+            setattr(function, attribute, value)
         return function
 
     return mark

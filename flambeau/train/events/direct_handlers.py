@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Calls(list[Callable[[Any], Any]]):
-    """The functions of some entries, in their order."""
+    """The functions of entries, in order."""
 
     __slots__ = ("__weakref__", "entries")
 
@@ -29,20 +29,20 @@ class Direct:
 
     def __init__(self) -> None:
         self.calls: Calls | None = Calls(())
-        self._calls_in_use: list[weakref.ref[Calls]] = []  # those that are gone through are alive
+        self._calls_in_use: list[weakref.ref[Calls]] = []  # an iteration keeps its list alive
 
     def renew(self, entries: Sequence[Entry]) -> None:
-        """The event has these handlers now."""
+        """Replace the event's handlers by these."""
         self.calls = None
-        self._calls_in_use = [result for result in self._calls_in_use if result() is not None]
+        self._calls_in_use = [calls for calls in self._calls_in_use if calls() is not None]
         if all(entry.of_run is not None for entry in entries):
             self.calls = Calls(entries)
             self._calls_in_use.append(weakref.ref(self.calls))
 
     def drop(self, entry: Entry) -> None:
-        """An entry is called no more."""
-        for result in self._calls_in_use:
-            calls = result()
+        """Stop calling an entry, also in iterations under way."""
+        for reference in self._calls_in_use:
+            calls = reference()
             if calls is not None and entry in calls.entries:
                 calls[calls.entries.index(entry)] = _ignore
 

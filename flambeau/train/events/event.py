@@ -13,10 +13,9 @@ class Event:
     """A point in a run to listen to; call it to filter it.
 
     `every=2` keeps every second event, `once=3` (or a collection) only those numbers; `before=` and
-    `after=` are exclusive, and `every` counts from `after`. A function `(run, n)` decides freely
-    (`event_filter=` is ignite's name for it).
-    `n` is the number of the event: the epoch, the step since the start of the run, or how often a
-    custom event was fired.
+    `after=` are exclusive, and `every` counts from `after`. A function `(run, n)` is a filter of
+    your own (`event_filter=` is ignite's name for it). `n` is the number of the event: the epoch,
+    the step since the start of the run, or how often a custom event has fired.
 
     Raises ValueError for numbers below one and TypeError for anything but numbers.
 
@@ -70,7 +69,7 @@ class Event:
 
 
 class Events(tuple[Event, ...]):
-    """Several events: whichever comes.
+    """A union of events: any of them fires it.
 
     >>> from flambeau.train import epoch, step
     >>> epoch.end | step.end(every=100)
@@ -87,7 +86,7 @@ class Events(tuple[Event, ...]):
 
 
 def join_predicates(first: Predicate | None, second: Predicate | None) -> Predicate | None:
-    """A predicate that holds where both hold."""
+    """Return the conjunction of two predicates; None stands for "always"."""
     if first is None or second is None:
         return first or second
     return lambda run, n: first(run, n) and second(run, n)
@@ -96,7 +95,7 @@ def join_predicates(first: Predicate | None, second: Predicate | None) -> Predic
 def build_predicate(
     predicate: Predicate | None, every: Any, once: Any, before: Any, after: Any
 ) -> Predicate | None:
-    """The predicate of the arguments of Event.__call__."""
+    """Build a predicate from the arguments of Event.__call__."""
     if predicate is not None and not callable(predicate):
         raise TypeError(f"an event filter must be a function (run, n), got {predicate!r}")
     for name, value in (("every", every), ("before", before), ("after", after)):

@@ -41,13 +41,13 @@ class Task:
     def __init__(self, handlers: Handlers, generator: Callback, handle: Handle, entry: Entry):
         self.handlers, self.generator, self.handle = handlers, generator, handle
         self.band, self.sequence = entry.band, entry.sequence
-        self.waits: dict[Event, Predicate | None] = {}  # none while running: the scope's end
-        self.entries: dict[Event, Entry] = {}  # an entry per event that it has waited for
+        self.waits: dict[Event, Predicate | None] = {}  # empty: running, or awaits the scope's end
+        self.entries: dict[Event, Entry] = {}  # by event awaited so far
         self.attached, self.running = True, False
 
     @property
     def leaving(self) -> tuple[int, int, int]:
-        """Its place among what happens at the end of a scope: last come, first served."""
+        """The sort key at the end of a scope: the last to enter leaves first."""
         return (-self.band, 1, -self.sequence)
 
     @property
@@ -56,7 +56,7 @@ class Task:
         return not self.waits and not self.running
 
     def call(self, n: int) -> None:
-        """The end of its scope has come."""
+        """Resume at the end of the scope."""
         if self.until_end:
             self.advance(None)
 
@@ -71,10 +71,10 @@ class Task:
     def advance(self, event: Event | None) -> None:
         """Run to the next `yield`, whose value is the event."""
         self._stop_waiting()
-        outside, self.handlers.current = self.handlers.current, self
+        outer_task, self.handlers.current = self.handlers.current, self
         self.running = True
         try:
-            request = self.generator.send(event)
+            awaited = self.generator.send(event)
         except StopIteration:
             self._forget()
             return
@@ -82,25 +82,25 @@ class Task:
             self._forget()
             raise
         finally:
-            self.running, self.handlers.current = False, outside
+            self.running, self.handlers.current = False, outer_task
         if not self.handle.attached:
             self.close()
-        elif request is not None:
-            self._wait(request)
+        elif awaited is not None:
+            self._wait(awaited)
 
-    def _wait(self, request: Any) -> None:
-        if isinstance(request, str):
+    def _wait(self, awaited: Any) -> None:
+        if isinstance(awaited, str):
             try:
-                request = find_event(request)
+                awaited = find_event(awaited)
             except ValueError as error:
                 self.throw(error)
-        if not isinstance(request, (Event, Events)):
+        if not isinstance(awaited, (Event, Events)):
             self.throw(TypeError(
-                f"{self.handle.title} yielded {request!r}: a callback yields an event (epoch.end), "
+                f"{self.handle.title} yielded {awaited!r}: a callback yields an event (epoch.end), "
                 "several joined by |, or nothing, to wait for the end of its scope"
             ))
             return
-        for event in request:
+        for event in awaited:
             source = event.source
             self.waits[source] = event.predicate
             self.handlers.listen(source.scope, 1)

@@ -17,13 +17,13 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 def form_of(function: Callable[..., Any]) -> str:
     """One of "", "run", "logs", "n", "n logs", "run logs".
 
-    One parameter is the run, unless it is called `logs`, or as a number is (`n`, `epoch`,
-    `batch_number`, ...); of two, the first is the number, unless it is called `run`. Parameters
-    with defaults are left alone, but `logs=None` gets the logs. Raises TypeError for more than two.
+    A single parameter is the run, unless its name is `logs` or that of a number (`n`, `epoch`,
+    `batch_number`, ...). Of two, the first is the number, unless it is called `run`. Parameters
+    with defaults get no argument, except `logs=None`. Raises TypeError for more than two.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a builtin that does not say
+    except (TypeError, ValueError):  # a builtin without a signature
         return "run"
     names = [
         p.name for p in parameters
@@ -36,18 +36,18 @@ def form_of(function: Callable[..., Any]) -> str:
             f" takes {inspect.signature(function)}"
         )
     if not names:
-        varied = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        return "run" if varied else ""
+        takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        return "run" if takes_any else ""
     if len(names) == 2:
         return "run logs" if names[0] in _RUN else "n logs"
     return "logs" if names[0] == "logs" else "n" if names[0] in _NUMBERS else "run"
 
 
 def bind(
-    function: Callable[..., Any], run: Any, number: str | None = None
+    function: Callable[..., Any], run: Any, counter: str | None = None
 ) -> Callable[[int], Any]:
-    """Adapt `function` to take the event's number alone. `number` names the state attribute to pass
-    instead of the event's own number."""
+    """Adapt `function` to take the event's number alone. `counter` names the state attribute to
+    pass instead of the event's own number."""
     form = form_of(function)
     if form == "":
         return lambda n: function()
@@ -57,18 +57,18 @@ def bind(
         return lambda n: function(run.logs)
     if form == "run logs":
         return lambda n: function(run, run.logs)
-    if number is not None:
+    if counter is not None:
         state = run.state
         if form == "n":
-            return lambda n: function(getattr(state, number))
-        return lambda n: function(getattr(state, number), run.logs)
+            return lambda n: function(getattr(state, counter))
+        return lambda n: function(getattr(state, counter), run.logs)
     if form == "n":
         return function
     return lambda n: function(n, run.logs)
 
 
 def step_of(function: Callable[..., Any], run: Any) -> Callable[[Any], Any]:
-    """A step as a function of the batch alone: it may take (batch) or (run, batch)."""
+    """Adapt a step that takes (batch) or (run, batch) to take the batch alone."""
     if not callable(function):
         raise TypeError(f"a step is a function (run, batch) or (batch), got {function!r}")
     try:

@@ -19,12 +19,12 @@ from .order import Band, as_band
 from .other_libraries import find_event
 from .scope import PARTS, SCOPES, Scope
 
-INSIDE = "parts of a step"  # in `live`: the listeners of forward, backward or optim
+INSIDE = "parts of a step"  # key in `live` of the listeners of forward, backward and optim
 
 
 class Entry:
-    """A function in the list of an event. `call(n)` runs it, filters included; `of_run`, if any,
-    does the same as a function of the run, which saves a call."""
+    """A function in the list of an event. `call(n)` runs it, filters included; `of_run`, if not
+    None, is the same as a function of the run, which saves a call."""
 
     __slots__ = (
         "attached", "band", "call", "event", "function", "leaving", "of_run", "sequence", "task",
@@ -103,7 +103,7 @@ class Handle:
 
 
 class Handlers:
-    """All handlers of `run`, and the scopes that are open."""
+    """All handlers of `run`, and its open scopes."""
 
     def __init__(self, run: Any) -> None:
         self.run = run
@@ -162,11 +162,11 @@ class Handlers:
         self.handles.append(handle)
         return handle
 
-    def _resolve_events(self, where: Any, generates: bool, function: Any) -> Events | Event:
+    def _resolve_events(self, where: Any, is_generator: bool, function: Any) -> Events | Event:
         if isinstance(where, str):
             where = find_event(where)
         if isinstance(where, Scope):
-            if not generates:
+            if not is_generator:
                 raise TypeError(
                     f"{getattr(function, '__name__', function)} is attached to the scope "
                     f"'{where}': name an event ({where.name}.start, .end, .error); only "
@@ -175,7 +175,7 @@ class Handlers:
             return where.start
         if not isinstance(where, (Event, Events)):
             raise TypeError(f"expected an event such as epoch.end, got {where!r}")
-        if generates and any(not event.name.endswith(".start") for event in where):
+        if is_generator and any(not event.name.endswith(".start") for event in where):
             raise TypeError(
                 f"{getattr(function, '__name__', function)} is a generator callback: attach it to "
                 f"a scope (run, epoch, ...), and inside it `yield` {where!r}"

@@ -1,4 +1,4 @@
-"""`run.hooks["on_forward"] = f`: one function per name, as in torchnet's engines."""
+"""`run.hooks["on_forward"] = f`: a function per name, as in torchnet's engines."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class HookState(MutableMapping[str, Any]):
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def _place(self, key: str) -> tuple[Any, str]:
+    def _locate(self, key: str) -> tuple[Any, str]:
         owner, name = _STATE.get(key, ("state", key))
         return (self._run if owner == "run" else self._run.state), name
 
     def __getitem__(self, key: str) -> Any:
-        owner, name = self._place(key)
+        owner, name = self._locate(key)
         if not hasattr(owner, name):
             raise KeyError(f"the state has no '{key}'{suggest(key, self)}")
         return getattr(owner, name)
 
     def __setitem__(self, key: str, value: Any) -> None:
-        setattr(*self._place(key), value)
+        setattr(*self._locate(key), value)
 
     def __delitem__(self, key: str) -> None:
-        delattr(*self._place(key))
+        delattr(*self._locate(key))
 
     def __iter__(self) -> Iterator[str]:
         yield from _STATE

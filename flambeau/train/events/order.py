@@ -9,9 +9,9 @@ from .suggestions import suggest
 
 
 class Band(enum.IntEnum):
-    """Entered from OUTER to METRICS (on `start` and other events), left from METRICS to OUTER (on
-    `end` and `error`). So metrics are there when control looks at them, a checkpoint sees what
-    control decided and loggers wrote, and timers (OUTER) include all the others.
+    """The rank of a handler. `start` and other events run OUTER to METRICS, `end` and `error`
+    METRICS to OUTER. So control reads finished metrics, a checkpoint saves what control decided
+    and loggers wrote, and timers (OUTER) include all the others.
 
     >>> Band.METRICS > Band.USER > Band.CONTROL > Band.IO > Band.CHECKPOINT > Band.OUTER
     True
@@ -29,7 +29,7 @@ OUTER, CHECKPOINT, IO, CONTROL, USER, METRICS = Band
 
 
 def as_band(value: Any) -> Band:
-    """A Band from a Band, its number or its name."""
+    """Return a Band from a Band, its number or its name."""
     if isinstance(value, str):
         names = [band.name.lower() for band in Band]
         if value.lower() not in names:

@@ -19,7 +19,7 @@ def _is_evaluating(run: Any, n: int) -> bool:
 
 
 class _Ignite(type):
-    """Answers for names that Events does not have."""
+    """Raise for names that Events lacks, with suggestions."""
 
     def __getattr__(cls, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -55,7 +55,7 @@ class IgniteEvents(metaclass=_Ignite):
 
 IGNITE = tuple(name for name in vars(IgniteEvents) if name.isupper())
 
-# torchnet's engines: in Python on_forward is called behind the backward pass when it trains.
+# torchnet's Python engine calls on_forward after the backward pass when it trains.
 TNT: dict[str, Event | Events] = {
     "on_start": scope.run.start | scope.test.start,
     "on_start_epoch": scope.epoch.start,
@@ -139,15 +139,15 @@ class Elsewhere:
         self.name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> NoReturn:
-        who = getattr(owner, "__name__", "trainer")
-        raise AttributeError(f"{who} has no '{self.name}': {ELSEWHERE[self.name]}")
+        owner_name = getattr(owner, "__name__", "trainer")
+        raise AttributeError(f"{owner_name} has no '{self.name}': {ELSEWHERE[self.name]}")
 
     def __set__(self, instance: Any, value: Any) -> NoReturn:
         self.__get__(instance, type(instance))
 
 
 def find_event(name: str) -> Event | Events:
-    """The event of a name: "epoch.end", or ignite's "EPOCH_COMPLETED".
+    """Return the event called "epoch.end", or ignite's "EPOCH_COMPLETED".
 
     Raises ValueError, with suggestions, for an unknown name.
     """

@@ -46,8 +46,8 @@ class Scope:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        known = [known for known in vars(self) if known != "name"]
-        raise AttributeError(f"scope '{self.name}' has no event '{name}'{suggest(name, known)}")
+        names = [attribute for attribute in vars(self) if attribute != "name"]
+        raise AttributeError(f"scope '{self.name}' has no event '{name}'{suggest(name, names)}")
 
     def __repr__(self) -> str:
         return f"{self.name}{str(self.start).removeprefix(self.start.name)}"

@@ -1,4 +1,4 @@
-"""Log to CSV: a line per epoch, and optionally a second file with a line per step."""
+"""Log to CSV: a row per epoch, and optionally a second file with a row per step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .logger import Logger, should_log, is_resuming
 
 
 class Table:
-    """A CSV file whose columns may grow: it is then rewritten atomically."""
+    """A CSV file. A row with new columns rewrites it, atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,24 +44,24 @@ class Table:
             self.columns += new
             self._rewrite()
         else:
-            self._line(row)
+            self._write_row(row)
             self._file.flush()
 
-    def _line(self, row: dict[str, Any]) -> None:
+    def _write_row(self, row: dict[str, Any]) -> None:
         csv.writer(self._file, lineterminator="\n").writerow(
             [row.get(name, "") for name in self.columns]
         )
 
     def _rewrite(self) -> None:
         self.close()
-        fresh = self.path.with_name(self.path.name + ".new")
-        self._file = open(fresh, "w", newline="")  # noqa: SIM115  (open as long as the run)
+        replacement = self.path.with_name(self.path.name + ".new")
+        self._file = open(replacement, "w", newline="")  # noqa: SIM115  (open as long as the run)
         if self.columns:
             csv.writer(self._file, lineterminator="\n").writerow(self.columns)
         for row in self.rows:
-            self._line(row)
+            self._write_row(row)
         self._file.flush()
-        os.replace(fresh, self.path)
+        os.replace(replacement, self.path)
 
     def close(self) -> None:
         """Close the file."""
@@ -71,7 +71,7 @@ class Table:
 
 
 class CSVLogger(Logger):
-    """Writes `path` with a line per epoch; with `every=n`, `<name>.steps.csv` with every n-th step.
+    """Write a row per epoch to `path`; with `every=n`, every n-th step to `<name>.steps.csv`.
 
     Metrics that appear later get new columns.
 
@@ -92,11 +92,11 @@ class CSVLogger(Logger):
 
     def open(self, run: Any) -> None:
         """Start the files; a resumed run keeps the lines up to where it resumes."""
-        again = is_resuming(run)
-        earlier = self._epochs.read() if again else []
+        resumes = is_resuming(run)
+        earlier = self._epochs.read() if resumes else []
         self._epochs.open([row for row in earlier if should_log(run, row)])
         if self.every is not None:
-            steps = self._steps.read() if again else []
+            steps = self._steps.read() if resumes else []
             self._steps.open([row for row in steps if should_log(run, {**row, "kind": "step"})])
 
     def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""Log to JSON lines: an object per line, which tools can read during the run."""
+"""Log to JSON lines: an object per line, readable while the run goes on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .logger import Logger, as_json_number, should_log, is_resuming
 
 
 class JSONLogger(Logger):
-    """Appends `{"kind": "epoch", "epoch": 1, "step": 100, "time": ..., "loss": ...}` to `path`.
+    """Append `{"kind": "epoch", "epoch": 1, "step": 100, "time": ..., "loss": ...}` to `path`.
 
     With `every=n` also lines of kind "step". NaN and infinities are the strings "nan", "inf".
 
@@ -35,9 +35,9 @@ class JSONLogger(Logger):
         """Start the file; a resumed run keeps the lines up to where it resumes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lines = self._read_earlier(run) if is_resuming(run) and self.path.exists() else []
-        fresh = self.path.with_name(self.path.name + ".new")
-        fresh.write_text("".join(lines))
-        os.replace(fresh, self.path)
+        replacement = self.path.with_name(self.path.name + ".new")
+        replacement.write_text("".join(lines))
+        os.replace(replacement, self.path)
         self._file = open(self.path, "a")  # noqa: SIM115  (open as long as the run)
 
     def _read_earlier(self, run: Any) -> list[str]:
@@ -51,18 +51,18 @@ class JSONLogger(Logger):
                 lines.append(line)
         return lines
 
-    def _write(self, kind: str, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        row = {"kind": kind, "epoch": epoch, "step": step, "time": round(time.time(), 3)}
-        row.update({name: as_json_number(value) for name, value in numbers.items()})
+    def _write(self, row_kind: str, epoch: int, step: int, metrics: dict[str, float]) -> None:
+        row = {"kind": row_kind, "epoch": epoch, "step": step, "time": round(time.time(), 3)}
+        row.update({name: as_json_number(value) for name, value in metrics.items()})
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
 
     def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """A line for an epoch."""
+        """Write an epoch's line."""
         self._write("epoch", epoch, step, numbers)
 
     def write_step(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """A line for a step."""
+        """Write a step's line."""
         self._write("step", epoch, step, numbers)
 
     def close(self) -> None:
