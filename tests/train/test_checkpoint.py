@@ -367,7 +367,7 @@ def test_other_threads_are_mentioned(tmp_path, capsys):
     finally:
         torch.set_num_threads(threads)
     said = capsys.readouterr().err
-    assert f"may differ: it was saved with threads {threads}, now {threads + 1}\n" in said
+    assert f"may differ in the last bits: saved with threads {threads}, now {threads + 1}\n" in said
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path):
