@@ -277,7 +277,9 @@ def _dispatch_failed_call(operator: Operator, args: tuple) -> Any:
         return MISSING
     if STATE.no_subclasses:
         return MISSING
-    return ask(operator.function, find_overloaded_arguments(values), args, {})
+    # `add` is a composite of `_add`, which has its public name but for the underscore.
+    function = PUBLIC["torch"].get(operator.name.lstrip("_"), operator.function)
+    return ask(function, find_overloaded_arguments(values), args, {})
 
 
 def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:

@@ -88,3 +88,18 @@ def test_library_classes_that_do_neither_are_looked_at_once(monkeypatch) -> None
     torch.nn.Parameter(torch.ones(2))
     torch.nn.Buffer(torch.ones(2))
     assert asked == []
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "div", "mul"])
+def test_the_first_call_on_a_foreign_class_hears_of_the_public_function(name):
+    take_stubs_off()
+    seen = []
+
+    class Foreign:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append(func is getattr(torch, name))
+            return "answer"
+
+    assert [getattr(torch, name)(torch.ones(2), Foreign()) for _ in range(2)] == ["answer"] * 2
+    assert seen == [True, True]
