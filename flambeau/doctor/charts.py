@@ -27,50 +27,50 @@ def render_chart(title: str, curves: dict[str, Curve]) -> str:
     scale = math.log10 if logarithmic else float
     low, high = scale(min(values)), scale(max(values))
     if high - low <= 1e-6 * abs(high):
-        room = 0.5 if logarithmic else 0.5 * abs(high) or 0.5
-        low, high = low - room, high + room
+        margin = 0.5 if logarithmic else 0.5 * abs(high) or 0.5
+        low, high = low - margin, high + margin
     last = max(x for points in shown.values() for x, _ in points) or 1
 
-    def at(x: float, y: float) -> str:
+    def to_pixels(x: float, y: float) -> str:
         px = _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / last
         py = _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - scale(y)) / (high - low)
         return f"{px:.1f},{py:.1f}"
 
-    parts = _draw_axes(low, high, last, logarithmic)
+    elements = _draw_axes(low, high, last, logarithmic)
     legend = []
-    for number, (name, points) in enumerate(shown.items()):
-        color = _COLORS[number % len(_COLORS)]
+    for index, (name, points) in enumerate(shown.items()):
+        color = _COLORS[index % len(_COLORS)]
         if len(points) == 1:
-            x, y = at(*points[0]).split(",")
-            parts.append(f"<circle cx='{x}' cy='{y}' r='3' fill='{color}'/>")
+            x, y = to_pixels(*points[0]).split(",")
+            elements.append(f"<circle cx='{x}' cy='{y}' r='3' fill='{color}'/>")
         else:
-            path = " ".join(at(x, y) for x, y in points)
-            parts.append(f"<polyline points='{path}' fill='none' stroke='{color}' "
-                         "stroke-width='1.6'/>")
+            path = " ".join(to_pixels(x, y) for x, y in points)
+            elements.append(f"<polyline points='{path}' fill='none' stroke='{color}' "
+                            "stroke-width='1.6'/>")
         legend.append(f"<span><i style='background:{color}'></i>{escape(name)} "
                       f"<b>{points[-1][1]:.3g}</b></span>")
     if len(finite) > len(shown):
         legend.append(f"<span>and {len(finite) - len(shown)} more</span>")
-    svg = f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img'>{''.join(parts)}</svg>"
+    svg = f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img'>{''.join(elements)}</svg>"
     return (f"<figure><figcaption>{escape(title)}</figcaption>{svg}"
             f"<div class='legend'>{''.join(legend)}</div></figure>")
 
 
 def _select_finite(curves: dict[str, Curve]) -> dict[str, Curve]:
-    result = {name: [p for p in curve if math.isfinite(p[1])] for name, curve in curves.items()}
-    return {name: points for name, points in result.items() if points}
+    finite = {name: [p for p in curve if math.isfinite(p[1])] for name, curve in curves.items()}
+    return {name: points for name, points in finite.items() if points}
 
 
 def _draw_axes(low: float, high: float, last: int, logarithmic: bool) -> list[str]:
-    parts = []
-    for share in (0.0, 0.5, 1.0):
-        y = _TOP + (_HEIGHT - _TOP - _BOTTOM) * share
-        value = high - (high - low) * share
+    elements = []
+    for fraction in (0.0, 0.5, 1.0):
+        y = _TOP + (_HEIGHT - _TOP - _BOTTOM) * fraction
+        value = high - (high - low) * fraction
         shown = f"{10**value:.2g}" if logarithmic else f"{value:.3g}"
-        parts.append(f"<line x1='{_LEFT}' x2='{_WIDTH - _RIGHT}' y1='{y:.1f}' y2='{y:.1f}' "
-                     f"class='grid'/><text x='{_LEFT - 6}' y='{y + 4:.1f}' "
-                     f"text-anchor='end'>{shown}</text>")
+        elements.append(f"<line x1='{_LEFT}' x2='{_WIDTH - _RIGHT}' y1='{y:.1f}' y2='{y:.1f}' "
+                        f"class='grid'/><text x='{_LEFT - 6}' y='{y + 4:.1f}' "
+                        f"text-anchor='end'>{shown}</text>")
     for x, anchor in ((0, "start"), (last, "end")):
-        place = _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / last
-        parts.append(f"<text x='{place:.1f}' y='{_HEIGHT - 6}' text-anchor='{anchor}'>{x}</text>")
-    return parts
+        px = _LEFT + (_WIDTH - _LEFT - _RIGHT) * x / last
+        elements.append(f"<text x='{px:.1f}' y='{_HEIGHT - 6}' text-anchor='{anchor}'>{x}</text>")
+    return elements

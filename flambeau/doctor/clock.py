@@ -1,9 +1,9 @@
-"""The clock: decides when to watch closely, and how much watching may cost.
+"""The clock: when to watch closely, and how much watching may cost.
 
 Close watching records the line of every operator on the tape and walks the graph at every backward
-pass. It is on for the first passes, for a few at each power of two, and again when something new
-begins: an epoch, another mode, another optimizer. Once watching exceeds its share of the run time,
-steps go unobserved until the program has run long enough to pay for it.
+pass. It covers the first passes, a few at each power of two, and a few after each change: a new
+epoch, mode or optimizer. Once watching exceeds its share of the run time, steps go unobserved until
+the program has run long enough to pay for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 
 FIRST = 48  # backward passes watched closely at the start: 8 rounds of a GAN with two of each
-AGAIN = 4  # passes watched closely after something new begins
+AGAIN = 4  # passes watched closely after a change
 SHARE = 0.1  # allowed share of the program's time
 GRACE_S = 2.0  # seconds always allowed, however short the program
 

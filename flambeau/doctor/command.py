@@ -1,4 +1,4 @@
-"""`flambeau --doctor ...`: command-line options, and running a program under a session."""
+"""`flambeau --doctor ...`: parse the options, and run a program under a session."""
 
 from __future__ import annotations
 
@@ -76,17 +76,17 @@ class Watched:
         self.doctor.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None,
                  trace: object) -> bool:
         """Write the requested reports; suppress the exceptions by which the doctor stops."""
-        ended = isinstance(error, (StopWatching, Mistake))
-        self.doctor.session.stop(None if ended or isinstance(error, SystemExit) else error)
+        is_stopped = isinstance(error, (StopWatching, Mistake))
+        self.doctor.session.stop(None if is_stopped or isinstance(error, SystemExit) else error)
         if self.options.json:
             self.doctor.json(self.options.json)
         if self.options.html:
             self.doctor.html(self.options.html)
         print(f"\n{report.format_summary(self.doctor.session)}", file=sys.stderr)
-        return ended
+        return is_stopped
 
     @property
     def code(self) -> int:

@@ -1,4 +1,4 @@
-"""Executed lines: a mistake that a check reads in the source counts only if the line runs.
+"""Executed lines: report a mistake read in the source only once its line has run.
 
 A line has run if a frame of its function is past it on the same path. Until a frame shows that,
 the line's function is patched to detect calls.
@@ -40,7 +40,7 @@ class ExecutedLines:
             frame = frame.f_back
         function = _find_function(file, line, frame)
         if function is not None and is_unconditional(file, line):
-            self.swaps[file, line] = swap = swap_of(function, self._called(file, line))
+            self.swaps[file, line] = swap = swap_of(function, self._observe_call(file, line))
             swap.start()
 
     def look(self) -> None:
@@ -55,7 +55,7 @@ class ExecutedLines:
 
     def _has_looped(self, file: str, line: int, frame: FrameType) -> bool:
         """Return whether a frame jumped back in a loop around the line, so the body has run."""
-        if frame.f_lasti >= self.latest.get(id(frame), 0) or not _is_of(line, frame.f_code):
+        if frame.f_lasti >= self.latest.get(id(frame), 0) or not _has_line(frame.f_code, line):
             return False
         loops = find_loops(file, line)
         return any(_covers([loop], frame.f_lineno) for loop in loops) \
@@ -68,7 +68,7 @@ class ExecutedLines:
         self.swaps.clear()
         self.waiting.clear()
 
-    def _called(self, file: str, line: int) -> Callable[[Callable, tuple, dict], Any]:
+    def _observe_call(self, file: str, line: int) -> Callable[[Callable, tuple, dict], Any]:
         def call(original: Callable, args: tuple, kwargs: dict) -> Any:
             result = original(*args, **kwargs)
             self._tell(file, line)
@@ -95,13 +95,13 @@ def iterate_frames(file: str, frame: FrameType | None) -> Iterator[FrameType]:
 def has_passed(file: str, line: int, frame: FrameType) -> bool:
     """Return whether a frame must have run a line: it is past the line, and inside each branch
     that contains it."""
-    return line < frame.f_lineno and _is_of(line, frame.f_code) \
+    return line < frame.f_lineno and _has_line(frame.f_code, line) \
         and are_on_same_path(file, line, frame.f_lineno)
 
 
-def are_on_same_path(file: str, line: int, now: int) -> bool:
-    """Return whether each branch containing `line` also contains `now`, a line of the function."""
-    return all(any(_covers(block, line) and _covers(block, now) for block in blocks)
+def are_on_same_path(file: str, line: int, reached: int) -> bool:
+    """Return whether each branch that contains `line` also contains the line `reached`."""
+    return all(any(_covers(block, line) and _covers(block, reached) for block in blocks)
                for blocks in _iterate_branches(file, line))
 
 
@@ -112,23 +112,23 @@ def is_unconditional(file: str, line: int) -> bool:
 
 def _iterate_branches(file: str, line: int) -> Iterator[list[list[Any]]]:
     """Yield the blocks of each branching statement around a line, within its function."""
-    around: list[list[list[Any]]] = []
+    branches: list[list[list[Any]]] = []
     for statement in find_statements(file, line):
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            around.clear()
+            branches.clear()
         elif isinstance(statement, (ast.If, ast.Try, ast.Match)):
             blocks = [getattr(statement, name, []) for name in _BLOCKS]
             if any(_covers(block, line) for block in blocks):  # else it is the condition itself
-                around.append(blocks)
-    yield from around
+                branches.append(blocks)
+    yield from branches
 
 
 def _covers(block: list[Any], line: int) -> bool:
     return bool(block) and block[0].lineno <= line <= (block[-1].end_lineno or 0)
 
 
-def _is_of(line: int, code: CodeType) -> bool:
-    return any(number == line for _, _, number in code.co_lines())
+def _has_line(code: CodeType, line: int) -> bool:
+    return any(code_line == line for _, _, code_line in code.co_lines())
 
 
 def _find_function(file: str, line: int, frame: FrameType | None) -> FunctionType | None:
@@ -138,6 +138,6 @@ def _find_function(file: str, line: int, frame: FrameType | None) -> FunctionTyp
         for member in members:
             member = inspect.unwrap(getattr(member, "__func__", member))
             if isinstance(member, FunctionType) and member.__code__.co_filename == file \
-                    and _is_of(line, member.__code__):
+                    and _has_line(member.__code__, line):
                 return member
     return None

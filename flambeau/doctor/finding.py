@@ -1,4 +1,4 @@
-"""What the doctor reports: a finding, its level of certainty, and the lines it points to."""
+"""Findings: a mistake, its level of certainty, and the lines it points to."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ class Finding:
         return self.places[0] if self.places else None
 
     def __str__(self) -> str:
-        where = self.place.short if self.place else "(no line)"
-        return f"{where}: {self.id} ({self.level}): {self.what}"
+        location = self.place.short if self.place else "(no line)"
+        return f"{location}: {self.id} ({self.level}): {self.what}"
 
     def text(self) -> str:
         """Return the finding as terminal text of at most five lines."""
         lines = [str(self)]
         if self.place is not None and self.place.text:
             lines.append(f"    {self.place.line} | {self.place.text}")
-        others = [f"{p.role or 'see'}: {p.short}" for p in self.places[1:3]]
+        roles = [f"{p.role or 'see'}: {p.short}" for p in self.places[1:3]]
         evidence = [f"{name} {format_value(value)}" for name, value in self.evidence.items()]
-        if evidence or others:
-            lines.append("    evidence: " + "; ".join([*evidence, *others]))
+        if evidence or roles:
+            lines.append("    evidence: " + "; ".join([*evidence, *roles]))
         if self.fix:
             lines.append(f"    fix: {self.fix}")
         lines.append(f"    on purpose? `# doctor: ok {self.id}` on the line; "

@@ -47,9 +47,9 @@ class Graph:
             self.nodes.append(node)
             for edge in node.edges:
                 if edge is not None:
-                    below = get_node(edge)
-                    self.consumers.setdefault(id(below), []).append(node)
-                    stack.append(below)
+                    source = get_node(edge)
+                    self.consumers.setdefault(id(source), []).append(node)
+                    stack.append(source)
         self.nodes.sort(key=lambda node: node.sequence)
 
     def signature(self) -> tuple[str, ...]:
@@ -92,8 +92,8 @@ def get_saved(node: Node, name: str) -> Any:
     if plan is None or values is None or node.operator is None:
         return None
     names = node.operator.names
-    for (kind, position), value in zip(plan.sources, values, strict=True):
-        label = "y" if kind == OUTPUT else names[position]
+    for (source_kind, position), value in zip(plan.sources, values, strict=True):
+        label = "y" if source_kind == OUTPUT else names[position]
         if label == name and value is not None:
             return value
     return None
@@ -116,10 +116,10 @@ def iterate_saved_arrays(node: Node) -> Iterator[tuple[str, np.ndarray]]:
     if plan is None or values is None or node.operator is None:
         return
     names = node.operator.names
-    for (kind, position), value in zip(plan.sources, values, strict=True):
+    for (source_kind, position), value in zip(plan.sources, values, strict=True):
         array = get_array(value)
         if array is not None:
-            yield ("y" if kind == OUTPUT else names[position]), array
+            yield ("y" if source_kind == OUTPUT else names[position]), array
 
 
 def find_producer(tensor: Any, through: frozenset[str] = RESHAPES) -> Node | None:

@@ -31,11 +31,11 @@ class Instruments:
 
     id = "instruments"
 
-    def _point(self, kind: str, label: str, value: float) -> None:
+    def _point(self, chart: str, label: str, value: float) -> None:
         curves = self.session.curves
-        name = f"{kind}: {label}"
+        name = f"{chart}: {label}"
         if name not in curves:
-            if sum(known.startswith(f"{kind}:") for known in curves) >= _CURVES:
+            if sum(existing.startswith(f"{chart}:") for existing in curves) >= _CURVES:
                 return
             curves[name] = []
         curve = curves[name]

@@ -25,22 +25,23 @@ def count_findings(session: Session) -> dict[Level, int]:
 
 def format_summary(session: Session) -> str:
     """Return one line: findings, passed checks, undecided checks and why, and the cost."""
-    number = count_findings(session)
-    result = [f"{n} {level}" + ("s" if level is Level.HINT and n != 1 else "")
-             for level, n in number.items() if n]
+    counts = count_findings(session)
+    findings = [f"{n} {level}" + ("s" if level is Level.HINT and n != 1 else "")
+             for level, n in counts.items() if n]
     undecided = session.undecided()
     reasons = sorted(set(undecided.values()), key=lambda r: -list(undecided.values()).count(r))
     clock = session.clock
-    text = f"doctor: {', '.join(result) or 'nothing found'}; {len(session.passed())} checks passed"
+    summary = f"doctor: {', '.join(findings) or 'nothing found'}; "
+    summary += f"{len(session.passed())} checks passed"
     if undecided:
-        shown = "; ".join(reasons[:3])
-        text += f", {len(undecided)} not judged ({shown}{', ...' if len(reasons) > 3 else ''})"
-    text += f"; watching cost {clock.spent_s:.2f} s of {clock.elapsed_s:.1f} s"
+        listed = "; ".join(reasons[:3])
+        summary += f", {len(undecided)} not judged ({listed}{', ...' if len(reasons) > 3 else ''})"
+    summary += f"; watching cost {clock.spent_s:.2f} s of {clock.elapsed_s:.1f} s"
     if clock.suspended_at:
-        text += f" (close watching suspended at pass {clock.suspended_at[0]})"
+        summary += f" (close watching suspended at pass {clock.suspended_at[0]})"
     if session.error:
-        text += f"; the program ended with {session.error}"
-    return text
+        summary += f"; the program ended with {session.error}"
+    return summary
 
 
 def as_dict(session: Session) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Samples: hashes of the rows of a batch, to recognize them when they appear again."""
+"""Hash the rows of a batch, to recognize a sample in a later batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def hash_rows(array: np.ndarray, min_columns: int = 3) -> list[int]:
         return []
     rows = rows[:LOOKED]
     head = np.sort(rows[:, :16], axis=1)
-    several = (np.diff(head, axis=1) != 0).sum(1) >= min_columns - 1
-    fractions = (head != np.round(head)).any(1)
-    rows = rows[several & fractions][:, :: -(-rows.shape[1] // _NUMBERS)]
+    is_varied = (np.diff(head, axis=1) != 0).sum(1) >= min_columns - 1
+    has_fraction = (head != np.round(head)).any(1)
+    rows = rows[is_varied & has_fraction][:, :: -(-rows.shape[1] // _NUMBERS)]
     return [hash(row.tobytes()) for row in rows]

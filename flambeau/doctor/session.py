@@ -1,5 +1,5 @@
-"""Session: one watched stretch of a program. It owns the rules, sends them events, and collects
-their findings."""
+"""Session: a watched stretch of a program. It owns the rules, sends them events, and collects their
+findings."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ class Session:
             key = self._gone.pop()
             self._followed.pop(key, None)
             for rule in self.rules:
-                for known in vars(rule).values():
-                    if isinstance(known, dict):
-                        known.pop(key, None)
-                    elif isinstance(known, set):
-                        known.discard(key)
+                for table in vars(rule).values():
+                    if isinstance(table, dict):
+                        table.pop(key, None)
+                    elif isinstance(table, set):
+                        table.discard(key)
 
     def stop(self, error: BaseException | None = None) -> None:
         """Stop watching, run the rules' `finish` handlers and sort the findings."""
@@ -170,9 +170,9 @@ class Session:
             self.lines.look()
         if not handlers:
             return
-        compared = event == "on_backward" and self.watching
-        cpu_s = time.thread_time() if compared else 0.0
-        begun = time.perf_counter()
+        is_compared = event == "on_backward" and self.watching
+        cpu_s = time.thread_time() if is_compared else 0.0
+        start_s = time.perf_counter()
         self.busy = True
         if self._gone:
             self._forget()
@@ -188,9 +188,9 @@ class Session:
                     self._drop(handler, error)
         finally:
             self.busy = False
-            own_s = time.perf_counter() - begun
+            own_s = time.perf_counter() - start_s
             self.clock.spent_s += own_s + _UNSEEN_S
-            if compared:
+            if is_compared:
                 self.clock.compare(own_s, time.thread_time() - cpu_s)
 
     def _drop(self, handler: Any, error: Exception) -> None:
@@ -212,13 +212,13 @@ class Session:
             return
         if self.updates < self.trusted_from and not self.ended:
             return
-        same = [f for f in self.findings if f.id == id]
-        for result in same:
-            if result.places[:1] == places[:1]:
-                if len(result.steps) < 16:
-                    result.steps.append(self.clock.passes)
+        of_check = [f for f in self.findings if f.id == id]
+        for known in of_check:
+            if known.places[:1] == places[:1]:
+                if len(known.steps) < 16:
+                    known.steps.append(self.clock.passes)
                 return
-        if len(same) >= _SAME_ID:
+        if len(of_check) >= _SAME_ID:
             return
         finding = Finding(id, level, what, places, evidence, fix, [self.clock.passes])
         self.findings.append(finding)
@@ -245,10 +245,10 @@ class Session:
 
     def parameter_names(self, parameters: Iterable[Any], limit: int = 3) -> str:
         """Return the first `limit` parameter names and the number of further ones."""
-        every = list(parameters)
-        shown = [self.parameter_name(p) for p in every[:limit]]
-        more = len(every) - len(shown)
-        return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+        listed = list(parameters)
+        names = [self.parameter_name(p) for p in listed[:limit]]
+        n_more = len(listed) - len(names)
+        return ", ".join(names) + (f" and {n_more} more" if n_more > 0 else "")
 
     def root_of(self, parameter: Any) -> Any:
         """Return the outermost called module that owns a parameter, or None."""
@@ -261,13 +261,13 @@ class Session:
 
     def undecided(self) -> dict[str, str]:
         """Return the checks that could not be judged, with reasons."""
-        result = dict(self.faults)
+        reasons = dict(self.faults)
         reported = {finding.id for finding in self.findings}
         for rule in self.rules:
-            lacking = [need for need in rule.needs if not self._has_seen(need, rule)]
-            if lacking and rule.id not in reported:
-                result.setdefault(rule.id, LACKING.get(lacking[0], f"no {lacking[0]} was seen"))
-        return dict(sorted(result.items()))
+            unseen = [need for need in rule.needs if not self._has_seen(need, rule)]
+            if unseen and rule.id not in reported:
+                reasons.setdefault(rule.id, LACKING.get(unseen[0], f"no {unseen[0]} was seen"))
+        return dict(sorted(reasons.items()))
 
     def _has_seen(self, need: str, rule: Rule) -> bool:
         """Return whether an event happened; autograd.grad passes count for rules that use them."""
@@ -277,8 +277,8 @@ class Session:
 
     def passed(self) -> list[str]:
         """Return the ids of checks that were judged and found nothing."""
-        out = {finding.id for finding in self.findings} | set(self.undecided())
-        return [rule.id for rule in self.rules if rule.id not in out]
+        not_passed = {finding.id for finding in self.findings} | set(self.undecided())
+        return [rule.id for rule in self.rules if rule.id not in not_passed]
 
 
 LACKING = {

@@ -24,9 +24,9 @@ def read_silenced_ids(file: str, line: int) -> set[str]:
     """Return the ids in a `# doctor: ok ID` comment on a line or on a comment line above it, or
     `*` if the comment names none."""
     ids: set[str] = set()
-    above = linecache.getline(file, line - 1).strip()
-    for text in (linecache.getline(file, line), above if above.startswith("#") else ""):
-        match = _SILENCED.search(text)
+    previous = linecache.getline(file, line - 1).strip()
+    for comment in (linecache.getline(file, line), previous if previous.startswith("#") else ""):
+        match = _SILENCED.search(comment)
         if match:
             ids |= set(re.split(r"[\s,]+", match[1].strip())) if match[1].strip() else {"*"}
     return ids
@@ -161,10 +161,10 @@ def find_table(
     while frame is not None:
         if not is_internal(frame.f_code):
             variables = [*frame.f_locals.values(), *frame.f_globals.values()]
-            places = [find_assignment(x, frame) for x in variables if _contains_rows(x, array)]
-            lines = [place for place in places if place is not None]
+            candidates = [find_assignment(x, frame) for x in variables if _contains_rows(x, array)]
+            lines = [assigned for assigned in candidates if assigned is not None]
             if lines:
-                return (max if latest else min)(lines, key=lambda place: place[1])
+                return (max if latest else min)(lines, key=lambda assigned: assigned[1])
         frame = frame.f_back
     return None
 

@@ -129,10 +129,10 @@ class Trainer(Loop):
     @property
     def optimizers(self) -> Mapping[str, Any]:
         """The optimizers by name; a single one is called "optimizer"."""
-        stored = self.optimizer
-        if stored is None:
+        optimizers = self.optimizer
+        if optimizers is None:
             return {}
-        return stored if isinstance(stored, dict) else {"optimizer": stored}
+        return optimizers if isinstance(optimizers, dict) else {"optimizer": optimizers}
 
     @property
     def own_step(self) -> bool:
@@ -266,26 +266,26 @@ class Trainer(Loop):
         if class_weight is None:
             yield
             return
-        plain = self.loss
-        self.loss = weigh_classes(plain, class_weight)
+        unweighted = self.loss
+        self.loss = weigh_classes(unweighted, class_weight)
         try:
             yield
         finally:
-            self.loss = plain
+            self.loss = unweighted
 
     def validate(self) -> dict[str, Any]:
         """Evaluate this fit's validation data now; return the numbers by prefixed name."""
         data = self._valid_data
         if data is None:
             raise ValueError("validate: fit has no validation data")
-        several = data if isinstance(data, dict) else {"": data}
-        numbers: dict[str, Any] = {}
+        loaders = data if isinstance(data, dict) else {"": data}
+        metrics: dict[str, Any] = {}
         epochs_left = (self.state.epochs or 0) - self.state.epoch + 1
-        for name, part in several.items():
-            self.supervised.expect(epochs_left * (count_batches(part) or 0))
+        for name, loader in loaders.items():
+            self.supervised.expect(epochs_left * (count_batches(loader) or 0))
             prefix = f"valid_{name}_" if name else "valid_"
-            numbers.update(self._evaluate_stage(scope.valid, part, self.state.epoch, prefix))
-        return numbers
+            metrics.update(self._evaluate_stage(scope.valid, loader, self.state.epoch, prefix))
+        return metrics
 
     @contextmanager
     def _let_doctor_watch(self) -> Iterator[None]:
@@ -339,27 +339,27 @@ class Trainer(Loop):
         if self.net is not None:
             self.net.train()
         self.supervised.attend()
-        retained, self.measures = self.measures, self.measures.copy()
+        epoch_measures, self.measures = self.measures, self.measures.copy()
         try:
             self._run_steps(iter([batch[0] if len(batch) == 1 else batch]))
             return self.measures.results()
         finally:
-            self.measures = retained
+            self.measures = epoch_measures
 
     @property
     def logs(self) -> dict[str, Any]:
         """The numbers of this epoch so far; during training or an evaluation, the batch's loss,
         the current metrics, and the batch's number and size."""
         state, measures = self.state, self.measures
-        place = {"batch": state.batch_number, "size": state.size}
+        position = {"batch": state.batch_number, "size": state.size}
         if self._sweeping is not None:
-            measures, place = self._sweeping, {"size": state.size}
+            measures, position = self._sweeping, {"size": state.size}
             if not measures.weights:
                 return dict(state.metrics)
         elif not self._stepping or not self._completed or not state.training:
             return dict(state.metrics)
         loss = {} if state.loss is None else {"loss": float(state.loss)}
-        return {**place, **state.metrics, **loss, **measures.running()}
+        return {**position, **state.metrics, **loss, **measures.running()}
 
     # ---- looking ----
 
@@ -367,20 +367,20 @@ class Trainer(Loop):
         measures = self.measures.copy()
         self.supervised.attend()
         with observe(self), self.scope(stage, n):
-            outside, self._sweeping = self._sweeping, measures
+            outer, self._sweeping = self._sweeping, measures
             try:
                 count = sweep(
                     self, stage, data, self._eval_body,
                     lambda output: measures.take(self.state, output),
                 )
             finally:
-                self._sweeping = outside
+                self._sweeping = outer
             if not count:
                 raise ValueError(f"{stage}: there were no batches")
-            numbers = measures.results(prefix)
+            metrics = measures.results(prefix)
             if stage is not scope.valid or not self.stopping:
-                self.state.metrics.update(numbers)
-            return numbers
+                self.state.metrics.update(metrics)
+            return metrics
 
     def evaluate(
         self, data: Any, *, batch_size: int | None = None, prefix: str = "test_"
@@ -404,7 +404,7 @@ class Trainer(Loop):
         loader = as_loader(data, batch_size, who="predict")
         self.supervised.attend()
         outputs: list[Any] = []
-        several = isinstance(data, tuple) and len(data) > 1 and not labelled
+        has_several = isinstance(data, tuple) and len(data) > 1 and not labelled
         with observe(self), self.scope(scope.predict, self._count("predict")):
             try:
                 sweep(
@@ -412,7 +412,7 @@ class Trainer(Loop):
                     lambda x: self.supervised.predict(get_inputs(x, labelled)), outputs.append,
                 )
             except TypeError as error:
-                if several:
+                if has_several:
                     error.add_note(f"predict took all {len(data)} arrays for inputs of the net: "
                                    "predict(x) takes no target")
                 raise

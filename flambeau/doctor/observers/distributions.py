@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 def iterate_targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     """Yield the methods of distributions to patch, with their observers."""
     package = importlib.import_module("flambeau.distributions")
-    kinds = {kind for kind in vars(package).values()
-             if isinstance(kind, type) and issubclass(kind, package.Distribution)}
-    for kind in (package.Categorical, package.Bernoulli):
-        yield kind.__init__, _observe_logits(session)
+    classes = {cls for cls in vars(package).values()
+               if isinstance(cls, type) and issubclass(cls, package.Distribution)}
+    for cls in (package.Categorical, package.Bernoulli):
+        yield cls.__init__, _observe_logits(session)
     for name, observer in (
         ("sample", _observe_sample(session)), ("log_prob", _log_prob(session)),
         ("entropy", _observe_entropy(session)),
     ):
         yield from ((function, observer) for function in {
-            vars(kind)[name] for kind in kinds if inspect.isfunction(vars(kind).get(name))
+            vars(cls)[name] for cls in classes if inspect.isfunction(vars(cls).get(name))
         })
 
 

@@ -47,8 +47,8 @@ def _observe_mix(session: Session, name: str) -> Observer:
                 session.emit("on_mixed", name, tensor, other, other, find_spot())
         elif isinstance(other, Tensor) and other._array.shape == tensor._array.shape \
                 and other.data_ptr() == tensor.data_ptr():
-            share = kwargs.get("alpha", 1) if name == "add_" else 0.0
-            session.emit("on_mixed", name, tensor, other, float(share), find_spot())
+            factor = kwargs.get("alpha", 1) if name == "add_" else 0.0
+            session.emit("on_mixed", name, tensor, other, float(factor), find_spot())
         return result
 
     return mix

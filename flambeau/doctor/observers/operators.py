@@ -1,5 +1,5 @@
-"""Observers of operators, active only while a session watches closely: the line of every recorded
-node, loss calls, values that leave the graph, reshapes and comparisons."""
+"""Observers of operators, active only during close watching: the line of every recorded node, loss
+calls, values that leave the graph, reshapes and comparisons."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def iterate_targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     for recorder in (tape.record_unary, tape.record_binary, tape.record_number, tape.record):
         yield recorder, _create_recorder(session, recorder is tape.record_binary)
     yield vars(Tensor)["detach"], _cut(session, "detach()")
-    for kind in ("item", "numpy", "tolist"):
-        function = vars(Tensor).get(kind)
+    for conversion in ("item", "numpy", "tolist"):
+        function = vars(Tensor).get(conversion)
         if inspect.isfunction(function):
-            yield function, _cut(session, f"{kind}()")
+            yield function, _cut(session, f"{conversion}()")
     yield vars(Tensor)["data"].fget, _cut(session, ".data")
     yield vars(Tensor)["data"].fset, _observe_data_assignment(session)
     yield vars(Tensor)["grad"].fget, _observe_grad_read(session)
@@ -92,8 +92,8 @@ def iterate_targets(session: Session) -> Iterator[tuple[Any, Observer]]:
 
 def _list_public(name: str) -> set[Any]:
     """Return the function and the method of a name that are Python functions."""
-    both = (PUBLIC["torch"].get(name), vars(Tensor).get(name))
-    return {function for function in both if inspect.isfunction(function)}
+    candidates = (PUBLIC["torch"].get(name), vars(Tensor).get(name))
+    return {function for function in candidates if inspect.isfunction(function)}
 
 
 def _observe_comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
@@ -111,7 +111,7 @@ def _observe_comparisons(session: Session) -> Iterator[tuple[Any, Observer]]:
             yield function, _observe_threshold(session)
 
 
-def _create_recorder(session: Session, binary: bool) -> Observer:
+def _create_recorder(session: Session, is_binary: bool) -> Observer:
     """Record the line and the innermost module of each node that an operator adds to the tape."""
     clock, stack = session.clock, session.stack
 
@@ -119,7 +119,7 @@ def _create_recorder(session: Session, binary: bool) -> Observer:
         original(*args, **kwargs)
         if session.busy:
             return
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         result = args[1]
         if result.__class__ is tuple or result.__class__ is list:
             result = result[0] if result else None
@@ -129,8 +129,8 @@ def _create_recorder(session: Session, binary: bool) -> Observer:
             if "_doctor_spot" not in node.__dict__:
                 module = stack[-1] if stack else None
                 node.__dict__["_doctor_spot"] = find_spot(), module, session.call_spot
-        clock.spent_s += time.perf_counter() - begun + _HEAVY_S
-        if not binary or node is None:
+        clock.spent_s += time.perf_counter() - start_s + _HEAVY_S
+        if not is_binary or node is None:
             return
         a, b = args[2], args[3]
         if result._array.size > max(a._array.size, b._array.size):
@@ -163,16 +163,16 @@ def _observe_difference(session: Session) -> Observer:
 
 def _observe_loss(session: Session, name: str, signature: inspect.Signature) -> Observer:
     names = list(signature.parameters)
-    first, second = _FIRST.get(name, "input"), _TARGET.get(name, "target")
+    input_name, target_name = _FIRST.get(name, "input"), _TARGET.get(name, "target")
 
     def loss(original: Callable, args: tuple, kwargs: dict) -> Any:
         result = original(*args, **kwargs)
         if session.busy:
             return result
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-        value = arguments.get(first)
+        value = arguments.get(input_name)
         if isinstance(value, Tensor):
-            call = LossCall(name, value, arguments.get(second), arguments, result, find_spot(),
+            call = LossCall(name, value, arguments.get(target_name), arguments, result, find_spot(),
                             session.stack[-1] if session.stack else None, MODE.grad)
             session.emit("on_loss", call)
         return result

@@ -51,11 +51,11 @@ class PassObserver:
 
     def transform(self, original: Callable, args: tuple, kwargs: dict) -> Any:
         """`_Level.gradients(outputs, cotangents)`: called by func.grad if cotangents is None."""
-        before, self.transforms = self.transforms, args[2] is None
+        was_in_transform, self.transforms = self.transforms, args[2] is None
         try:
             return original(*args, **kwargs)
         finally:
-            self.transforms = before
+            self.transforms = was_in_transform
 
     def grad(self, original: Callable, args: tuple, kwargs: dict) -> Any:
         """`autograd.grad`: a training step if it differentiates a scalar by weights."""
@@ -106,23 +106,23 @@ class PassObserver:
         only for the image's, not the weights'."""
         if not event.watched:
             return True
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         input_ids = {id(x) for x in inputs}
         try:
             return all(key in input_ids for key in event.graph.leaves)
         finally:
-            self.session.clock.spent_s += time.perf_counter() - begun
+            self.session.clock.spent_s += time.perf_counter() - start_s
 
     def _tick(self) -> None:
         """Count a pass, and rest if watching has become too expensive."""
         session = self.session
-        begun = time.perf_counter()
+        start_s = time.perf_counter()
         closely = session.clock.tick()
         if session.clock.too_dear or (session.compiled and not closely):
             session.rest()
         else:
             session.watch(closely)
-        session.clock.spent_s += time.perf_counter() - begun
+        session.clock.spent_s += time.perf_counter() - start_s
 
 
 def are_weights(inputs: list[Any]) -> bool:

@@ -54,7 +54,7 @@ def step_targets(session: Session) -> list[tuple[Any, Observer]]:
 def list_rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     """Return the functions to patch for the whole session, with their observers."""
     modules = ModuleObserver(session)
-    result: list[tuple[Any, Observer]] = [
+    targets: list[tuple[Any, Observer]] = [
         (Module.__init__, modules.construct),
         (Module.train, modules.mode),
         (Module.state_dict, _notify_after(session, "on_state")),
@@ -65,23 +65,23 @@ def list_rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     ]
     schedulers = importlib.import_module("flambeau.optim.lr_scheduler.scheduler")
     names = importlib.import_module("flambeau.optim.lr_scheduler")
-    for kind in (schedulers.LRScheduler, names.ReduceLROnPlateau):
-        result.append((kind.__init__, _observe_construction(session, "on_scheduler")))
+    for cls in (schedulers.LRScheduler, names.ReduceLROnPlateau):
+        targets.append((cls.__init__, _observe_construction(session, "on_scheduler")))
     steps = {
-        vars(kind)["step"] for kind in vars(names).values()
-        if isinstance(kind, type) and issubclass(kind, schedulers.LRScheduler)
-        and "step" in vars(kind)
+        vars(cls)["step"] for cls in vars(names).values()
+        if isinstance(cls, type) and issubclass(cls, schedulers.LRScheduler)
+        and "step" in vars(cls)
     }
-    result += [(step, _schedule_observer(session)) for step in steps]
+    targets += [(step, _schedule_observer(session)) for step in steps]
     loaders = importlib.import_module("flambeau.utils.data.iterator")
-    result.append((loaders._BaseDataLoaderIter.__init__, _observe_iterator(session)))
+    targets.append((loaders._BaseDataLoaderIter.__init__, _observe_iterator(session)))
     loader = importlib.import_module("flambeau.utils.data.dataloader").DataLoader
-    result.append((loader.__init__, _observe_construction(session, "on_loader")))
+    targets.append((loader.__init__, _observe_construction(session, "on_loader")))
     samplers = importlib.import_module("flambeau.utils.data").WeightedRandomSampler
-    result.append((samplers.__init__, _note_construction(session)))
+    targets.append((samplers.__init__, _note_construction(session)))
     namespace = importlib.import_module("flambeau")
-    result.append((namespace.manual_seed, _seed_observer(session)))
-    return result
+    targets.append((namespace.manual_seed, _seed_observer(session)))
+    return targets
 
 
 # ------------------------------------------------------------------------- compiled steps
@@ -210,12 +210,12 @@ def add_step_hooks(session: Session) -> None:
     _handles.append(optimizers.register_optimizer_step_post_hook(after))
 
 
-_EACH = 64  # updates between two checks of the clock while the session rests
+_HEARTBEAT_UPDATES = 64  # between two checks of the clock while the session rests
 
 
 def add_heartbeat(session: Session) -> None:
-    """Count updates while the session rests; every `_EACH` of them, wake it if affordable."""
-    remaining = [_EACH]
+    """Count updates while the session rests; now and then, wake it if affordable."""
+    remaining = [_HEARTBEAT_UPDATES]
     numbers = session.step_numbers
 
     def beat(optimizer: Any, args: tuple, kwargs: dict) -> None:
@@ -223,7 +223,7 @@ def add_heartbeat(session: Session) -> None:
         session.updates += 1
         remaining[0] -= 1
         if not remaining[0]:
-            remaining[0] = _EACH
+            remaining[0] = _HEARTBEAT_UPDATES
             if session.clock.affordable:
                 session.wake()
 
@@ -265,7 +265,7 @@ def _schedule_observer(session: Session) -> Observer:
     return stepped
 
 
-# ------------------------------------------------------------------------- others
+# ------------------------------------------------------------------------- loaders, state, clipping
 
 
 def _observe_construction(session: Session, event: str) -> Observer:
@@ -352,10 +352,10 @@ def _clip_observer(session: Session) -> Observer:
         if not session.busy:
             session.emit("on_clip", parameters, find_spot(), float(limit))
         # An empty generator gets a warning, which an empty list does not.
-        again = (p for p in parameters) if isinstance(supplied, GeneratorType) else parameters
+        reiterable = (p for p in parameters) if isinstance(supplied, GeneratorType) else parameters
         if args:
-            return original(again, *args[1:], **kwargs)
-        return original(**{**kwargs, "parameters": again})
+            return original(reiterable, *args[1:], **kwargs)
+        return original(**{**kwargs, "parameters": reiterable})
 
     return clip
 
@@ -403,11 +403,11 @@ def _collate_observer(session: Session) -> Observer:
         code = getattr(collate, "__code__", None)
         if session.busy or not session.watching or code is None or is_internal(code):
             return original(*args, **kwargs)
-        caught: list[list[Any]] = []
+        calls: list[list[Any]] = []
 
         def catch(samples: Any) -> Any:
             if isinstance(samples, list):
-                caught.append(list(samples))
+                calls.append(list(samples))
             return collate(samples)
 
         fetcher.collate_fn = catch
@@ -415,7 +415,7 @@ def _collate_observer(session: Session) -> Observer:
             batch = original(*args, **kwargs)
         finally:
             fetcher.collate_fn = collate
-        for samples in caught:
+        for samples in calls:
             session.emit("on_collate", collate, samples, batch)
         return batch
 

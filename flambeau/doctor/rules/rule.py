@@ -55,11 +55,11 @@ class Rule:
         self, what: str, *places: Place | Spot | None, level: Any = None, fix: Any = None,
         **evidence: Any,
     ) -> None:
-        """Hand a finding over. `places`: spots or places, that of the line to mend first; `level`
-        and `fix` where they are not the rule's own; `evidence` numbers by name."""
+        """Report a finding. `places`: spots or places, the line to fix first; `level` and `fix`
+        override the rule's own; `evidence`: values by name."""
         lines: dict[tuple[str, int], Place] = {}
-        for supplied in places:
-            place = supplied if isinstance(supplied, Place) else place_of(supplied)
+        for location in places:
+            place = location if isinstance(location, Place) else place_of(location)
             if place is not None:
                 lines.setdefault((place.file, place.line), place)
         evidence = {
@@ -72,25 +72,25 @@ class Rule:
         )
 
     def report_when_run(self, message: str, place: Place, frame: Any, **more: Any) -> None:
-        """Report what was read in the source, once its line has run."""
+        """Report a mistake read in the source once its line has run."""
         self.session.lines.when_run(place.file, place.line, frame,
                                     lambda: self.report(message, place, **more))
 
     def loss_constructor(self, call: LossCall) -> list[Spot | None]:
-        """Where the module of a loss was constructed, and with it its weights and options; nothing
-        for a call of the function."""
+        """Return where the module of a loss was constructed; nothing for a call of the function."""
         return [self.session.built_at.get(call.module)] if call.is_of_module else []
 
     def origin(self, node: Any) -> list[Spot]:
-        """The lines that a node comes from: the call, and where its layer was constructed. That of
-        the constructor is first, unless the call stands in a forward method."""
-        call, layer = find_spot(node), find_module(node)
-        spots = [] if call is None else [call]
+        """Return the lines behind a node: its call, and its layer's constructor. The constructor is
+        first, unless the call is in a forward method."""
+        call_spot, layer = find_spot(node), find_module(node)
+        spots = [] if call_spot is None else [call_spot]
         is_leaf = layer is not None and type(layer).__module__.startswith("flambeau.nn.modules") \
             and not layer._modules
         constructor = self.session.built_at.get(layer) if is_leaf else None
         if constructor is not None:
-            spots.insert(1 if call is not None and call[0].co_name == "forward" else 0, constructor)
+            spots.insert(1 if call_spot is not None and call_spot[0].co_name == "forward" else 0,
+                         constructor)
         return spots
 
     # What a rule may be told; `Session` calls only what a class overrides.
@@ -164,7 +164,7 @@ class Rule:
     def on_iterator(self, loader: Any, spot: Spot | None) -> None:
         """A loop over a DataLoader begins."""
 
-    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
+    def on_cut(self, method: str, tensor: Any, spot: Spot | None) -> None:
         """Something is taken out of the graph: by detach, data, item, numpy, tolist, tensor."""
 
     def on_seed(self, seed: Any, spot: Spot | None) -> None:
@@ -208,10 +208,10 @@ class Rule:
     def on_statistic(self, statistic: Statistic) -> None:
         """A statistic of the columns of a table was taken, while watched."""
 
-    def on_mixed(self, name: str, tensor: Any, other: Any, share: float,
+    def on_mixed(self, name: str, tensor: Any, other: Any, fraction: float,
                  spot: Spot | None) -> None:
         """A tensor was scaled in place by a number between 0 and 1, or given its own memory by
-        add_, lerp_ or copy_, while watched; `share` is the number, or that of the other."""
+        add_, lerp_ or copy_, while watched; `fraction` is the number, or that of the other."""
 
     def on_alias(self, result: Any, spot: Spot | None) -> None:
         """`.data` of a parameter was read, while watched."""

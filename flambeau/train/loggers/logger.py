@@ -1,4 +1,4 @@
-"""What all loggers do: open at the start of a run, a row an epoch and every n steps, close."""
+"""Base class of loggers: open a log, write a row per epoch and per n steps, close it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ..state.ranks import writes_files
 
 
 class Logger:
-    """Logs the metrics of each epoch, and with `every=n` those of every n-th step.
+    """Log the metrics of each epoch, and with `every=n` those of every n-th step.
 
-    Subclasses define `open`, `write_epoch`, `write_step` and `close`, which is called however the
-    run ends. A resumed run continues in the same place; rows behind the point of resumption are
-    removed (see `should_log`).
+    Subclasses define `open`, `write_epoch`, `write_step` and `close`, which also runs after a
+    failure. A resumed run continues the same log and drops the rows that it repeats (see
+    `should_log`).
     """
 
     band = Band.IO
 
     def __init__(self, every: int | None = None) -> None:
         if every is not None and (type(every) is not int or every < 1):
-            who = type(self).__name__
-            raise ValueError(f"{who}: every must be at least 1 step, not {every!r}")
+            class_name = type(self).__name__
+            raise ValueError(f"{class_name}: every must be at least 1 step, not {every!r}")
         self.every = every
 
     def __call__(self, run: Any) -> Generator[Any, Any, None]:
-        """The callback: lives through the run, in the process that writes files."""
+        """Log until the run ends, in the process that writes files."""
         if not writes_files():
             return
         moments = epoch.end if self.every is None else epoch.end | step.end(every=self.every)
@@ -51,16 +51,16 @@ class Logger:
         """Start the log, or continue it at `run.state`."""
 
     def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """An epoch is over."""
+        """Log an epoch."""
 
     def write_step(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
         """Log a step."""
 
     def failed(self, error: Exception) -> None:
-        """The run ends with an exception."""
+        """Note the exception that ends the run."""
 
     def close(self) -> None:
-        """Close files and connections, however the run ended."""
+        """Close files and connections; also called after `failed`."""
 
 
 def is_resuming(run: Any) -> bool:
@@ -69,7 +69,7 @@ def is_resuming(run: Any) -> bool:
 
 
 def should_log(run: Any, row: dict[str, Any]) -> bool:
-    """Whether a row of the earlier run stays: it was written before that run was saved."""
+    """Whether a row of the earlier run stays: whether it precedes the saved position."""
     if row.get("kind") == "step":
         return int(row["step"]) <= run.state.step
     return int(row["epoch"]) in {entry["epoch"] for entry in run.history}

@@ -1,4 +1,4 @@
-"""Loggers that hand their numbers to a service's own package: MLflow, Weights & Biases."""
+"""Log to MLflow and Weights & Biases through their packages."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from .logger import Logger
 
 
-def package(name: str, who: str) -> Any:
+def package(name: str, logger: str) -> Any:
     """Import the module `name`. Raises ImportError that says what to install."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise ImportError(
-            f"{who} needs the package {name!r}, which is not installed: pip install {name}; "
+            f"{logger} needs the package {name!r}, which is not installed: pip install {name}; "
             "JSONLogger and CSVLogger need nothing"
         ) from error
 
 
 class MLflowLogger(Logger):
-    """Logs to MLflow: to the active run, or to a run that it starts and ends itself.
+    """Log to MLflow: to the active run, or to a run that it starts and ends itself.
 
     `parameters` are logged once; `options` go to `mlflow.start_run`. Epochs are logged at their
     step. Raises ImportError if mlflow is not installed.
@@ -55,11 +55,11 @@ class MLflowLogger(Logger):
             self.mlflow.log_params(dict(self.parameters))
 
     def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """The numbers of an epoch."""
+        """Log an epoch."""
         self.mlflow.log_metrics({"epoch": float(epoch), **numbers}, step=step)
 
     def write_step(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """The numbers of a step."""
+        """Log a step."""
         self.mlflow.log_metrics({f"step/{k}": v for k, v in numbers.items()}, step=step)
 
     def failed(self, error: Exception) -> None:
@@ -67,13 +67,13 @@ class MLflowLogger(Logger):
         self._status = "FAILED"
 
     def close(self) -> None:
-        """End the run that it started."""
+        """End the run that `open` started."""
         if self._started_run:
             self.mlflow.end_run(status=self._status)
 
 
 class WandbLogger(Logger):
-    """Logs to Weights & Biases: to the active run, or to a run that it starts and finishes itself.
+    """Log to Weights & Biases: to the active run, or to a run that it starts and finishes itself.
 
     `options` go to `wandb.init` (project, name, config, mode, ...). Raises ImportError if
     wandb is not installed.
@@ -94,11 +94,11 @@ class WandbLogger(Logger):
             self.wandb.init(**self.options)
 
     def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """The numbers of an epoch."""
+        """Log an epoch."""
         self.wandb.log({"epoch": epoch, **numbers}, step=step)
 
     def write_step(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """The numbers of a step."""
+        """Log a step."""
         self.wandb.log({f"step/{k}": v for k, v in numbers.items()}, step=step)
 
     def failed(self, error: Exception) -> None:
@@ -106,6 +106,6 @@ class WandbLogger(Logger):
         self._exit = 1
 
     def close(self) -> None:
-        """Finish the run that it started."""
+        """Finish the run that `open` started."""
         if self._started_run:
             self.wandb.finish(exit_code=self._exit)

@@ -1,4 +1,4 @@
-"""Numbers for TensorBoard: train and valid as two runs, so that their curves share a chart."""
+"""Log to TensorBoard: train and valid are two runs, so that their curves share a chart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TensorBoardLogger(Logger):
-    """Writes event files in `log_dir/train`, `log_dir/valid`, ..., one curve per metric.
+    """Write event files to `log_dir/train`, `log_dir/valid`, ..., a curve per metric.
 
     Epochs appear under the metric's name, steps (with `every=n`) under `step/<name>`.
     `histograms=True` adds histograms of the weights each epoch; `hyperparameters` a row in the
@@ -52,30 +52,30 @@ class TensorBoardLogger(Logger):
         self._last: dict[str, float] = {}
 
     def writer(self, stage: str = "train") -> SummaryWriter:
-        """The writer of a stage."""
+        """Return the writer of a stage."""
         if stage not in self._writers:
             from ...utils.tensorboard import SummaryWriter
 
             folder = os.path.join(self.log_dir, stage)
-            purge = None
-            if self._resumed:  # what will be drawn again is hidden
-                done = len(self._run.history) if stage != "steps" else self._run.state.step
-                purge = done + 1
-            self._writers[stage] = SummaryWriter(folder, purge_step=purge)
+            first_step = None
+            if self._resumed:  # hide the points that this run repeats
+                n_logged = len(self._run.history) if stage != "steps" else self._run.state.step
+                first_step = n_logged + 1
+            self._writers[stage] = SummaryWriter(folder, purge_step=first_step)
         return self._writers[stage]
 
     def open(self, run: Any) -> None:
         """Start the log, or continue it."""
         self._run = run
         self._resumed = is_resuming(run)
-        if self._resumed:  # the event that hides comes before the first step
+        if self._resumed:  # a writer's first event hides the repeated points
             for stage in ("train", "valid", *(["steps"] if self.every else [])):
                 if os.path.isdir(os.path.join(self.log_dir, stage)):
                     self.writer(stage)
             self._resumed = False
 
     def write_epoch(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """The points of an epoch."""
+        """Add an epoch's points."""
         self._last = numbers
         for name, value in numbers.items():
             stage, metric = stage_of(name)
@@ -87,7 +87,7 @@ class TensorBoardLogger(Logger):
             writer.flush()
 
     def write_step(self, epoch: int, step: int, numbers: dict[str, float]) -> None:
-        """The points of a step."""
+        """Add a step's points."""
         for name, value in numbers.items():
             self.writer("steps").add_scalar(f"step/{name}", value, step)
 

@@ -1,4 +1,4 @@
-"""What `use` takes: generator callbacks, and objects with methods named after events."""
+"""Attach callbacks: generator functions, and objects with methods named after events."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from ..state.persisted_state import Persistence
 def as_list(callbacks: Any) -> list[Any]:
     """Return callbacks as a list. Raises TypeError for a single callback."""
     if callbacks is None or callable(callbacks) or not isinstance(callbacks, Iterable):
-        raise TypeError(f"callbacks must be a list of callbacks, got {_show(callbacks)}: [...]")
+        raise TypeError("callbacks must be a list of callbacks, got "
+                        f"{_name_callback(callbacks)}: [...]")
     if isinstance(callbacks, types.GeneratorType):
         raise TypeError("callbacks must be a list of callbacks, got a generator")
     return list(callbacks)
 
 
-def _show(callback: Any) -> str:
+def _name_callback(callback: Any) -> str:
     return getattr(callback, "__qualname__", type(callback).__qualname__)
 
 
@@ -36,9 +37,9 @@ def use(handlers: Handlers, persistence: Persistence, callback: Any) -> Handle:
     if isinstance(callback, type):
         raise TypeError(f"{callback.__name__} is a class: use {callback.__name__}(...)")
     if isinstance(callback, types.GeneratorType):
-        result = callback.__qualname__
+        name = callback.__qualname__
         raise TypeError(
-            f"give the generator function {result} itself, not what {result}(...) returns"
+            f"give the generator function {name} itself, not what {name}(...) returns"
         )
     handle = handlers.add_handle(callback)
     try:
@@ -64,8 +65,8 @@ def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
     methods = [name for name in dir(callback) if name.startswith("on_")]
     methods = [name for name in methods if callable(getattr(callback, name, None))]
     if not methods:
-        if (elsewhere := _explain_where_it_belongs(callback)) is not None:
-            raise TypeError(f"{handle.title} is {elsewhere}")
+        if (proper_use := _explain_where_it_belongs(callback)) is not None:
+            raise TypeError(f"{handle.title} is {proper_use}")
         if callable(callback):
             raise TypeError(
                 f"{handle.title} is a function without an event: attach it with "
@@ -75,16 +76,16 @@ def _attach_methods(handlers: Handlers, callback: Any, handle: Handle) -> None:
     for name in methods:
         if name not in METHODS:
             raise ValueError(f"{handle.title}.{name} names no event{suggest(name, METHODS)}")
-        event, number = METHODS[name]
+        event, counter = METHODS[name]
         method = getattr(callback, name)
         if _does_nothing(method):
             continue
         band = getattr(method, "band", getattr(callback, "band", None))
-        handlers.attach(event, method, band, number=number, handle=handle)
+        handlers.attach(event, method, band, number=counter, handle=handle)
 
 
 def _explain_where_it_belongs(target: Any) -> str | None:
-    """Say what an object is that is no callback, and where it belongs."""
+    """Explain an object that is no callback but belongs elsewhere in a trainer."""
     if all(hasattr(target, name) for name in ("update", "compute", "reset")):
         return "a metric: Trainer(..., metrics=[...]) takes it"
     if hasattr(target, "get_last_lr"):

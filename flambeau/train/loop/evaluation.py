@@ -1,4 +1,4 @@
-"""Going through data without training: validation, tests, predictions."""
+"""Run the net over data without training: validation, tests, predictions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def observe(trainer: Trainer) -> Iterator[None]:
-    """No gradients, every module in eval mode; afterwards each in the mode that it had."""
+    """Disable gradients and put modules into eval mode; restore modes and state afterwards."""
     modules = [] if trainer.net is None else [(m, m.training) for m in trainer.net.modules()]
-    state, retained = trainer.state, trainer.state.training
-    last = {name: getattr(state, name) for name in ("batch", "output", "loss", "y_pred", "y")}
+    state, was_training = trainer.state, trainer.state.training
+    last_step = {name: getattr(state, name) for name in ("batch", "output", "loss", "y_pred", "y")}
     if trainer.net is not None:
         trainer.net.eval()
     state.training = False
@@ -30,8 +30,8 @@ def observe(trainer: Trainer) -> Iterator[None]:
     finally:
         for module, training in modules:
             module.training = training
-        state.training = retained
-        vars(state).update(last)
+        state.training = was_training
+        vars(state).update(last_step)
 
 
 def sweep(
@@ -40,33 +40,33 @@ def sweep(
 ) -> int:
     """Call `body` on every batch and `take` on its result; return the number of batches."""
     state, handlers, live = trainer.state, trainer.handlers, trainer.handlers.live
-    single, name, n = stage.step, stage.step.name, 0
+    step, name, n = stage.step, stage.step.name, 0
     for n, batch in enumerate(data, 1):
         state.batch = batch
         frame = None
         try:
             if live[name]:
-                frame = handlers.open(single, n)
-                handlers.fire(single.start, n)
+                frame = handlers.open(step, n)
+                handlers.fire(step.start, n)
             state.output = body(batch)
             take(state.output)
             if frame is not None or live[name]:
-                handlers.leave(single, n, frame)
+                handlers.leave(step, n, frame)
         except BaseException as error:
-            handlers.fail(single, n, frame, error)
+            handlers.fail(step, n, frame, error)
             raise
         if stage is valid and trainer.stopping:
             break
     return n
 
 
-def join(parts: list[Any]) -> Any:
-    """The outputs of all batches as one: tensors along the first axis, inside tuples and dicts."""
-    first = parts[0]
+def join(outputs: list[Any]) -> Any:
+    """Concatenate the outputs of all batches along the first axis, inside tuples and dicts."""
+    first = outputs[0]
     if isinstance(first, Tensor):
-        return ops.cat(parts) if first.ndim else ops.stack(parts)
+        return ops.cat(outputs) if first.ndim else ops.stack(outputs)
     if isinstance(first, (tuple, list)):
-        return tuple(join(list(column)) for column in zip(*parts, strict=True))
+        return tuple(join(list(column)) for column in zip(*outputs, strict=True))
     if isinstance(first, dict):
-        return {key: join([part[key] for part in parts]) for key in first}
-    return parts
+        return {key: join([output[key] for output in outputs]) for key in first}
+    return outputs

@@ -25,7 +25,7 @@ _STEP, _START = scopes.step, scopes.step.start
 
 
 class Loop(Run):
-    """Runs `step(run, batch)`, or `step(batch)`, for every batch of every epoch.
+    """Run `step(run, batch)`, or `step(batch)`, for every batch of every epoch.
 
     Handlers get the loop itself as `run`. The step's result is `run.state.output`.
 
@@ -44,9 +44,9 @@ class Loop(Run):
     ) -> None:
         super().__init__()
         self._body: Callable[[Any], Any] | None = None
-        self._completed = 0  # batches of the epoch whose step is done
-        self._order: dict[str, Any] | None = None  # random state when the epoch's order was drawn
-        self._boundary: dict[str, Any] | None = None  # random state when training was done
+        self._completed = 0  # the epoch's batches whose step is complete
+        self._order: dict[str, Any] | None = None  # random state before drawing the epoch's order
+        self._boundary: dict[str, Any] | None = None  # random state between training and validation
         self._position: dict[str, Any] | None = None  # loaded but not yet restored
         self._running = self._stepping = False
         if step is not None:
@@ -123,18 +123,18 @@ class Loop(Run):
                 state.metrics, state.batch_number, self._completed = {}, 0, 0
                 self._stage, self._order = "train", None
                 self._begin_epoch()
-            first = not self._rows
+            is_first = not self._rows
             state.resumed = position is not None
             try:
                 with self.scope(scopes.epoch, state.epoch):
                     self._run_epoch(data, position)
-                    complete = self._stopping is None
+                    is_complete = self._stopping is None
                     if not self.stopping:
                         self._stage = "done"
                     self._rows.append((state.epoch, state.metrics))
             finally:
                 state.resumed = False
-            if first and complete:
+            if is_first and is_complete:
                 for name in self.monitored:
                     self.metric(name)
             if self._stopping is not None and not self.stopping:
@@ -199,33 +199,33 @@ class Loop(Run):
         scope is inlined, since the calls would cost as much as the handlers."""
         state, handlers = self.state, self.handlers
         live, plans, frames = handlers.live, handlers.plans, handlers.frames
-        ends, every = handlers.direct["step.end"], Frame(_STEP, 0)
-        numbers, frame = (count(state.step + 1), count(state.batch_number + 1)), None
+        ends, step_frame = handlers.direct["step.end"], Frame(_STEP, 0)
+        counters, frame = (count(state.step + 1), count(state.batch_number + 1)), None
         self._stepping = True
-        for n, number, batch in zip(*numbers, iterator, strict=False):
-            state.step, state.batch_number, state.batch = n, number, batch
+        for n, batch_number, batch in zip(*counters, iterator, strict=False):
+            state.step, state.batch_number, state.batch = n, batch_number, batch
             try:
                 if live["step"]:
-                    frame, every.n = every, n
-                    frames.append(every)
+                    frame, step_frame.n = step_frame, n
+                    frames.append(step_frame)
                     if "step.start" in plans:
                         handlers.fire(_START, n)
                 body = self._body  # looked up as a plain attribute, not as a method
                 state.output = body(batch)  # type: ignore[misc]
-                self._completed = number
+                self._completed = batch_number
                 if frame is None:
                     if live["step"]:
                         handlers.leave(_STEP, n, None)
                 else:
-                    if every.tasks or ends.calls is None:
-                        handlers.leave(_STEP, n, every)
+                    if step_frame.tasks or ends.calls is None:
+                        handlers.leave(_STEP, n, step_frame)
                     else:  # the same, if all handlers are functions of the run
                         for function in ends.calls:
                             function(self)
-                        if frames[-1] is every:
+                        if frames[-1] is step_frame:
                             frames.pop()
                         else:
-                            frames.remove(every)
+                            frames.remove(step_frame)
                     frame = None
             except BaseException as error:
                 self._stepping = False
@@ -246,16 +246,16 @@ class Loop(Run):
         Saved at the end of a step or between steps, it suffices to continue bit for bit.
         """
         state = self.state
-        begun = state.batch_number - self._completed  # 1 within an unfinished step
+        n_unfinished = state.batch_number - self._completed  # 1 within an unfinished step
         random = self._boundary if self._stage == "valid" else None
         order = self._order if self._stage == "train" else None
         return {
-            "epoch": state.epoch, "step": state.step - begun, "batch_number": self._completed,
-            "batches": state.batches, "stage": self._stage,
+            "epoch": state.epoch, "step": state.step - n_unfinished,
+            "batch_number": self._completed, "batches": state.batches, "stage": self._stage,
             "order": None if order is None else convert_to_plain(order),
             "random": convert_to_plain(read_random_state(state.data) if random is None else random),
             "metrics": pack(state.metrics), "counts": dict(self._counts),
-            "history": [(number, pack(logs)) for number, logs in self._rows],
+            "history": [(epoch, pack(logs)) for epoch, logs in self._rows],
             "persistence": pack(self.persistence.state_dict()),
         }
 
@@ -269,8 +269,8 @@ class Loop(Run):
         self._boundary = saved["random"] if self._stage == "valid" else None
         self._counts = dict(saved["counts"])
         # An epoch stopped before its end is not complete.
-        last = state.epoch if self._stage == "done" else state.epoch - 1
-        self._rows = [(n, unpack(logs)) for n, logs in saved["history"] if n <= last]
+        last_complete = state.epoch if self._stage == "done" else state.epoch - 1
+        self._rows = [(n, unpack(logs)) for n, logs in saved["history"] if n <= last_complete]
         self.persistence.load_state_dict(unpack(saved["persistence"]))
         self._position = saved
         state.resumed = state.resumed or self._running

@@ -1,4 +1,4 @@
-"""`Run`: what handlers get. It attaches them, fires events, stops, and takes logs."""
+"""`Run`, the argument of handlers: attaches them, fires events, stops, and collects logs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MissingMetric(KeyError):
 
 
 class Run:
-    """A run as its handlers see it; `Loop` makes it go."""
+    """A run as its handlers see it; `Loop` executes it."""
 
     start, end, error = scopes.run.start, scopes.run.end, scopes.run.error
     vars().update({name: Elsewhere() for name in ELSEWHERE})
@@ -50,9 +50,9 @@ class Run:
         self.monitored: list[str] = []
         self._rows: list[tuple[int, dict[str, Any]]] = []
         self._stopping: Scope | None = None
-        self._stage = "done"  # what of the epoch comes next: train, valid, done
+        self._stage = "done"  # the epoch's next part: train, valid, done
         self._counts: dict[str, int] = {}
-        self._inexact: int | None = None  # the setting before `exact`
+        self._saved_mode: int | None = None  # the deterministic mode before `exact`
 
     def __dir__(self) -> list[str]:
         return sorted(set(super().__dir__()) - set(ELSEWHERE))
@@ -75,11 +75,11 @@ class Run:
         return use(self.handlers, self.persistence, callback)
 
     def detach(self, function: Any) -> None:
-        """Take a function or callback out, wherever it is attached."""
-        result = [handle for handle in self.handlers.handles if handle.function is function]
-        if not result:
+        """Detach a function or callback from all its events."""
+        handles = [handle for handle in self.handlers.handles if handle.function is function]
+        if not handles:
             raise ValueError(f"{getattr(function, '__qualname__', function)} is not attached")
-        for handle in result:
+        for handle in handles:
             handle.detach()
 
     def scope(self, stage: Scope, n: int | None = None) -> Entered:
@@ -113,24 +113,23 @@ class Run:
 
     @property
     def ending(self) -> Scope | None:
-        """What `stop` was asked to end, until it has ended: run, epoch or train."""
+        """The scope that `stop` is about to end: run, epoch or train; else None."""
         return self._stopping
 
     @property
     def epoch_over(self) -> bool:
-        """Whether the epoch is complete: false in an epoch cut short by the run's end, which a
-        resumed run continues."""
+        """Whether the epoch is complete. A resumed run continues an incomplete one."""
         return self._stage == "done"
 
     def exact(self, wanted: bool = True) -> None:
-        """Make the following steps bit-exact in a process that resumes from here: no kernel takes
-        over later, as with use_deterministic_algorithms. Resume calls it."""
-        if wanted and self._inexact is None:
-            self._inexact = settings.get_deterministic_debug_mode()
+        """Make the following steps equal, bit for bit, those of a process that resumes from here:
+        no kernel takes over later, as with use_deterministic_algorithms. Resume calls it."""
+        if wanted and self._saved_mode is None:
+            self._saved_mode = settings.get_deterministic_debug_mode()
             settings.use_deterministic_algorithms(True)
-        elif not wanted and self._inexact is not None:
-            settings.set_deterministic_debug_mode(self._inexact)
-            self._inexact = None
+        elif not wanted and self._saved_mode is not None:
+            settings.set_deterministic_debug_mode(self._saved_mode)
+            self._saved_mode = None
 
     def persist(self, name: str | None = None, /, **defaults: Any) -> Persisted:
         """Return attributes that are saved with the run and restored when it resumes.
@@ -141,12 +140,12 @@ class Run:
         return self.persistence.persist(name, self.handlers.current, defaults)
 
     def log(self, **values: Any) -> None:
-        """Put numbers into this epoch's logs."""
+        """Add values to this epoch's logs."""
         self.state.metrics.update(values)
 
     @property
     def logs(self) -> dict[str, Any]:
-        """The numbers of this epoch so far."""
+        """This epoch's logs so far."""
         return dict(self.state.metrics)
 
     @property
@@ -166,7 +165,7 @@ class Run:
         self.monitored.append(name)
 
     def metric(self, name: str) -> Any:
-        """The number of this epoch called `name`; MissingMetric, with those there are, if none."""
+        """Return this epoch's metric `name`. Raises MissingMetric, which lists the others."""
         try:
             return self.state.metrics[name]
         except KeyError:

@@ -1,5 +1,4 @@
-"""Panels as a page or for a notebook: stacked when narrow, with the values under the mouse. A
-self-contained file."""
+"""Render panels as a self-contained HTML page or a notebook's output, with values on hover."""
 
 from __future__ import annotations
 
@@ -12,17 +11,17 @@ from .svg import choose_color, place_in, render_svg
 
 
 def render_page(panels: list[Panel], title: str) -> str:
-    """The whole page."""
+    """Return a complete page."""
     return _PAGE.format(title=escape(title), style=_STYLE, body=render_fragment(panels, title))
 
 
 def render_notebook_part(panels: list[Panel], title: str) -> str:
-    """The same for the output of a notebook's cell."""
+    """Return the HTML for the output of a notebook cell."""
     return f"<style>{_STYLE}</style>{render_fragment(panels, title)}"
 
 
 def render_fragment(panels: list[Panel], title: str) -> str:
-    """Title, panels and the table of last and best values."""
+    """Return the title, the panels, and a table of last and best values."""
     figures = "\n".join(map(_render_figure, panels))
     return (
         f"<div class='flambeau-curves'><h1>{escape(title)}</h1><div class='panels'>{figures}</div>"
@@ -36,20 +35,20 @@ def _render_figure(panel: Panel) -> str:
 
 
 def _list_points(panel: Panel) -> list[list[object]]:
-    """[x of the picture, what x is, [[label, color, y of the picture, value], ...]] by x."""
-    at = place_in(panel)
-    result: dict[float, list[object]] = {}
+    """Return [x in pixels, label of x, [[line, color, y in pixels, value], ...]] by x."""
+    to_pixels = place_in(panel)
+    rows: dict[float, list[object]] = {}
     for index, (label, points) in enumerate(panel.lines.items()):
         for x, y in points:
-            straight = panel.place(x, y)
-            if straight is None:
+            position = panel.place(x, y)
+            if position is None:
                 continue
-            across, down = at(*straight)
-            row = result.setdefault(
-                x, [round(across, 1), f"{panel.x_label} {shorten(x)}", []]
+            px, py = to_pixels(*position)
+            row = rows.setdefault(
+                x, [round(px, 1), f"{panel.x_label} {shorten(x)}", []]
             )
-            row[2].append([label, choose_color(label, index), round(down, 1), f"{y:.6g}"])  # type: ignore[attr-defined]
-    return [result[x] for x in sorted(result)]
+            row[2].append([label, choose_color(label, index), round(py, 1), f"{y:.6g}"])  # type: ignore[attr-defined]
+    return [rows[x] for x in sorted(rows)]
 
 
 def _render_table(panels: list[Panel]) -> str:
@@ -60,8 +59,8 @@ def _render_table(panels: list[Panel]) -> str:
             cells = [panel.title, label, shorten(points[-1][1])]
             cells += [shorten(best[1]), shorten(best[0])] if best else ["", ""]
             rows.append("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>")
-    where, mark = (panels[0].x_label, panels[0].mark) if panels else ("", "best")
-    names = ("metric", "data", "last", mark, f"at {where}")
+    x_label, mark = (panels[0].x_label, panels[0].mark) if panels else ("", "best")
+    names = ("metric", "data", "last", mark, f"at {x_label}")
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     return f"<table><tr>{head}</tr>\n" + "\n".join(rows) + "</table>"
 

@@ -1,5 +1,5 @@
-"""A folder for an experiment: its config, code, environment, seeds and outcome. Written before the
-first step, so a crashed run is documented too."""
+"""A folder that documents an experiment: config, code, environment, seeds and outcome. Written
+before the first step, so that crashed runs are documented too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .provenance import describe_code, describe_environment
 
 
 class Experiment:
-    """Creates `folder` if it does not exist, and seeds all random numbers.
+    """Create `folder` if it does not exist, and seed all random numbers.
 
     Create it before the net, whose weights depend on the seed. As a callback it records the run's
     end. Files: `config.json`; `starts.jsonl`, a line for each start with its command,
@@ -54,10 +54,10 @@ class Experiment:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config = as_plain_config(config)
-        self._keep_config()
+        self._store_config()
         self.seed = self._choose_seed(seed)
         self._began = time.time()
-        self._note_start()
+        self._record_start()
 
     @classmethod
     def new(
@@ -66,8 +66,8 @@ class Experiment:
         """Return an experiment in a new folder: `root/001-name`, `root/002-name`, ..."""
         root = Path(root)
         root.mkdir(parents=True, exist_ok=True)
-        numbers = [int(p.name[:3]) for p in root.iterdir() if p.name[:3].isdigit()]
-        number = max(numbers, default=0)
+        used = [int(p.name[:3]) for p in root.iterdir() if p.name[:3].isdigit()]
+        number = max(used, default=0)
         while True:
             number += 1
             folder = root / (f"{number:03}-{name}" if name else f"{number:03}")
@@ -107,19 +107,19 @@ class Experiment:
         """Record the error that ended the run."""
         self._write_status("failed", run, repr(run.state.error or sys.exc_info()[1]))
 
-    def _write_status(self, word: str, run: Any, error: str | None = None) -> None:
+    def _write_status(self, status: str, run: Any, error: str | None = None) -> None:
         state = run.state
-        numbers = {name: _round_for_table(value) for name,
-                   value in list_scalars(state.metrics).items()}
+        metrics = {name: _round_for_table(value)
+                   for name, value in list_scalars(state.metrics).items()}
         write_json(self / "status.json", {
-            "status": word, **({} if error is None else {"error": error}), "epoch": state.epoch,
+            "status": status, **({} if error is None else {"error": error}), "epoch": state.epoch,
             "step": state.step, "seconds": round(time.time() - self._began, 3),
-            "time": _format_now(), "numbers": numbers,
+            "time": _format_now(), "numbers": metrics,
         })
 
     # ---- files ----
 
-    def _keep_config(self) -> None:
+    def _store_config(self) -> None:
         path = self / "config.json"
         if path.exists():
             earlier = json.loads(path.read_text())
@@ -139,22 +139,22 @@ class Experiment:
         np.random.seed(seed % 2**32)
         return seed
 
-    def _note_start(self) -> None:
-        about, difference = describe_code()
+    def _record_start(self) -> None:
+        commit, difference = describe_code()
         if difference:
-            about["diff"] = self._keep("code", ".diff", difference)
+            commit["diff"] = self._store("code", ".diff", difference)
         details = json.dumps(describe_environment(), indent=2)
         line = {
             "time": _format_now(), "command": sys.argv, "folder": os.getcwd(), "pid": os.getpid(),
-            "seed": self.seed, "code": about,
-            "environment": self._keep("environment", ".json", details.encode()),
+            "seed": self.seed, "code": commit,
+            "environment": self._store("environment", ".json", details.encode()),
         }
         with open(self / "starts.jsonl", "a") as file:
             file.write(json.dumps(line) + "\n")
 
-    def _keep(self, stem: str, ending: str, data: bytes) -> str:
+    def _store(self, stem: str, suffix: str, data: bytes) -> str:
         """Write data under a name derived from its contents: equal data share a file."""
-        name = f"{stem}-{hashlib.sha256(data).hexdigest()[:8]}{ending}"
+        name = f"{stem}-{hashlib.sha256(data).hexdigest()[:8]}{suffix}"
         if not (self / name).exists():
             (self / name).write_bytes(data)
         return name
@@ -183,27 +183,27 @@ def as_plain_config(config: Any) -> Any:
     return config.__qualname__ if hasattr(config, "__qualname__") else repr(config)
 
 
-def list_differences(earlier: Any, now: Any, name: str = "") -> str:
+def list_differences(earlier: Any, current: Any, name: str = "") -> str:
     """Describe the differences between two configs."""
-    if isinstance(earlier, dict) and isinstance(now, dict):
-        parts = []
-        for key in {**earlier, **now}:
-            inner = f"{name}.{key}" if name else key
-            if key not in now:
-                parts.append(f"{inner} is missing here")
+    if isinstance(earlier, dict) and isinstance(current, dict):
+        differences = []
+        for key in {**earlier, **current}:
+            entry = f"{name}.{key}" if name else key
+            if key not in current:
+                differences.append(f"{entry} is missing here")
             elif key not in earlier:
-                parts.append(f"{inner} is missing there")
-            elif earlier[key] != now[key]:
-                parts.append(list_differences(earlier[key], now[key], inner))
-        return ", ".join(parts)
-    return f"{name or 'it'} is {earlier!r} there, {now!r} here"
+                differences.append(f"{entry} is missing there")
+            elif earlier[key] != current[key]:
+                differences.append(list_differences(earlier[key], current[key], entry))
+        return ", ".join(differences)
+    return f"{name or 'it'} is {earlier!r} there, {current!r} here"
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write a file atomically."""
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(fresh, path)
+    replacement = path.with_name(f".{path.name}.new")
+    replacement.write_text(json.dumps(content, indent=2) + "\n")
+    os.replace(replacement, path)
 
 
 def _round_for_table(value: float) -> float | str:

@@ -21,27 +21,27 @@ from .svg import FAINT, GRID, INK, choose_color, count_columns, render_svg
 
 
 class Picture:
-    """Panels that can be shown and saved; a notebook shows it by itself."""
+    """Panels to show and save; notebooks display it."""
 
     def __init__(self, panels: list[Panel], title: str = "Learning curves") -> None:
         self.panels = panels
         self.title = title
 
     def svg(self) -> str:
-        """The picture as an SVG document."""
+        """Return an SVG document."""
         return render_svg(self.panels)
 
     _repr_svg_ = render_svg
 
     def html(self) -> str:
-        """A page with the picture and a table of the best and the last values, needing nothing."""
+        """Return a self-contained page with a table of the best and the last values."""
         return render_page(self.panels, self.title)
 
     def _repr_html_(self) -> str:
         return render_notebook_part(self.panels, self.title)
 
     def figure(self) -> Any:
-        """The picture as a matplotlib figure. Raises ImportError without matplotlib."""
+        """Return a matplotlib figure. Raises ImportError without matplotlib."""
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
@@ -63,16 +63,16 @@ class Picture:
         """Write .html, .svg or .png by the name's ending, atomically."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f".{path.name}.new")
+        replacement = path.with_name(f".{path.name}.new")
         if path.suffix == ".html":
-            fresh.write_text(self.html(), encoding="utf-8")
+            replacement.write_text(self.html(), encoding="utf-8")
         elif path.suffix == ".svg":
-            fresh.write_text(self.svg(), encoding="utf-8")
+            replacement.write_text(self.svg(), encoding="utf-8")
         elif path.suffix in (".png", ".pdf", ".jpg"):
-            self.figure().savefig(fresh, format=path.suffix[1:], dpi=150)
+            self.figure().savefig(replacement, format=path.suffix[1:], dpi=150)
         else:
             raise ValueError(f"a plot can be saved as .html, .svg or .png, not {path.name!r}")
-        os.replace(fresh, path)
+        os.replace(replacement, path)
         return path
 
 
@@ -98,42 +98,43 @@ def plot(run: Any, path: str | os.PathLike[str] | None = None) -> Picture:
 
 
 def build_panels(history: list[dict[str, Any]]) -> list[Panel]:
-    """A panel for each metric of a history, the loss first, with a line for each stage."""
-    result: dict[str, dict[str, Points]] = {}
+    """Return a panel for each metric of a history, the loss first, with a line for each stage."""
+    curves: dict[str, dict[str, Points]] = {}
     for row in history:
         for name, value in list_scalars({k: v for k, v in row.items() if k != "epoch"}).items():
             stage, metric = stage_of(name)
-            result.setdefault(metric, {}).setdefault(stage, []).append((float(row["epoch"]), value))
+            points = curves.setdefault(metric, {}).setdefault(stage, [])
+            points.append((float(row["epoch"]), value))
     panels = []
-    for metric, lines in sorted(result.items(), key=lambda item: "loss" not in item[0]):
+    for metric, lines in sorted(curves.items(), key=lambda item: "loss" not in item[0]):
         ordered = {stage: lines[stage] for stage in STAGES if stage in lines}
-        if metric.startswith("lr"):  # a setting of training, not a result of it
+        if metric.startswith("lr"):  # a setting, not a result
             ordered = {"lr": ordered["train"]} if "train" in ordered else ordered
         panel = Panel(metric, ordered, log_y=_has_wide_range(ordered))
-        judged = "valid" if "valid" in ordered else next(iter(ordered))
-        best = _find_best(metric, ordered[judged])
+        judged_stage = "valid" if "valid" in ordered else next(iter(ordered))
+        best = _find_best(metric, ordered[judged_stage])
         if best is not None:
-            panel.best[judged] = best
+            panel.best[judged_stage] = best
         panels.append(panel)
     return panels
 
 
 def _has_wide_range(lines: dict[str, Points]) -> bool:
-    """Whether values span more than two powers of ten, so a linear axis would hide most."""
+    """Whether values span more than two powers of ten, which a linear axis would flatten."""
     values = [y for points in lines.values() for _, y in points if y == y]
     return bool(values) and min(values) > 0 and max(values) > 100 * min(values)
 
 
 def _find_best(metric: str, points: Points) -> tuple[float, float] | None:
-    higher = guess_higher_is_better(metric)
+    is_higher_better = guess_higher_is_better(metric)
     defined = [point for point in points if point[1] == point[1]]
-    if not defined or len(points) < 2 or higher is None:
+    if not defined or len(points) < 2 or is_higher_better is None:
         return None
-    return (max if higher else min)(defined, key=lambda point: point[1])
+    return (max if is_higher_better else min)(defined, key=lambda point: point[1])
 
 
 def _draw(panel: Panel, axis: Any) -> None:
-    """A panel on matplotlib's axes."""
+    """Draw a panel on matplotlib's axes."""
     for index, (label, points) in enumerate(panel.lines.items()):
         xs, ys = [x for x, _ in points], [y for _, y in points]
         color = choose_color(label, index)
@@ -160,8 +161,8 @@ def _draw(panel: Panel, axis: Any) -> None:
 
 
 def _name_lines(panel: Panel, axis: Any) -> None:
-    """Name at the ends of lines, on matplotlib's axes, pushed apart."""
-    low, high = axis.get_ylim()
+    """Label lines at their ends on matplotlib's axes, spread so that labels do not overlap."""
+    bottom, top = axis.get_ylim()
     to_axis = axis.transScale + axis.transLimits
     names: list[list[Any]] = []
     for index, label in enumerate(panel.lines):
@@ -179,14 +180,14 @@ def _name_lines(panel: Panel, axis: Any) -> None:
     for height, text, color in names:
         axis.annotate(text, (1.02, height), xycoords="axes fraction", color=color, fontsize=9,
                       fontweight="bold", va="center")
-    axis.set_ylim(low, high)
+    axis.set_ylim(bottom, top)
 
 
 class PlotCurves:
-    """Keeps `curves.html`, and with matplotlib `curves.png`, up to date in a folder.
+    """Keep `curves.html`, and with matplotlib `curves.png`, up to date in a folder.
 
-    Drawn after every `every`-th epoch, unless drawing would take more than a fiftieth of the time
-    since the last picture, and when the run ends, however it does.
+    Draws after every `every`-th epoch, unless that would take more than 2 % of the time since the
+    last picture, and at the end of the run, also after an error.
 
     >>> import os
     >>> from flambeau.train import Trainer
@@ -198,7 +199,7 @@ class PlotCurves:
     """
 
     band = Band.IO
-    share = 0.02
+    share = 0.02  # of the run's time, at most
 
     def __init__(
         self, folder: str | os.PathLike[str], every: int = 1, name: str = "curves"
@@ -211,27 +212,27 @@ class PlotCurves:
         self._drawn, self._cost = -math.inf, 0.0
 
     def on_epoch_end(self, run: Any) -> None:
-        """Draw when due; the epoch that ends is not in the history yet."""
-        due = time.perf_counter() - self._drawn >= self._cost / self.share
-        if run.state.epoch % self.every == 0 and due:
+        """Draw when due; the history does not have the ending epoch yet."""
+        is_due = time.perf_counter() - self._drawn >= self._cost / self.share
+        if run.state.epoch % self.every == 0 and is_due:
             self._save([*run.history, {"epoch": run.state.epoch, **run.state.metrics}])
 
     def on_run_end(self, run: Any) -> None:
-        """Draw all."""
+        """Draw the complete history."""
         self._save(run.history)
 
     def on_run_error(self, run: Any) -> None:
-        """Draw what there was when the run failed."""
+        """Draw the history up to the failure."""
         self._save(run.history)
 
     def _save(self, history: list[dict[str, Any]]) -> None:
-        rows = {row["epoch"]: row for row in history}  # an epoch may be there in both
+        rows = {row["epoch"]: row for row in history}  # the ending epoch may be in it twice
         if not rows or not build_panels([*rows.values()]):
             return
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         picture = plot([*rows.values()])
         picture.save(self.folder / f"{self.stem}.html")
         if importlib.util.find_spec("matplotlib") is not None:
             picture.save(self.folder / f"{self.stem}.png")
         self._drawn = time.perf_counter()
-        self._cost = self._drawn - began
+        self._cost = self._drawn - start_s

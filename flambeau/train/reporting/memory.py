@@ -11,12 +11,12 @@ from typing import Any, Self
 _CGROUP = Path("/sys/fs/cgroup")  # holds a container's limit, which psutil ignores
 
 
-def import_psutil(who: str) -> Any:
-    """Import psutil for the feature `who`. Raises ImportError that says what to install."""
+def import_psutil(feature: str) -> Any:
+    """Import psutil for the feature `feature`. Raises ImportError that says what to install."""
     try:
         import psutil
     except ImportError as error:
-        error.add_note(f"{who} needs psutil: pip install 'flambeau[memory]'")
+        error.add_note(f"{feature} needs psutil: pip install 'flambeau[memory]'")
         raise
     return psutil
 
@@ -49,7 +49,7 @@ def read_available_bytes() -> int:
 
 
 class PeakMemory:
-    """Measure the process's peak memory between `start` and `stop`, in bytes: `peak`.
+    """Measure the process's peak memory in bytes, `peak`, between `start` and `stop`.
 
     Exact if it is also the peak since the process began. Otherwise a thread samples every
     `interval_s` seconds, at 15 microseconds per sample.
@@ -66,7 +66,7 @@ class PeakMemory:
         """Start sampling."""
         self.peak, self._highest_before = read_resident_bytes(), read_peak_bytes()
         self._stop.clear()
-        self._thread = threading.Thread(target=self._look, name="flambeau memory", daemon=True)
+        self._thread = threading.Thread(target=self._sample, name="flambeau memory", daemon=True)
         self._thread.start()
         return self
 
@@ -86,14 +86,14 @@ class PeakMemory:
         self.peak = max(self.peak, read_resident_bytes())
         return self.peak
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while not self._stop.wait(self.interval_s):
             self.look()
 
     __enter__ = start
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self, error_type: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         self.stop()

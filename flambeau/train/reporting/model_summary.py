@@ -50,23 +50,23 @@ class ModelSummary:
 
     def _format_totals(self) -> str:
         frozen = self.parameters - self.trainable
-        words = [f"{self.parameters:,} parameters"]
+        totals = [f"{self.parameters:,} parameters"]
         if frozen:
-            words[0] += f", {frozen:,} of them frozen"
-        words.append(f"{self.parameter_bytes / 2**20:.2f} MB of parameters")
+            totals[0] += f", {frozen:,} of them frozen"
+        totals.append(f"{self.parameter_bytes / 2**20:.2f} MB of parameters")
         if self.output_bytes:
-            words.append(f"{self.multiply_adds:,} multiply-adds a pass")
-            words.append(f"{self.output_bytes / 2**20:.2f} MB of outputs")
-        return "; ".join(words)
+            totals.append(f"{self.multiply_adds:,} multiply-adds a pass")
+            totals.append(f"{self.output_bytes / 2**20:.2f} MB of outputs")
+        return "; ".join(totals)
 
     def __repr__(self) -> str:
         cells = [_TITLES, *self._format_cells()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = []
         for row in cells:
-            left = [c.ljust(w) for c, w in zip(row[:2], widths[:2], strict=True)]
-            right = [c.rjust(w) for c, w in zip(row[2:], widths[2:], strict=True)]
-            lines.append("  ".join([*left, *right]).rstrip())
+            names = [c.ljust(w) for c, w in zip(row[:2], widths[:2], strict=True)]
+            numbers = [c.rjust(w) for c, w in zip(row[2:], widths[2:], strict=True)]
+            lines.append("  ".join([*names, *numbers]).rstrip())
         return "\n".join([*lines, self._format_totals()])
 
     def _repr_html_(self) -> str:
@@ -100,8 +100,8 @@ def summarize(net: Module, batch: Any = None) -> ModelSummary:
         try:
             with no_grad(), FlopCounterMode(display=False) as counter:
                 _call(net, batch)
-            counts = {name: sum(result.values()) // 2
-                      for name, result in counter.get_flop_counts().items()}
+            counts = {name: sum(operators.values()) // 2
+                      for name, operators in counter.get_flop_counts().items()}
         finally:
             for handle in handles:
                 handle.remove()

@@ -27,14 +27,14 @@ class Panel:
     mark: str = "best"
 
     def pieces(self, label: str) -> list[Points]:
-        """A line's stretches without gaps, in the coordinates in which axes are straight."""
+        """Return a line's stretches without gaps, in linear coordinates."""
         pieces: list[Points] = [[]]
         for x, y in self.lines[label]:
-            place = self.place(x, y)
-            if place is None:
+            position = self.place(x, y)
+            if position is None:
                 pieces.append([])
             else:
-                pieces[-1].append(place)
+                pieces[-1].append(position)
         return [piece for piece in pieces if piece]
 
     def place(self, x: float, y: float) -> tuple[float, float] | None:
@@ -46,7 +46,7 @@ class Panel:
         return (math.log10(x) if self.log_x else x), (math.log10(y) if self.log_y else y)
 
     def limits(self) -> tuple[float, float, float, float]:
-        """(left, right, low, high) in straight coordinates, with a little room above and below."""
+        """Return (left, right, low, high) in linear coordinates, with a margin above and below."""
         points = [p for label in self.lines for piece in self.pieces(label) for p in piece]
         if not points:
             return 0.0, 1.0, 0.0, 1.0
@@ -54,8 +54,8 @@ class Panel:
         left, right, low, high = min(xs), max(xs), min(ys), max(ys)
         if left == right:
             left, right = left - 0.5, right + 0.5
-        room = 0.06 * (high - low) or max(abs(high) * 0.05, 1e-12)
-        return left, right, low - room, high + room
+        margin = 0.06 * (high - low) or max(abs(high) * 0.05, 1e-12)
+        return left, right, low - margin, high + margin
 
     def place_x_ticks(self, count: int = 6) -> list[tuple[float, str]]:
         """Return the ticks of x: positions in linear coordinates and labels."""
@@ -71,7 +71,7 @@ class Panel:
 
 
 def step_of(span: float, count: int, whole: bool) -> float:
-    """The distance between ticks: 1, 2 or 5 times a power of ten."""
+    """Return the distance between ticks: 1, 2 or 5 times a power of ten."""
     raw = span / count
     power = 10.0 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= raw * 0.999)
@@ -79,17 +79,17 @@ def step_of(span: float, count: int, whole: bool) -> float:
 
 
 def choose_ticks(low: float, high: float, count: int, whole: bool) -> list[tuple[float, str]]:
-    """Round numbers from `low` to `high`."""
+    """Return round numbers from `low` to `high`, with labels."""
     step = step_of(high - low, count, whole)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
-    large = max(abs(low), abs(high))
+    largest = max(abs(low), abs(high))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    marks = []
+    ticks = []
     for i in range(first, last + 1):
         value = i * step
-        tidy = digits <= 5 and large < 1e6
-        marks.append((value, f"{value:.{digits}f}" if tidy else f"{value:.3g}"))
-    return marks
+        is_readable = digits <= 5 and largest < 1e6
+        ticks.append((value, f"{value:.{digits}f}" if is_readable else f"{value:.3g}"))
+    return ticks
 
 
 def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
@@ -97,12 +97,12 @@ def log_ticks(low: float, high: float) -> list[tuple[float, str]]:
     factors: Sequence[int] = (1,) if high - low > 2.5 else (1, 2, 5) if high - low > 0.7 else (
         1, 2, 3, 4, 5, 6, 7, 8, 9)
     stride = max(1, math.ceil((high - low) / 6))
-    marks = []
+    ticks = []
     for exponent in range(math.floor(low), math.ceil(high) + 1):
         for factor in factors:
-            place = exponent + math.log10(factor)
-            if low <= place <= high and exponent % stride == 0:
+            position = exponent + math.log10(factor)
+            if low <= position <= high and exponent % stride == 0:
                 value = factor * 10.0**exponent
                 text = f"{value:g}" if 1e-3 <= value < 1e5 else f"{value:.0e}".replace("e-0", "e-")
-                marks.append((place, text.replace("e+0", "e")))
-    return marks
+                ticks.append((position, text.replace("e+0", "e")))
+    return ticks

@@ -1,4 +1,4 @@
-"""How far a run is: a bar with rate, time left and running numbers, and a line an epoch."""
+"""Progress of a run: a bar with rate, remaining time and running metrics, and a line per epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .progress_bars import LogLines, choose_bar, check_kind
 
 
 class Progress:
-    """Shows a bar while an epoch runs, and leaves a line with its metrics.
+    """Show a bar while an epoch runs, then leave a line with its metrics.
 
     `kind` is "terminal" or "notebook", both drawn by tqdm, or "log"; None chooses. A log gets a
     line at the end of an epoch, and one a minute within long epochs. Progress costs at most 1 % of
@@ -48,47 +48,48 @@ class Progress:
     # ---- events ----
 
     def on_run_start(self, run: Any) -> None:
-        """Make the bar."""
+        """Create the bar."""
         self._run = run
         self._bar = choose_bar(self.kind, self.stream)
 
     def on_epoch_start(self, run: Any) -> None:
-        """A bar for the epoch's training."""
+        """Start a bar for the epoch's training."""
         self._epoch_began = time.perf_counter()
         self._start(self._format_title(), run.state.batches, run.state.batch_number)
 
     def on_train_batch_end(self) -> None:
-        """Count; looks at the clock only when it is due."""
+        """Count the step; check the clock only when due."""
         self._done += 1
         if self._done >= self._next:
             self._look()
 
     def on_valid_start(self, run: Any) -> None:
-        """A bar for the epoch's validation."""
+        """Start a bar for the epoch's validation."""
         self._finish()
         data = getattr(run, "_valid_data", None)
-        self._start(f"{self._format_title()} valid", _length(data), 0)
+        self._start(f"{self._format_title()} valid", _measure_length(data), 0)
 
     def on_valid_batch_end(self) -> None:
-        """Count."""
+        """Count the step; check the clock only when due."""
         self._done += 1
         if self._done >= self._next:
             self._look()
 
     def on_epoch_end(self, run: Any) -> None:
-        """The epoch's line."""
+        """Write the epoch's line."""
         self._finish()
-        took = format_duration(time.perf_counter() - self._epoch_began)
-        words = _format_numbers(list_scalars(run.state.metrics))
+        duration = format_duration(time.perf_counter() - self._epoch_began)
+        metrics = _format_numbers(list_scalars(run.state.metrics))
         if self._bar is not None:
-            self._bar.line("  ".join(part for part in (self._format_title(), took, words) if part))
+            self._bar.line("  ".join(text for text in (self._format_title(), duration, metrics)
+                                     if text))
 
     def on_run_end(self) -> None:
-        """End the display."""
+        """Remove the bar."""
         self._close()
 
     def on_run_error(self) -> None:
-        """End the display, so that the traceback can be read."""
+        """Remove the bar above the traceback."""
         self._close()
 
     # ---- the bar ----
@@ -108,30 +109,30 @@ class Progress:
         self._shown = True
 
     def _look(self) -> None:
-        """Draw when it is time, and work out after how many steps to look again."""
-        now = time.perf_counter()
+        """Draw when due, and choose the number of steps until the next check."""
+        now_s = time.perf_counter()
         assert self._bar is not None
-        wait = max(self._bar.interval, self._cost / self.share)
-        if now - self._looked >= wait:
-            self._draw(now)
+        wait_s = max(self._bar.interval, self._cost / self.share)
+        if now_s - self._looked >= wait_s:
+            self._draw(now_s)
             self._looked = time.perf_counter()
-            self._cost = self._looked - now
-        a_step = (now - self._began) / (self._done - self._first)
-        wait_left_s = max(wait - (now - self._looked), 0.0)
-        # A third of the way, so that steps which get slower are not waited for too long.
-        self._stride = max(1, int(min(max(wait_left_s / 3, wait / 20), 0.5) / max(a_step, 1e-7)))
+            self._cost = self._looked - now_s
+        step_s = (now_s - self._began) / (self._done - self._first)
+        wait_left_s = max(wait_s - (now_s - self._looked), 0.0)
+        # Check a third of the way, in case steps get slower.
+        self._stride = max(1, int(min(max(wait_left_s / 3, wait_s / 20), 0.5) / max(step_s, 1e-7)))
         self._next = self._done + self._stride
 
-    def _draw(self, now: float) -> None:
+    def _draw(self, now_s: float) -> None:
         assert self._bar is not None
-        took = max(now - self._began, 1e-9)
-        rate = (self._done - self._first) / took
+        elapsed_s = max(now_s - self._began, 1e-9)
+        rate = (self._done - self._first) / elapsed_s
         parts = [f"{shorten(rate)} it/s" if rate >= 1 else f"{format_duration(1 / rate)}/it"]
         if self._total:
             parts.append(f"ETA {format_duration(max(self._total - self._done, 0) / rate)}")
         if self.metrics and self._run.state.training:
             parts.append(_format_numbers(read_running_numbers(self._run)))
-        self._bar.update(self._done, "  ".join(part for part in parts if part))
+        self._bar.update(self._done, "  ".join(text for text in parts if text))
 
     def _finish(self) -> None:
         if self._shown and self._bar is not None:
@@ -146,7 +147,7 @@ class Progress:
 
 
 def read_running_numbers(run: Any) -> dict[str, float]:
-    """The epoch's numbers so far: the mean loss, if the trainer accumulates it, and metrics."""
+    """Return the epoch's metrics so far, and the mean loss if the trainer accumulates it."""
     measures = getattr(run, "measures", None)
     numbers: dict[str, float] = {}
     loss = getattr(run.state, "loss", None)
@@ -158,12 +159,12 @@ def read_running_numbers(run: Any) -> dict[str, float]:
 
 
 def _format_numbers(numbers: dict[str, float]) -> str:
-    # Training's numbers first, then those of validation, in the same order.
+    # Training first, then validation, each in its order.
     ordered = sorted(numbers, key=lambda name: stage_of(name)[0] != "train")
     return "  ".join(f"{name} {shorten(numbers[name])}" for name in ordered)
 
 
-def _length(data: Any) -> int | None:
+def _measure_length(data: Any) -> int | None:
     try:
         return len(data)
     except TypeError:

@@ -1,7 +1,7 @@
-"""Where progress is shown: tqdm's bars in a terminal or a notebook, or plain lines of a log.
+"""Progress displays: tqdm's bars in a terminal or a notebook, or plain lines of a log.
 
-A bar is started for a stage of the run, told now and then how far it is, and finished; `line`
-writes a line that stays.
+A stage of the run starts a bar, updates it now and then, and finishes it; `line` writes a line
+that stays.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 
 class LogLines:
-    """Shows nothing in between: only the lines that stay, as in a log file."""
+    """Write lines only, as in a log file."""
 
     interval = 60.0  # seconds between updates
 
@@ -24,9 +24,9 @@ class LogLines:
         self.title, self.total = title, total
 
     def update(self, done: int, words: str) -> None:
-        """So far `done` steps."""
-        of = "" if self.total is None else f"/{self.total}"
-        self.line(f"{self.title}  {done}{of}  {words}")
+        """Report `done` steps."""
+        total = "" if self.total is None else f"/{self.total}"
+        self.line(f"{self.title}  {done}{total}  {words}")
 
     def finish(self) -> None:
         """End the stage and clear its display."""
@@ -37,7 +37,7 @@ class LogLines:
         self.stream.flush()
 
     def close(self) -> None:
-        """The run is over."""
+        """Release the display at the end of the run."""
 
 
 class TerminalBar(LogLines):

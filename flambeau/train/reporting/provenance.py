@@ -33,14 +33,14 @@ def describe_code(folder: Path | None = None) -> tuple[dict[str, Any], bytes]:
     status = _run_git(folder, "status", "--porcelain", "--untracked-files=normal") or b""
     difference = _run_git(folder, "diff", "--binary", "HEAD") or b""
     untracked = [line[3:] for line in _decode(status).splitlines() if line.startswith("??")]
-    about: dict[str, Any] = {
+    description: dict[str, Any] = {
         "commit": _decode(commit).strip(), "branch": _decode(branch).strip(),
         "changed": bool(status.strip()), "untracked": untracked[:200],
     }
     if len(difference) > LONGEST:
-        about["diff_left_out"] = f"{len(difference)} bytes"
+        description["diff_left_out"] = f"{len(difference)} bytes"
         difference = b""
-    return about, difference
+    return description, difference
 
 
 def _find_program() -> Path:
@@ -49,14 +49,14 @@ def _find_program() -> Path:
     return Path(script).resolve().parent if script else Path.cwd()
 
 
-def _run_git(folder: Path, *words: str) -> bytes | None:
+def _run_git(folder: Path, *arguments: str) -> bytes | None:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, timeout=20, check=False
+        process = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, timeout=20, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None
 
 
 def _decode(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: timers of its scopes, and a profile of its handlers."""
+"""Time the scopes of a run, and profile its handlers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Row:
 
 
 class Timers:
-    """Measures scopes: how often, how long, longest; handlers within them included.
+    """Time scopes, handlers included: calls, total and longest.
 
     By default epoch, train, step, fetch (waiting for data) and valid; `parts=True` adds forward,
-    backward and optim, for which a compiled step runs operator by operator. `rows` has the
-    figures by name, `table()` shows them; with `show` they are written when the run ends.
+    backward and optim, which makes a compiled step run operator by operator. `rows` holds the
+    measurements by name; `table()` formats them; `show` prints them at the end of the run.
 
     >>> from flambeau.train import Loop
     >>> timers = Timers(show=False)
@@ -73,18 +73,18 @@ class Timers:
             begin, end = _build_timers(self.rows[scope.name])
             handles.append(run.attach(scope.start, begin, self.band))
             handles.append(run.attach(scope.end | scope.error, end, self.band))
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         try:
             yield
         finally:
-            self.total = time.perf_counter() - began
+            self.total = time.perf_counter() - start_s
             for handle in handles:
                 handle.detach()
             if self.show:
                 print(self.table(), file=self.stream or sys.stderr)
 
     def table(self) -> str:
-        """The figures, a line a scope."""
+        """Return a table with a line per scope."""
         return format_table(
             ("scope", "times"), [(row, row.name) for row in self.rows.values()], self.total
         )
@@ -104,10 +104,10 @@ def _build_timers(row: Row) -> tuple[Callable[[], None], Callable[[], None]]:
 
 
 class HandlerProfile:
-    """Measures every handler of a run: functions, methods of callbacks, generator callbacks.
+    """Time every handler of a run: functions, methods of callbacks, generator callbacks.
 
-    `rows` has the figures by (event, handler), `table()` shows them, the slowest first, with
-    their share of the run. Without a profile nothing is slower.
+    `rows` holds the measurements by (event, handler); `table()` lists them, the slowest first,
+    with their share of the run. A run without a profile pays nothing.
 
     >>> from flambeau.train import Loop, epoch
     >>> profile = HandlerProfile(show=False)
@@ -143,12 +143,12 @@ class HandlerProfile:
             for entry in plan:
                 self._watch(entry, handlers)
         handlers._insert = insert_watched
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         try:
             yield
         finally:
-            self.total = time.perf_counter() - began
-            del handlers._insert  # the method shows again
+            self.total = time.perf_counter() - start_s
+            del handlers._insert  # uncovers the method
             for entry, call, of_run in self._wrapped:
                 if entry.attached:
                     entry.call, entry.of_run = call, of_run
@@ -168,11 +168,11 @@ class HandlerProfile:
         def measured(n: int) -> None:
             frame = handlers.frames[-1] if handlers.frames else None
             tasks = 0 if frame is None else len(frame.tasks)
-            began = clock()
+            start_s = clock()
             try:
                 call(n)
             finally:
-                row.add(clock() - began)
+                row.add(clock() - start_s)
             if frame is not None and len(frame.tasks) > tasks:
                 self._watch_generator(frame.tasks[-1], title)
 
@@ -185,54 +185,53 @@ class HandlerProfile:
         task.generator = Watched(task.generator, row)  # type: ignore[assignment]
 
     def table(self) -> str:
-        """The figures, a line a handler, the dearest first."""
+        """Return a table with a line per handler, the slowest first."""
         rows = sorted(self.rows.items(), key=lambda item: -item[1].seconds)
         named = [(row, f"{event:<16} {row.name}") for (event, _), row in rows if row.calls]
         return format_table((f"{'event':<16} handler", "calls"), named, self.total)
 
 
 class Watched:
-    """A generator whose every stretch is measured."""
+    """A generator that times each of its stretches."""
 
     def __init__(self, generator: Any, row: Row) -> None:
         self._generator, self._row = generator, row
 
     def _time_call(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         try:
             return method(*arguments)
         finally:
-            self._row.add(time.perf_counter() - began)
+            self._row.add(time.perf_counter() - start_s)
 
     def send(self, value: Any) -> Any:
-        """Go on to the next `yield`."""
+        """Resume until the next `yield`."""
         return self._time_call(self._generator.send, value)
 
     def throw(self, error: BaseException) -> Any:
-        """Raise at its `yield`."""
+        """Raise at the current `yield`."""
         return self._time_call(self._generator.throw, error)
 
     def close(self) -> None:
-        """End it."""
+        """Close the generator."""
         self._time_call(self._generator.close)
 
 
 def describe_handler(function: Any) -> str:
-    """A handler's name: a function's own, a method with its class, a callback's class."""
+    """Return a handler's name: a function's own, a method with its class, a callback's class."""
     inner = getattr(function, "func", function)  # a functools.partial
     name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
     return name.rpartition("<locals>.")[2]
 
 
-def format_table(heads: tuple[str, str], rows: list[tuple[Row, str]], total: float) -> str:
+def format_table(titles: tuple[str, str], rows: list[tuple[Row, str]], total: float) -> str:
     """Return aligned lines with calls, total time, time per call, longest call and share."""
-    lines = [(heads[0], heads[1], "total", "each", "longest", "share")]
+    lines = [(titles[0], titles[1], "total", "each", "longest", "share")]
     for row, name in rows:
         average = format_duration(row.seconds / row.calls) if row.calls else "-"
         share = f"{100 * row.seconds / total:.1f} %" if total else "-"
         lines.append((name, str(row.calls), format_duration(row.seconds), average,
-                      format_duration(row.longest),
-                      share))
+                      format_duration(row.longest), share))
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         line[0].ljust(widths[0]) + "".join("  " + line[i].rjust(widths[i]) for i in range(1, 6))

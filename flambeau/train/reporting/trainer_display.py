@@ -12,25 +12,25 @@ if TYPE_CHECKING:
 def describe(trainer: Trainer) -> str:
     """Return one line with the net, its size, the optimizers, the loss and the run's position."""
     net = trainer.net
-    words = ["no net" if net is None else type(net).__name__]
+    facts = ["no net" if net is None else type(net).__name__]
     if net is not None:
-        words.append(f"{sum(p.numel() for p in net.parameters()):,} parameters")
-    words += [type(optimizer).__name__ for optimizer in trainer.optimizers.values()]
+        facts.append(f"{sum(p.numel() for p in net.parameters()):,} parameters")
+    facts += [type(optimizer).__name__ for optimizer in trainer.optimizers.values()]
     if trainer.loss is not None:
-        words.append(getattr(trainer.loss, "__name__", type(trainer.loss).__name__))
+        facts.append(getattr(trainer.loss, "__name__", type(trainer.loss).__name__))
     if trainer.state.epoch:
-        words.append(f"epoch {trainer.state.epoch}, step {trainer.state.step}")
-    return f"Trainer({', '.join(words)})"
+        facts.append(f"epoch {trainer.state.epoch}, step {trainer.state.step}")
+    return f"Trainer({', '.join(facts)})"
 
 
 def describe_as_html(trainer: Trainer) -> str:
     """Return HTML with that line, the layers, and the learning curves so far."""
-    parts = [f"<p><code>{escape(describe(trainer))}</code></p>"]
+    elements = [f"<p><code>{escape(describe(trainer))}</code></p>"]
     if trainer.net is not None:
         layers = trainer.summary()._repr_html_()
-        parts.append(f"<details><summary>layers</summary>{layers}</details>")
+        elements.append(f"<details><summary>layers</summary>{layers}</details>")
     if len(trainer.history) > 1:
-        parts.append(trainer.plot()._repr_html_())
+        elements.append(trainer.plot()._repr_html_())
     elif trainer.history:
-        parts.append(trainer.history._repr_html_())
-    return "".join(parts)
+        elements.append(trainer.history._repr_html_())
+    return "".join(elements)

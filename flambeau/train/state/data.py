@@ -1,5 +1,4 @@
-"""Training data: loaders directly, datasets and arrays through a DataLoader; and how a batch
-becomes the net's input and the target."""
+"""Training data: turn datasets and arrays into loaders, and batches into input and target."""
 
 from __future__ import annotations
 
@@ -38,17 +37,17 @@ def as_loader(
         if count_batches(data) == 0:
             raise ValueError(f"{who}: the loader is empty: {_explain_empty(data)}")
         return data
-    indexed = hasattr(data, "__getitem__") and not isinstance(data, (Mapping, str))
-    if not indexed and not isinstance(data, IterableDataset):
+    is_indexed = hasattr(data, "__getitem__") and not isinstance(data, (Mapping, str))
+    if not is_indexed and not isinstance(data, IterableDataset):
         raise TypeError(
             f"{who}: expected a loader, a dataset, or arrays (x, y), got {type(data).__name__}"
         )
-    streams = isinstance(data, IterableDataset)
-    if not streams and len(data) == 0:
+    is_stream = isinstance(data, IterableDataset)
+    if not is_stream and len(data) == 0:
         raise ValueError(f"{who}: the dataset is empty: it has no samples")
-    order = None if streams else bool(shuffle)
+    shuffles = None if is_stream else bool(shuffle)
     size = BATCH_SIZE if batch_size is None else batch_size
-    return DataLoader(data, batch_size=size, shuffle=order)
+    return DataLoader(data, batch_size=size, shuffle=shuffles)
 
 
 def is_arrays(data: Any) -> bool:

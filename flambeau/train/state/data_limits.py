@@ -1,4 +1,4 @@
-"""Parts of the data: the first batches of a loader, and a share of the samples set aside."""
+"""Use a part of the data: a loader's first batches, or a share of samples for validation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .data import is_arrays, count_batches
 class FirstBatches:
     """The first `count` batches of each pass over a loader.
 
-    Everything else is the loader's: its dataset, its samplers and their generators.
+    All other attributes are the loader's: its dataset, its samplers and their generators.
     """
 
     def __init__(self, data: Any, count: int) -> None:
@@ -51,14 +51,14 @@ def limit_batches(data: Any, limit: float | None) -> Any:
 
 
 def repeat_first_batches(data: Any, count: int) -> list[Any]:
-    """The first `count` batches as a list, which every epoch goes through again."""
+    """Return the first `count` batches as a list, for every epoch to repeat."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ValueError(f"overfit must be at least 1 batch, got {count!r}")
     return list(islice(iter(data), count))
 
 
 def set_aside(data: Any, share: float) -> tuple[Any, Any]:
-    """Split arrays or a dataset: the last `share` of the samples is for validation.
+    """Split arrays or a dataset: the last `share` of the samples becomes validation data.
 
     Raises ValueError for a share that leaves either part empty, TypeError for loaders and streams.
     """
@@ -66,26 +66,26 @@ def set_aside(data: Any, share: float) -> tuple[Any, Any]:
         raise ValueError(f"validation_split must be between 0 and 1, got {share!r}")
     if is_arrays(data):
         arrays = data if isinstance(data, tuple) else (data,)
-        cut = _cut(_count_samples(arrays[0]), share)
-        first = tuple(_slice(part, slice(None, cut)) for part in arrays)
-        rest = tuple(_slice(part, slice(cut, None)) for part in arrays)
-        return first, rest
+        split = _find_split(_count_samples(arrays[0]), share)
+        training = tuple(_slice(array, slice(None, split)) for array in arrays)
+        validation = tuple(_slice(array, slice(split, None)) for array in arrays)
+        return training, validation
     if not hasattr(data, "__getitem__") or not hasattr(data, "__len__") or isinstance(data, list):
         raise TypeError("validation_split needs arrays or a dataset; a loader cannot be split")
-    cut = _cut(len(data), share)
-    return Subset(data, range(cut)), Subset(data, range(cut, len(data)))
+    split = _find_split(len(data), share)
+    return Subset(data, range(split)), Subset(data, range(split, len(data)))
 
 
-def _cut(samples: int, share: float) -> int:
-    cut = samples - round(samples * share)
-    if not 0 < cut < samples:
+def _find_split(samples: int, share: float) -> int:
+    split = samples - round(samples * share)
+    if not 0 < split < samples:
         raise ValueError(f"validation_split={share} of {samples} samples leaves a part empty")
-    return cut
+    return split
 
 
-def _count_samples(part: Any) -> int:
-    return len(get_first_leaf(part))
+def _count_samples(array: Any) -> int:
+    return len(get_first_leaf(array))
 
 
-def _slice(part: Any, where: slice) -> Any:
-    return map_leaves(lambda array: array[where], part)
+def _slice(arrays: Any, indices: slice) -> Any:
+    return map_leaves(lambda array: array[indices], arrays)

@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 
 
 class Measures:
-    """Adds up the outcomes of steps; `results` are their means over samples, and the metrics."""
+    """Sum the outcomes of steps; `results` are their means over samples, and the metrics."""
 
     def __init__(self, metrics: Any = None) -> None:
         self.group = metrics if isinstance(metrics, MetricGroup) else MetricGroup(metrics)
@@ -43,9 +43,9 @@ class Measures:
 
     def copy(self) -> Measures:
         """Return an empty copy with the same metrics."""
-        twin = Measures(self.group.twin())
-        twin.reset()
-        return twin
+        measures = Measures(self.group.twin())
+        measures.reset()
+        return measures
 
     def reset(self) -> None:
         """Forget all batches."""
@@ -54,7 +54,7 @@ class Measures:
         self.group.reset()
 
     def add(self, name: str, value: float, size: int) -> None:
-        """Add a batch's number."""
+        """Add a batch's mean, weighted by the batch's size."""
         self.sums[name] = self.sums.get(name, 0.0) + value * size
         self.weights[name] = self.weights.get(name, 0) + size
 
@@ -82,22 +82,22 @@ class Measures:
             self.group.update(y_pred, y)
 
     def results(self, prefix: str = "") -> dict[str, Any]:
-        """Means and metrics by prefixed name, over the batches of all processes."""
+        """Return means and metrics by prefixed name, over the batches of all processes."""
         states = gather(self.state_dict)
         return (self if states is None else self._merge(states))._compute_results(prefix)
 
     def _merge(self, states: list[dict[str, Any]]) -> Measures:
-        """What processes with these states have measured together."""
+        """Return the sum over processes with these states."""
         total = self.copy()
         for state in states:
-            part = self.copy()
-            part.load_state_dict(state)
-            for name, value in part.sums.items():
+            measures = self.copy()
+            measures.load_state_dict(state)
+            for name, value in measures.sums.items():
                 total.sums[name] = total.sums.get(name, 0.0) + value
-                total.weights[name] = total.weights.get(name, 0) + part.weights[name]
-            total.loss_sum += part.loss_sum
-            total.loss_weight += part.loss_weight
-            total.group.merge(part.group)
+                total.weights[name] = total.weights.get(name, 0) + measures.weights[name]
+            total.loss_sum += measures.loss_sum
+            total.loss_weight += measures.loss_weight
+            total.group.merge(measures.group)
         return total
 
     def _compute_results(self, prefix: str) -> dict[str, Any]:
@@ -107,18 +107,18 @@ class Measures:
         return means | self.group.compute(prefix)
 
     def running(self) -> dict[str, float]:
-        """The metrics over the epoch so far: the single numbers that are cheap to know."""
+        """Return the epoch's scalar metrics so far that are cheap to compute."""
         return self.group.running()
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums, their weights in samples, and the state of every metric."""
+        """Return the sums, their weights in samples, and the state of every metric."""
         return {
             "sums": dict(self.sums), "weights": dict(self.weights), "loss_sum": self.loss_sum,
             "loss_weight": self.loss_weight, "metrics": self.group.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned. Raises KeyError if the metrics' names differ."""
+        """Restore a state of `state_dict`. Raises KeyError if the metrics' names differ."""
         self.sums, self.weights = dict(state["sums"]), dict(state["weights"])
         self.loss_sum, self.loss_weight = state["loss_sum"], state["loss_weight"]
         self.group.load_state_dict(state["metrics"])

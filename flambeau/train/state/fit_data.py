@@ -1,4 +1,4 @@
-"""The loaders of a fit: training and validation data as batches, within the limits asked for."""
+"""Build the loaders of a fit: training and validation data as batches, up to a limit."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def build_training_loader(
 def build_validation_loaders(
     valid: Any, batch_size: int | None, limit: float | None, is_paired: bool
 ) -> Any:
-    """The batches to evaluate on: a loader, a dict of loaders by name, or None without data."""
+    """Return the batches to evaluate: a loader, a dict of loaders by name, or None without data."""
     if valid is None:
         return None
     if isinstance(valid, Mapping):
-        return {name: build_validation_loaders(part, batch_size, limit, is_paired)
-                for name, part in valid.items()}
+        return {name: build_validation_loaders(subset, batch_size, limit, is_paired)
+                for name, subset in valid.items()}
     if is_paired:
         check_paired(valid, "valid")
     size = None if is_loader(valid) else batch_size

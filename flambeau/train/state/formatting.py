@@ -1,4 +1,4 @@
-"""The numbers of a run as people and files want them: scalars out of logs, stages out of names."""
+"""Format a run's metrics: scalars of logs, stages of names, short numbers and durations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PREFIXES = {
     "train/": "train", "train_": "train", "valid/": "valid", "valid_": "valid", "val/": "valid",
     "val_": "valid", "test/": "test", "test_": "test",
 }
-LONGEST = 20  # a vector of more numbers is no set of curves
+LONGEST = 20  # elements of a vector that is logged as curves
 
 
 def stage_of(name: str) -> tuple[str, str]:
-    """(stage, metric) of a log's name: "valid/loss" and "val_loss" are ("valid", "loss").
+    """Split a log's name into (stage, metric): "valid/loss" and "val_loss" are ("valid", "loss").
 
     >>> stage_of("valid/loss"), stage_of("loss")
     (('valid', 'loss'), ('train', 'loss'))
@@ -32,7 +32,7 @@ def stage_of(name: str) -> tuple[str, str]:
 
 
 def find_array(value: Any) -> np.ndarray | None:
-    """A number, an array or a tensor as an array of numbers; None for anything else."""
+    """Convert a number, an array or a tensor to a float64 array; return None for anything else."""
     if isinstance(value, Tensor):
         value = read_values(value)
     if isinstance(value, (bool, int, float, np.ndarray, np.generic, list, tuple)):
@@ -45,7 +45,7 @@ def find_array(value: Any) -> np.ndarray | None:
 
 
 def list_scalars(logs: Mapping[str, Any]) -> dict[str, float]:
-    """The single numbers in logs; a short vector gives `name/0`, `name/1`, ..."""
+    """Return the scalars in logs; a short vector becomes `name/0`, `name/1`, ..."""
     result: dict[str, float] = {}
     for name, value in logs.items():
         if value.__class__ is float:
@@ -57,38 +57,38 @@ def list_scalars(logs: Mapping[str, Any]) -> dict[str, float]:
         if array.size == 1:
             result[name] = float(array.item())
         elif array.ndim == 1 and array.size <= LONGEST:
-            result.update({f"{name}/{i}": float(item) for i, item in enumerate(array)})
+            result.update({f"{name}/{i}": float(element) for i, element in enumerate(array)})
     return result
 
 
 def read_learning_rates(run: Any) -> dict[str, float]:
-    """`lr` of the run's optimizers; `lr/0`, `lr/1`, ... where groups have several."""
-    stored = getattr(run, "optimizers", None) or {}
+    """Return the optimizers' `lr`, or `lr/0`, `lr/1`, ... if groups differ."""
+    optimizers = getattr(run, "optimizers", None) or {}
     rates = {
         f"lr/{name}/{i}": float(group["lr"])
-        for name, optimizer in stored.items()
+        for name, optimizer in optimizers.items()
         for i, group in enumerate(optimizer.param_groups)
     }
     if len(set(rates.values())) <= 1:
         return dict.fromkeys(["lr"] if rates else [], next(iter(rates.values()), 0.0))
-    if len(stored) == 1:
+    if len(optimizers) == 1:
         return {f"lr/{i}": rate for i, rate in enumerate(rates.values())}
     return rates
 
 
 def read_step_numbers(run: Any) -> dict[str, float]:
-    """The numbers after a step: the batch's loss, and the learning rate."""
+    """Return the batch's loss and the learning rate."""
     loss = getattr(run.state, "loss", None)
     return {**({} if loss is None else list_scalars({"loss": loss})), **read_learning_rates(run)}
 
 
 def read_epoch_numbers(run: Any) -> dict[str, float]:
-    """The numbers at the end of an epoch: its logs, and the learning rate."""
+    """Return an epoch's logs and the learning rate."""
     return {**read_learning_rates(run), **list_scalars(run.state.metrics)}
 
 
 def shorten(value: float) -> str:
-    """A number in few characters: 0.0123, 12.3, 1.2e-5.
+    """Format a number in few characters: 0.0123, 12.3, 1.2e-5.
 
     >>> [shorten(x) for x in (0.12345, 123.456, 1e-5, 3)]
     ['0.1235', '123.5', '1.00e-5', '3']
@@ -104,7 +104,7 @@ def shorten(value: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A time in few characters.
+    """Format a duration in few characters.
 
     >>> [format_duration(s) for s in (5e-6, 0.0042, 3.21, 75, 7384)]
     ['5.0 us', '4.2 ms', '3.2 s', '1:15', '2:03:04']
@@ -115,6 +115,6 @@ def format_duration(seconds: float) -> str:
             return f"{count:.1f} {unit}" if 0 < count < 9.95 else f"{count:.0f} {unit}"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, left_s = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{left_s:02}" if hours else f"{minutes}:{left_s:02}"

@@ -1,4 +1,4 @@
-"""What `fit` returns: the logs of every epoch, shown as a table."""
+"""The result of `fit`: the logs of every epoch, shown as a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .formatting import list_scalars, shorten
 
 
 class History(list[dict[str, Any]]):
-    """A list of dicts, the logs of each epoch in turn, that prints as a table.
+    """A list of dicts, each epoch's logs, that prints as a table.
 
     A notebook shows it as an HTML table; `.df` is a pandas DataFrame.
 
@@ -35,11 +35,11 @@ class History(list[dict[str, Any]]):
         return frame.set_index("epoch") if "epoch" in frame else frame
 
     def _format_cells(self) -> list[list[str]]:
-        """The header, then a row of texts for each epoch."""
+        """Return the header, then a row of strings for each epoch."""
         rows = [list_scalars(row) for row in self]
         names = list(dict.fromkeys(name for row in rows for name in row))
-        shown = [[shorten(row[n]) if n in row else "" for n in names] for row in rows]
-        return [names, *shown]
+        cells = [[shorten(row[n]) if n in row else "" for n in names] for row in rows]
+        return [names, *cells]
 
     def __repr__(self) -> str:
         if not self:

@@ -1,4 +1,4 @@
-"""A metric that callbacks watch, and whether higher or lower is better."""
+"""Monitored metrics: their values, and whether higher or lower is better."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ def guess_higher_is_better(name: str) -> bool | None:
     >>> [guess_higher_is_better(name) for name in ("valid_loss", "accuracy", "size")]
     [False, True, None]
     """
-    words = name.lower()
-    if any(word in words for word in _LOWER):
+    lowercase = name.lower()
+    if any(word in lowercase for word in _LOWER):
         return False
-    return True if any(word in words for word in _HIGHER) else None
+    return True if any(word in lowercase for word in _HIGHER) else None
 
 
 def is_higher_better(run: Any, name: str) -> bool | None:
     """Whether higher is better: as the run's metric declares, else by its name."""
     metrics = getattr(run, "metrics", {})
     _, metric = stage_of(name)
-    for known in (name, metric, metric.partition("/")[0]):
-        if known in metrics:
-            declared = getattr(metrics[known], "higher_is_better", None)
+    for candidate in (name, metric, metric.partition("/")[0]):
+        if candidate in metrics:
+            declared = getattr(metrics[candidate], "higher_is_better", None)
             if declared is not None:
                 return bool(declared)
     return guess_higher_is_better(name)
 
 
 class Monitor:
-    """Reads the number called `name` at the end of epochs, and compares.
+    """Read the metric `name` at the end of epochs, and compare.
 
     `mode` is "min" or "max"; None asks the metric itself (`is_higher_better`), then its name.
     Raises ValueError, at the first comparison, if neither says; MissingMetric if the metric does
@@ -68,16 +68,16 @@ class Monitor:
         """Return this epoch's value, or None if the epoch was cut short."""
         if not run.epoch_over or (run.ending is not None and self.name not in run.state.metrics):
             return None
-        result = list_scalars({self.name: run.metric(self.name)})
-        if self.name not in result:
+        scalars = list_scalars({self.name: run.metric(self.name)})
+        if self.name not in scalars:
             raise ValueError(f"'{self.name}' is not a single number: it cannot be monitored")
-        return result[self.name]
+        return scalars[self.name]
 
     def better(self, run: Any, value: float, best: float | None) -> bool:
         """Whether `value` is better than `best` by more than `min_delta`; NaN never is."""
-        higher = self.higher(run)
+        is_higher_better = self.higher(run)
         if math.isnan(value):
             return False
         if best is None or math.isnan(best):
             return True
-        return value > best + self.min_delta if higher else value < best - self.min_delta
+        return value > best + self.min_delta if is_higher_better else value < best - self.min_delta

@@ -1,5 +1,5 @@
-"""NumPy's numbers and arrays in saved state: stored as Python numbers and tensors, which load
-safely from every checkpoint, and restored as arrays."""
+"""Store NumPy's numbers and arrays as Python numbers and tensors, which load from every
+checkpoint with `weights_only`, and restore the arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ARRAY = "a NumPy array"
 
 
 def pack(tree: Any) -> Any:
-    """Dicts, lists and tuples without NumPy's types.
+    """Return dicts, lists and tuples without NumPy's types.
 
     >>> import numpy as np
     >>> pack({"best": np.float64(0.5), "counts": np.arange(3)})
@@ -31,7 +31,7 @@ def pack(tree: Any) -> Any:
 
 
 def unpack(tree: Any) -> Any:
-    """The same with its arrays."""
+    """Restore the arrays of a packed state."""
     if type(tree) is dict:
         if tree.keys() == {_ARRAY}:
             return tree[_ARRAY].numpy().copy()

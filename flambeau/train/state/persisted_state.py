@@ -1,4 +1,4 @@
-"""State of callbacks that outlives the process: saved with the run, given back on resume."""
+"""State of callbacks that outlives the process: saved with the run, restored on resume."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Persisted:
 
 
 class Persistence:
-    """Who persists under which name, and the values."""
+    """The names under which callbacks persist, and their values."""
 
     def __init__(self) -> None:
-        self.values: dict[str, dict[str, Any]] = {}  # what run.persist gave out
-        self.owners: dict[str, Any] = {}  # name: the handle of the callback
-        self.objects: dict[str, Any] = {}  # name: an object with state_dict
-        self.waiting: dict[str, Any] = {}  # loaded before its object was attached
+        self.values: dict[str, dict[str, Any]] = {}  # of run.persist, by name
+        self.owners: dict[str, Any] = {}  # callbacks' handles by name
+        self.objects: dict[str, Any] = {}  # objects with state_dict by name
+        self.waiting: dict[str, Any] = {}  # loaded states of objects that are not attached yet
 
     def declare(self, callback: Any, handle: Any) -> str | None:
         """Reserve and return the name under which a callback persists, or None if it does not.
@@ -47,14 +47,14 @@ class Persistence:
             name = type(callback).__name__
         if not isinstance(name, str):
             return None
-        self._take(name, handle)
+        self._claim(name, handle)
         if stateful:
             self.objects[name] = callback
             if name in self.waiting:
                 callback.load_state_dict(self.waiting.pop(name))
         return name
 
-    def _take(self, name: str, handle: Any) -> None:
+    def _claim(self, name: str, handle: Any) -> None:
         owner = self.owners.setdefault(name, handle)
         if owner is not handle:
             raise ValueError(
@@ -63,22 +63,22 @@ class Persistence:
             )
 
     def release(self, name: str, handle: Any) -> None:
-        """Forget a detached callback, but not what it persisted."""
+        """Forget a detached callback, but keep its state."""
         if self.owners.get(name) is handle:
             del self.owners[name]
-        stored = self.objects.pop(name, None)
-        if stored is not None:
-            self.waiting[name] = stored.state_dict()
+        callback = self.objects.pop(name, None)
+        if callback is not None:
+            self.waiting[name] = callback.state_dict()
 
     def persist(self, name: str | None, task: Task | None, defaults: dict[str, Any]) -> Persisted:
-        """The values under a name, by default that of the running generator callback."""
+        """Return the values under a name, by default the running generator callback's."""
         handle = None if task is None else task.handle
         if name is None:
             name = getattr(getattr(handle, "function", None), "name", None)
             if name is None:
                 raise ValueError("run.persist needs a name: run.persist('best', loss=math.inf)")
         if handle is not None and self.owners.get(name) is not handle:
-            self._take(name, handle)
+            self._claim(name, handle)
             handle.undo.append(lambda: self.release(name, handle))
         values = self.values.setdefault(name, {})
         for key, value in defaults.items():
@@ -91,13 +91,13 @@ class Persistence:
         self.waiting.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """What `run.persist` gave out, and the states of callbacks, by name."""
-        objects = {name: stored.state_dict() for name, stored in self.objects.items()}
+        """Return the values of `run.persist` and the states of callbacks, by name."""
+        objects = {name: callback.state_dict() for name, callback in self.objects.items()}
         values = {name: dict(values) for name, values in self.values.items()}
         return {"values": values, "objects": {**self.waiting, **objects}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave; callbacks attached later get theirs then."""
+        """Restore a state of `state_dict`; callbacks attached later load theirs on attachment."""
         for name, values in state["values"].items():
             self.values.setdefault(name, {}).update(values)
         for name, saved in state["objects"].items():

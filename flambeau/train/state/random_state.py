@@ -13,14 +13,14 @@ from ...tensor.random.generator import Generator, default_generator
 def find_generators(data: Any) -> list[Generator]:
     """Return the distinct generators of a loader and its samplers."""
     batch_sampler = getattr(data, "batch_sampler", None)
-    places = (data, getattr(data, "sampler", None), batch_sampler,
+    owners = (data, getattr(data, "sampler", None), batch_sampler,
               getattr(batch_sampler, "sampler", None))
-    result = [getattr(place, "generator", None) for place in places]
-    return list({id(g): g for g in result if isinstance(g, Generator)}.values())
+    generators = [getattr(owner, "generator", None) for owner in owners]
+    return list({id(g): g for g in generators if isinstance(g, Generator)}.values())
 
 
 def read_random_state(data: Any = None) -> dict[str, Any]:
-    """All random states, those of the loader's own generators included."""
+    """Return all random states, including the loader's own generators."""
     return {
         "default": default_generator.get_state(),
         "python": random.getstate(),
@@ -30,13 +30,13 @@ def read_random_state(data: Any = None) -> dict[str, Any]:
 
 
 def convert_to_plain(state: dict[str, Any]) -> dict[str, Any]:
-    """The same with NumPy's words as plain numbers, which any checkpoint can hold."""
+    """Return the state with NumPy's words as Python numbers, which any checkpoint can hold."""
     name, keys, *rest = state["numpy"]
     return {**state, "numpy": (name, np.asarray(keys).tolist(), *rest)}
 
 
 def set_random_state(state: dict[str, Any], data: Any = None) -> None:
-    """Restore what `read_random_state` returned."""
+    """Restore a state returned by `read_random_state`."""
     default_generator.set_state(state["default"])
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))

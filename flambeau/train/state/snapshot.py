@@ -1,4 +1,4 @@
-"""Copy a state so that the continuing run cannot change it: for background writes."""
+"""Copy a state for a background write, while the run continues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...tensor.tree import with_parts
 _PLAIN = (int, float, complex, bool, str, bytes, type(None))
 
 
-def copy_state(tree: Any, seen: dict[Any, Tensor] | None = None) -> Any:
+def copy_state(tree: Any, copies: dict[Any, Tensor] | None = None) -> Any:
     """Copy dicts, lists and tuples with their tensors and arrays.
 
     Tensors that share memory, such as tied weights, stay shared.
@@ -26,17 +26,17 @@ def copy_state(tree: Any, seen: dict[Any, Tensor] | None = None) -> Any:
     """
     if isinstance(tree, _PLAIN):
         return tree
-    seen = {} if seen is None else seen
+    copies = {} if copies is None else copies
     if isinstance(tree, Tensor):
         array = tree._array
         memory = array.__array_interface__["data"][0] if array.size else id(array)
         key = (memory, array.shape, array.strides, array.dtype)
-        if key not in seen:
-            seen[key] = tree.detach().clone()
-        return seen[key]
+        if key not in copies:
+            copies[key] = tree.detach().clone()
+        return copies[key]
     if isinstance(tree, np.ndarray):
         return tree.copy()
     if isinstance(tree, (list, tuple, dict)):
-        parts = tree.values() if isinstance(tree, dict) else tree
-        return with_parts(tree, [copy_state(part, seen) for part in parts])
+        children = tree.values() if isinstance(tree, dict) else tree
+        return with_parts(tree, [copy_state(child, copies) for child in children])
     return copy.deepcopy(tree)

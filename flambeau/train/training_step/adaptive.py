@@ -1,8 +1,7 @@
-"""The compiled step when compiled in the background: for frequent kinds of batches.
+"""The step compiled in the background, for frequent kinds of batches.
 
-Recording a step costs several plain steps, and the smaller batch at an epoch's end comes once per
-epoch: it uses the plain step until it has come often enough, unless an earlier process cached its
-program.
+Recording a step costs several eager steps, and the smaller last batch comes once per epoch. It
+runs eagerly until it has come often enough, unless an earlier process cached its program.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 from .batch_kinds import describe_kind
 from .step_function import Step
 
-_SELDOM = 8  # batches of another kind than the first that are not worth a program
+_MAX_EAGER_BATCHES = 8  # of a later kind, before it is worth a program
 
 
 class Frequent:
@@ -29,11 +28,11 @@ class Frequent:
         self._is_cached: dict[str, bool] = {}  # whether an earlier process cached a rare kind
 
     def __call__(self, *batch: Any) -> Any:
-        kind, seen = describe_kind(batch), self._seen
-        seen[kind] = seen.get(kind, 0) + 1
-        if kind == next(iter(seen)):
+        kind, counts = describe_kind(batch), self._seen
+        counts[kind] = counts.get(kind, 0) + 1
+        if kind == next(iter(counts)):
             return self.first(*batch)
-        if seen[kind] <= _SELDOM:
+        if counts[kind] <= _MAX_EAGER_BATCHES:
             if kind not in self._is_cached:
                 self._is_cached[kind] = self.compiled.is_cached(*batch)
             if not self._is_cached[kind]:

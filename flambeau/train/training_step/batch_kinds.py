@@ -1,4 +1,4 @@
-"""Which kinds of batches a run compiles its step for, by their shapes and dtypes."""
+"""The kinds of batches (structure, shapes, dtypes) for which a run compiles its step."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Kinds:
     """The kinds of batches (shapes and dtypes) that are compiled; saved with the run."""
 
     def __init__(self) -> None:
-        self.known: dict[str, int] = {}  # kind: how often its program was rebuilt
+        self.known: dict[str, int] = {}  # number of rebuilds of each kind's program
         self.plain: set[str] = set()  # kinds that stay eager
-        self.compiled: set[str] = set()  # kinds that had a program, in this process or before
+        self.compiled: set[str] = set()  # kinds with a program, in this process or an earlier one
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the facts about each kind as strings and numbers, for checkpoints."""
+        """Return the kinds as strings and numbers, for checkpoints."""
         return {"known": dict(self.known), "plain": sorted(self.plain),
                 "compiled": sorted(self.compiled)}
 
@@ -29,12 +29,12 @@ class Kinds:
 
 
 def describe_kind(batch: Any) -> str:
-    """Structure, shapes and dtypes of a batch, in words that a checkpoint can hold."""
+    """Describe a batch's structure, shapes and dtypes as a string, for checkpoints."""
     return describe(_describe_part, batch)
 
 
-def _describe_part(part: Any) -> str:
-    if isinstance(part, Tensor):
-        return f"{part.dtype}{tuple(part.shape)}"
-    plain = isinstance(part, (bool, int, float, type(None)))
-    return repr(part) if plain else type(part).__name__
+def _describe_part(leaf: Any) -> str:
+    if isinstance(leaf, Tensor):
+        return f"{leaf.dtype}{tuple(leaf.shape)}"
+    is_plain = isinstance(leaf, (bool, int, float, type(None)))
+    return repr(leaf) if is_plain else type(leaf).__name__

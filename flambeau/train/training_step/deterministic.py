@@ -21,11 +21,11 @@ from ..state.random_state import read_random_state, set_random_state
 from .batch_kinds import Kinds, describe_kind
 from .step_function import Step, try_compile
 
-_AGAIN = 3  # how often an invalidated program is rebuilt
+_MAX_REBUILDS = 3  # of an invalidated program
 
 
 class ExactStep:
-    """A step that runs as a program whenever it can be compiled."""
+    """A step that runs as a program whenever it compiles."""
 
     def __init__(
         self, step: Step, parts: tuple[Any, ...], optimizers: tuple[Any, ...], kinds: Kinds
@@ -33,7 +33,7 @@ class ExactStep:
         self.step, self.optimizers, self.kinds = step, optimizers, kinds
         self.modules = [part for part in parts if isinstance(part, Module)]
         self._compiled: Any = None
-        self.compiled_kinds: set[str] = set()  # kinds that had a program in this process
+        self.compiled_kinds: set[str] = set()  # with a program in this process
 
     def attempt(self, *batch: Any) -> Any:
         """Run the batch's program, or return MISS if there is none."""
@@ -59,7 +59,7 @@ class ExactStep:
             return self.step(*batch)
         if kind in self.compiled_kinds:
             kinds.known[kind] += 1
-            if kinds.known[kind] > _AGAIN:
+            if kinds.known[kind] > _MAX_REBUILDS:
                 kinds.plain.add(kind)
                 return self.step(*batch)
         return self._rehearse(kind, batch)
@@ -69,19 +69,20 @@ class ExactStep:
 
         A step that creates optimizer state runs eagerly: the next step has a different program.
         """
-        before, shape = Before(self.modules, self.optimizers), describe_structure(self.optimizers)
+        snapshot = Snapshot(self.modules, self.optimizers)
+        structure = describe_structure(self.optimizers)
         try:
             outcome = self._compiled(*batch)
         except BaseException:
-            before.put_back()
+            snapshot.put_back()
             raise
-        if describe_structure(self.optimizers) != shape:
+        if describe_structure(self.optimizers) != structure:
             return outcome
         try:
             for _ in range(MAX_RECORDED_CALLS + 1):
                 self._compiled(*batch)
         finally:
-            before.put_back()
+            snapshot.put_back()
         result = self._compiled.attempt(*batch)
         if result is MISS:
             self.kinds.plain.add(kind)
@@ -94,8 +95,8 @@ class ExactStep:
         return result
 
 
-class Before:
-    """Save what a step changes: parameters, buffers, optimizers, random numbers."""
+class Snapshot:
+    """A copy of the state that a step changes: parameters, buffers, optimizers, random numbers."""
 
     def __init__(self, modules: list[Module], optimizers: tuple[Any, ...]) -> None:
         tensors = [t for m in modules for t in (*m.parameters(), *m.buffers())]
@@ -108,8 +109,8 @@ class Before:
             for optimizer in optimizers
             for owned in (*optimizer.param_groups, *optimizer.state.values())
         ]
-        stored = {id(t): t for t in tensors if t.requires_grad}.values()
-        self.grads = [(t, t.grad, None if t.grad is None else t.grad.clone()) for t in stored]
+        leaves = {id(t): t for t in tensors if t.requires_grad}.values()
+        self.grads = [(t, t.grad, None if t.grad is None else t.grad.clone()) for t in leaves]
         self.random = read_random_state()
 
     def put_back(self) -> None:
@@ -117,10 +118,10 @@ class Before:
         with no_grad():
             for tensor, value in self.tensors:
                 tensor.copy_(value)
-            for tensor, grad, retained in self.grads:  # accumulated or unused
-                tensor.grad = grad if retained is None or grad is None else grad.copy_(retained)
-        for stored, values in self.numbers:
-            stored.update(values)
+            for tensor, grad, saved_grad in self.grads:  # accumulated or unused
+                tensor.grad = grad if saved_grad is None or grad is None else grad.copy_(saved_grad)
+        for state, values in self.numbers:
+            state.update(values)
         set_random_state(self.random)
 
 

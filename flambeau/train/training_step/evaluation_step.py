@@ -1,8 +1,8 @@
-"""The evaluation step: the net's output and its loss, compiled like the training step.
+"""The evaluation step: the net's output and loss, compiled like the training step.
 
-A few batches do not pay for a program: it is requested after several batches, or at once if more
-are known to come, as in validations during training, or if an earlier process cached it. In a
-resumable run it is built at once, so the bits do not depend on the number of batches.
+A few batches do not pay for a program. Request one after several batches, or at once if more will
+come, as in validations during training, or if an earlier process cached it. A resumable run builds
+it at once, so that results do not depend on the number of batches, bit for bit.
 """
 
 from __future__ import annotations

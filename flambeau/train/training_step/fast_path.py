@@ -1,7 +1,7 @@
-"""The training step for the usual batch, (x, y), with all that it needs in its closure.
+"""The training step for the usual batch, (x, y), with its state in its closure.
 
-Every training step runs this, and a call or an attribute of the trainer would cost as much as the
-rest; unusual batches go through `Supervised.step`.
+Every training step runs this: an attribute of the trainer or another call would cost as much as
+the rest. Other batches go through `Supervised.step`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 Body = Callable[[Any], Any]
 
 
-def build_whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, general: Body
-                     ) -> Body:
-    """A step that is one call: the result of `attempt`, or of `make` if that is `missed`."""
-    state, metered = trainer.state, trainer.measures.metrics
+def build_whole_body(
+    trainer: Trainer, attempt: Step, miss: Any, build_and_run: Step, handle_other: Body
+) -> Body:
+    """Return a step that returns the result of `attempt`, or of `build_and_run` on a `miss`."""
+    state, has_metrics = trainer.state, trainer.measures.metrics
 
     def step(batch: Any) -> tuple[Any, Any, Any]:
-        kind = type(batch)
-        if (kind is not list and kind is not tuple) or len(batch) != 2:
-            return general(batch)
+        batch_type = type(batch)
+        if (batch_type is not list and batch_type is not tuple) or len(batch) != 2:
+            return handle_other(batch)
         x, y = batch
         result = attempt(x, y)
-        loss, y_pred = make(x, y) if result is missed else result
+        loss, y_pred = build_and_run(x, y) if result is miss else result
         state.loss, state.y_pred, state.y = loss, y_pred, y
         measures = trainer.measures
         try:
@@ -38,7 +39,7 @@ def build_whole_body(trainer: Trainer, attempt: Step, missed: Any, make: Step, g
             size = state.size = batch_size(y_pred, y)
         measures.loss_sum += float(loss._array) * size
         measures.loss_weight += size
-        if metered:
+        if has_metrics:
             measures.group.update(y_pred, y)
         return loss, y_pred, y
 

@@ -1,4 +1,4 @@
-"""Gradient checkpointing: blocks whose outputs are computed again on the way back, not stored.
+"""Gradient checkpointing: recompute the outputs of blocks in backward instead of storing them.
 
 Chen et al., 2016 (arXiv:1604.06174).
 """
@@ -26,31 +26,31 @@ def find_blocks(net: Module, wanted: Any) -> list[Module]:
     Raises ValueError if there are none.
     """
     named: dict[str, Module] = dict(net.named_modules())
-    actual: list[Module]
+    blocks: list[Module]
     if wanted is True:
-        lists = [module for module in named.values() if isinstance(module, ModuleList)]
-        actual = [block for stack in lists for block in stack.children()]
-        actual = actual or _find_sequential_layers(net)
+        stacks = [module for module in named.values() if isinstance(module, ModuleList)]
+        blocks = [block for stack in stacks for block in stack.children()]
+        blocks = blocks or _find_sequential_layers(net)
     elif isinstance(wanted, type):
-        actual = [module for module in named.values() if isinstance(module, wanted)]
+        blocks = [module for module in named.values() if isinstance(module, wanted)]
     elif isinstance(wanted, Iterable):
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)
         for name in wanted:
             if name not in named:
                 raise ValueError(
                     f"gradient_checkpointing: no module '{name}'{suggest(name, named)}")
-        actual = [named[name] for name in wanted]
+        blocks = [named[name] for name in wanted]
     else:
         raise TypeError(
             f"gradient_checkpointing is True, a class of modules or their names, got {wanted!r}"
         )
-    actual = [block for block in actual if any(True for _ in block.parameters())]
-    if not actual:
+    blocks = [block for block in blocks if any(True for _ in block.parameters())]
+    if not blocks:
         raise ValueError(
             f"gradient_checkpointing: {type(net).__name__} has no ModuleList or Sequential with "
             "layers; name the modules, or their class"
         )
-    return actual
+    return blocks
 
 
 def _find_sequential_layers(module: Module) -> list[Module]:
@@ -61,9 +61,9 @@ def _find_sequential_layers(module: Module) -> list[Module]:
 
 @contextmanager
 def recompute_blocks(trainer: Trainer, wanted: Any) -> Iterator[None]:
-    """Have these blocks of the trainer's net computed again in each backward pass meanwhile.
+    """Recompute these blocks of the trainer's net in each backward pass within this context.
 
-    Steps run operator by operator: a compiled step shares memory between its operators already.
+    Steps run eagerly meanwhile: a compiled step already shares memory between its operators.
     """
     if not wanted:
         yield

@@ -87,10 +87,10 @@ for step in range(12):
             self.session.follow(base)
             parts = self.parts.setdefault(id(base), {})
             key = (tensor._array.ctypes.data, tensor._array.shape)
-            before, version = parts.get(key), get_version(tensor)
+            last_version, version = parts.get(key), get_version(tensor)
             parts[key] = version
-            if before is not None and len(parts) > 1 and version - before >= len(parts):
-                self._judge(tensor, call.spot, version - before)
+            if last_version is not None and len(parts) > 1 and version - last_version >= len(parts):
+                self._judge(tensor, call.spot, version - last_version)
 
     def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
         dataset = getattr(self.session.loaders.get(iterator), "dataset", None)
@@ -99,9 +99,9 @@ for step in range(12):
                     or value._array.ndim == 0:
                 continue
             self.session.follow(value)
-            before = self.versions.setdefault(id(value), get_version(value))
-            if get_version(value) - before > 2 * len(value._array):
-                self._judge(value, spot, get_version(value) - before)
+            first_version = self.versions.setdefault(id(value), get_version(value))
+            if get_version(value) - first_version > 2 * len(value._array):
+                self._judge(value, spot, get_version(value) - first_version)
 
     def _judge(self, tensor: Any, spot: Spot | None, writes: int) -> None:
         counter = tensor._counter
@@ -113,7 +113,7 @@ for step in range(12):
 
 
 def _is_arithmetic(place: Place) -> bool:
-    """Whether a statement computes in place, rather than to assign."""
+    """Whether a statement computes in place rather than assigns."""
     for statement in reversed(list(find_statements(place.file, place.line))):
         if isinstance(statement, ast.AugAssign):
             return not isinstance(statement.target, ast.Attribute)

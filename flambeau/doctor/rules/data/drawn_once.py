@@ -108,15 +108,15 @@ for _ in range(8):
         if array.ndim < 1 or array.shape[0] < 4 or array.dtype.kind not in "fiu" \
                 or call.tensors[0].requires_grad:
             return
-        before = self.inputs.get(id(call.module))
+        previous = self.inputs.get(id(call.module))
         self.inputs[id(call.module)] = array
-        if before is None or before.shape != array.shape or before is array:
+        if previous is None or previous.shape != array.shape or previous is array:
             return
         length = array.shape[0]
-        if _is_unrelated(before, array):
+        if _is_unrelated(previous, array):
             self.fresh[length] = self.fresh.get(length, 0) + 1
             if array.ndim == 2 and array.dtype.kind == "f" and array.shape[1] > 1:
-                self._note_columns(call, before, array)
+                self._note_columns(call, previous, array)
         else:
             self.same.add(length)
 
@@ -126,9 +126,9 @@ for _ in range(8):
                 and recorded._array.shape[:1] == constant._array.shape[:1]:
             self._note_use(draw, spot)
 
-    def _note_columns(self, call: ModuleCall, before: np.ndarray, array: np.ndarray) -> None:
-        still = (before == array).all(0) & (array != array[:1]).any(0)
-        for column in array.T[still][:4]:
+    def _note_columns(self, call: ModuleCall, previous: np.ndarray, array: np.ndarray) -> None:
+        is_unchanged = (previous == array).all(0) & (array != array[:1]).any(0)
+        for column in array.T[is_unchanged][:4]:
             for draw in list(self.draws.values()):
                 if draw.values.size == column.size and draw.updates + 1 < self.session.updates \
                         and _is_alike(draw.values.reshape(-1), column):

@@ -88,18 +88,18 @@ for epoch in range(3):
         self.changing = None
         self.latest = loader = self.session.loaders.get(iterator)
         is_first = getattr(iterator, "_num_yielded", 0) <= 1
-        parts = [part._array for part in batch if isinstance(part, Tensor)] \
+        arrays = [element._array for element in batch if isinstance(element, Tensor)] \
             if isinstance(batch, (list, tuple)) else []
-        if not is_first or len(parts) < 2 or parts[0].dtype.kind != "f" or not parts[0].ndim \
-                or parts[0].shape == parts[1].shape \
+        if not is_first or len(arrays) < 2 or arrays[0].dtype.kind != "f" or not arrays[0].ndim \
+                or arrays[0].shape == arrays[1].shape \
                 or type(getattr(loader, "sampler", None)).__name__ != "SequentialSampler":
             return
-        inputs, targets = (part[:_SAMPLES].copy() for part in parts[:2])
-        known = self.first.get(id(loader))
-        if known is None or known[0] is not loader:
+        inputs, targets = (element[:_SAMPLES].copy() for element in arrays[:2])
+        first_pass = self.first.get(id(loader))
+        if first_pass is None or first_pass[0] is not loader:
             self.first[id(loader)] = loader, spot, inputs, targets
-        elif known[2].shape == inputs.shape and np.array_equal(known[3], targets) \
-                and not np.array_equal(known[2], inputs):
+        elif first_pass[2].shape == inputs.shape and np.array_equal(first_pass[3], targets) \
+                and not np.array_equal(first_pass[2], inputs):
             self.changing = loader
 
     def on_call(self, call: ModuleCall) -> None:
@@ -113,9 +113,10 @@ for epoch in range(3):
 
     def _judge(self, loader: Any) -> None:
         dataset: Any = getattr(loader, "dataset", None)
-        if any(dataset is other for other in self.trained):
-            return  # a look at the training samples
-        if any(shares_transform(find_root(dataset), find_root(other)) for other in self.trained):
+        if any(dataset is training_set for training_set in self.trained):
+            return  # the training samples, evaluated
+        if any(shares_transform(find_root(dataset), find_root(training_set))
+               for training_set in self.trained):
             line = find_assignment(dataset, find_user_frame(1)) or \
                 find_assignment(find_root(dataset), find_user_frame(1))
             self.report("evaluation samples change from pass to pass because of the training "
@@ -131,7 +132,8 @@ def find_root(dataset: Any) -> Any:
 
 
 def shares_transform(a: Any, b: Any) -> bool:
-    """Whether two datasets are one, or have a function among their attributes in common."""
+    """Whether two datasets are the same object or share a function among their attributes."""
     transforms = [value for value in getattr(a, "__dict__", {}).values() if callable(value)]
     other_transforms = list(getattr(b, "__dict__", {}).values())
-    return a is b or any(value is other for value in transforms for other in other_transforms)
+    return a is b or any(value is value_of_b for value in transforms
+                         for value_of_b in other_transforms)

@@ -120,15 +120,16 @@ with torch.no_grad():
             if min(train.count, test.count) * columns < _NUMBERS \
                     or np.shape(train.sums) != np.shape(test.sums):
                 continue
-            (mean, spread), (other, width) = train.moments, test.moments
-            valid = (spread > 0) & (width > 0)
+            (mean, spread), (test_mean, test_spread) = train.moments, test.moments
+            valid = (spread > 0) & (test_spread > 0)
             if not valid.any():
                 continue
-            ratio = width[valid] / spread[valid]
-            is_shifted = np.abs(other - mean)[valid] > _FACTOR * np.maximum(width, spread)[valid]
+            ratio = test_spread[valid] / spread[valid]
+            is_shifted = np.abs(test_mean - mean)[valid] > _FACTOR * np.maximum(test_spread,
+                                                                                spread)[valid]
             is_off = (ratio > _FACTOR) | (ratio < 1 / _FACTOR) | is_shifted
             if is_off.mean() > 0.8 and valid.mean() > 0.5:
                 self.report("the model is evaluated with inputs on a different scale than in "
                             "training", *test.places,
                             **{"deviation in training": float(np.median(spread[valid])),
-                               "in the evaluation": float(np.median(width[valid]))})
+                               "in the evaluation": float(np.median(test_spread[valid]))})

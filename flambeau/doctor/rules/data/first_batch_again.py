@@ -75,17 +75,18 @@ for _ in range(8):
     def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
         loader = self.session.loaders[iterator]
         key, updates = id(loader), self.session.updates
-        before = self.last.get(key)
+        previous = self.last.get(key)
         self.last[key] = iterator, updates
         try:
-            several = len(loader) > 1
+            has_several = len(loader) > 1
         except TypeError:
-            several = False
+            has_several = False
         shuffles = type(getattr(loader, "sampler", None)).__name__ != "SequentialSampler"
-        if before is None or not several or shuffles:
+        if previous is None or not has_several or shuffles:
             return
-        fresh = before[0] is not iterator and before[0]._num_yielded == 1
-        self.times[key] = self.times.get(key, 0) + 1 if fresh and updates > before[1] else 0
+        is_restarted = previous[0] is not iterator and previous[0]._num_yielded == 1
+        self.times[key] = self.times.get(key,
+                                         0) + 1 if is_restarted and updates > previous[1] else 0
         if self.times[key] >= 4:
             self.report("each step restarts the loader and trains on its first batch", spot,
                         **{"times": self.times[key] + 1, "batches in the loader": len(loader)})

@@ -100,8 +100,9 @@ for fold in range(4):
         array = call.tensors[0]._array
         key = id(call.module)
         if call.recorded and call.module.training:
-            known = self.trained.get(key)
-            if len(array) > LOOKED or len(self.pending) >= 8 or known and len(known[1]) >= _ROWS:
+            trained = self.trained.get(key)
+            if len(array) > LOOKED or len(self.pending) >= 8 \
+                    or trained and len(trained[1]) >= _ROWS:
                 self.partial.add(key)
             if key not in self.partial:
                 self.pending.append((call.module, call.hashes))
@@ -109,25 +110,25 @@ for fold in range(4):
                 and key not in self.partial and not self.session.rested:
             self._judge_evaluation(call, call.hashes, self.trained[key][1])
 
-    def _judge_evaluation(self, call: ModuleCall, hashes: list[int], seen: set[int]) -> None:
+    def _judge_evaluation(self, call: ModuleCall, hashes: list[int], trained: set[int]) -> None:
         data = id(getattr(self.loader[0], "dataset", None))
         counts = self.looked.setdefault(
             (id(call.module), data, _list_lines(find_user_frame(1))), [0, 0, 0]
         )
-        known = sum(h in seen for h in hashes)
+        n_trained = sum(h in trained for h in hashes)
         counts[0] += len(hashes)
-        counts[1] += known
-        counts[2] += 0.05 * len(hashes) <= known < 0.95 * len(hashes)
-        if known >= 16 and known == len(hashes):
+        counts[1] += n_trained
+        counts[2] += 0.05 * len(hashes) <= n_trained < 0.95 * len(hashes)
+        if n_trained >= 16 and n_trained == len(hashes):
             spot = self.loader[1] if self.loader[0] is not None else call.spot
-            self.again[spot] = self.again.get(spot, 0) + known
+            self.again[spot] = self.again.get(spot, 0) + n_trained
         elif hashes:
             self.again[None] = 1
-        alone = self.loader[0] is not None  # else training data may be looked at by the same line
+        has_loader = self.loader[0] is not None  # else the same line may read training data
         if counts[1] >= 16 and 0.05 * counts[0] <= counts[1] < 0.98 * counts[0] \
-                and (counts[2] or alone):
+                and (counts[2] or has_loader):
             dataset = getattr(self.loader[0], "dataset", None)
-            line = find_assignment(dataset, find_user_frame(1)) if alone else None
+            line = find_assignment(dataset, find_user_frame(1)) if has_loader else None
             self.report("evaluation samples were in the training batches",
                         Place(*line) if line else None, call.spot, samples=counts[0],
                         **{"trained on": counts[1]})
@@ -151,10 +152,10 @@ for fold in range(4):
 
 
 def _list_lines(frame: Any) -> tuple[int, ...]:
-    """Where the innermost of the user's functions are: which call of a function this is."""
-    places: list[int] = []
-    while frame is not None and len(places) < 4:
+    """Return the bytecode offsets of the user's innermost frames, which identify a call."""
+    offsets: list[int] = []
+    while frame is not None and len(offsets) < 4:
         if not is_internal(frame.f_code):
-            places.append(frame.f_lasti)
+            offsets.append(frame.f_lasti)
         frame = frame.f_back
-    return tuple(places)
+    return tuple(offsets)

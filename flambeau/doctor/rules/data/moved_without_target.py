@@ -83,22 +83,23 @@ for image, mask in DataLoader(Shapes(), batch_size=4):
             self.moved.append((before._array, after._array, spot))
 
     def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:
-        moved, self.moved = self.moved, []
-        if not moved or not isinstance(batch, (tuple, list)) or len(batch) != 2:
+        transforms, self.moved = self.moved, []
+        if not transforms or not isinstance(batch, (tuple, list)) or len(batch) != 2:
             return
-        image, target = (getattr(part, "_array", None) for part in batch)
+        image, target = (getattr(element, "_array", None) for element in batch)
         if image is None or target is None or min(image.ndim, target.ndim) < 3 \
                 or image.shape[-2:] != target.shape[-2:] or len(image) != len(target):
             return
-        for before, after, place in moved:
-            if np.array_equal(before, after):
+        for source, result, transform_spot in transforms:
+            if np.array_equal(source, result):
                 continue
-            rows = [i for i, sample in enumerate(image) if np.array_equal(sample, after)]
-            also = any(np.array_equal(other, goal) for i in rows for goal in target[i : i + 1]
-                       for _, other, _ in moved)
-            if rows and not also:
-                self.times[place] = self.times.get(place, 0) + 1
-                if self.times[place] >= _SAMPLES:
+            rows = [i for i, sample in enumerate(image) if np.array_equal(sample, result)]
+            is_target_transformed = any(np.array_equal(target_result, target_sample) for i in rows
+                                        for target_sample in target[i : i + 1]
+                                        for _, target_result, _ in transforms)
+            if rows and not is_target_transformed:
+                self.times[transform_spot] = self.times.get(transform_spot, 0) + 1
+                if self.times[transform_spot] >= _SAMPLES:
                     self.report("an input is transformed, but its target of the same size is "
-                                "not", place,
-                                spot, samples=self.times[place])
+                                "not", transform_spot,
+                                spot, samples=self.times[transform_spot])

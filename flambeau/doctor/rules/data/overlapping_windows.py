@@ -101,15 +101,16 @@ with torch.no_grad():
         if rows is None or not self.session.watching:
             return
         key = id(call.module)
-        known, whole = self.pieces.setdefault(key, set()), self.rows.setdefault(key, set())
+        trained_pieces = self.pieces.setdefault(key, set())
+        trained_rows = self.rows.setdefault(key, set())
         if call.recorded and call.module.training:
-            if len(known) < _MAX_PIECES:
-                known.update(piece for row in rows for piece in _cut_pieces(row))
-                whole.update(row.tobytes() for row in rows)
-        elif not call.recorded and not call.module.training and known:
+            if len(trained_pieces) < _MAX_PIECES:
+                trained_pieces.update(piece for row in rows for piece in _cut_pieces(row))
+                trained_rows.update(row.tobytes() for row in rows)
+        elif not call.recorded and not call.module.training and trained_pieces:
             counts = self.counts.setdefault(key, [0, 0])
             counts[0] += len(rows)
-            counts[1] += sum(_is_covered(row, known, whole) for row in rows)
+            counts[1] += sum(_is_covered(row, trained_pieces, trained_rows) for row in rows)
             if counts[1] >= max(_MIN_COVERED_ROWS, _MIN_COVERED_SHARE * counts[0]):
                 self.report("evaluated windows consist of values that were trained on",
                             self.shuffled, call.spot, windows=counts[0],
@@ -117,15 +118,15 @@ with torch.no_grad():
 
 
 def _is_covered(row: np.ndarray, pieces: set[bytes], rows: set[bytes]) -> bool:
-    """Whether a row is no training row itself, but consists of pieces of training rows."""
-    own = _cut_pieces(row)
-    if not own or row.tobytes() in rows:
+    """Whether a row is not a training row, but consists of pieces of training rows."""
+    row_pieces = _cut_pieces(row)
+    if not row_pieces or row.tobytes() in rows:
         return False
-    return sum(piece in pieces for piece in own) >= _MIN_KNOWN_SHARE * len(own)
+    return sum(piece in pieces for piece in row_pieces) >= _MIN_KNOWN_SHARE * len(row_pieces)
 
 
 def _read_series(call: ModuleCall) -> np.ndarray | None:
-    """The inputs as rows of one series each."""
+    """Return the inputs as rows, a series each; None for inputs of another form."""
     if not call.tensors:
         return None
     array = call.tensors[0]._array

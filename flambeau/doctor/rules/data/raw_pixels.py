@@ -97,5 +97,5 @@ for _ in range(4):
 
 
 def _are_bytes(values: np.ndarray, low: float, high: float) -> bool:
-    """Whether all values are integers of a byte, and some are bright."""
+    """Whether all values are integers from 0 to 255, and some are large."""
     return low >= 0 and _MIN_BRIGHTEST < high <= 255 and np.array_equal(values, np.round(values))

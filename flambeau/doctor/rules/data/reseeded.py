@@ -80,14 +80,15 @@ for _ in range(8):
 
     def on_seed(self, seed: Any, spot: Spot | None) -> None:
         if spot is not None and spot[0].co_name == "__getitem__":
-            before, times = self.samples.get(spot, (seed, 0))
-            self.samples[spot] = seed, (times + 1 if before == seed else -1_000_000)
+            last_seed, times = self.samples.get(spot, (seed, 0))
+            self.samples[spot] = seed, (times + 1 if last_seed == seed else -1_000_000)
             return
         updates = self.session.updates
-        before, at = self.last.get(spot, (None, 0))
+        last_seed, last_update = self.last.get(spot, (None, 0))
         self.last[spot] = seed, updates
-        again = before == seed and 0 < updates - at <= 2 and self.continued.pop(spot, False)
-        self.times[spot] = self.times.get(spot, 0) + 1 if again else 0
+        is_repeated = last_seed == seed and 0 < updates - last_update <= 2 \
+            and self.continued.pop(spot, False)
+        self.times[spot] = self.times.get(spot, 0) + 1 if is_repeated else 0
         if self.times[spot] >= 5:
             self.report("the generator is seeded with the same number in every step", spot,
                         seed=int(seed), times=self.times[spot] + 1)

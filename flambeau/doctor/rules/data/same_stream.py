@@ -67,9 +67,9 @@ for batch in DataLoader(Stream(), batch_size=16, num_workers=2):
         if not isinstance(first, Tensor) or np.ptp(first._array) == 0:
             return
         key = id(iterator)
-        before, self.before[key] = self.before.get(key), first._array
-        if before is not None and before.shape == first._array.shape \
-                and np.array_equal(before, first._array):
+        previous, self.before[key] = self.before.get(key), first._array
+        if previous is not None and previous.shape == first._array.shape \
+                and np.array_equal(previous, first._array):
             self.times[key] = self.times.get(key, 0) + 1
             if self.times[key] == _TIMES:
                 code = getattr(type(dataset).__iter__, "__code__", None)

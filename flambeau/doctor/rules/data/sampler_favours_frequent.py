@@ -60,13 +60,13 @@ for xb, yb in loader:
         if type(sampler).__name__ != "WeightedRandomSampler":
             return
         weights: np.ndarray = sampler.weights._array
-        values, numbers = np.unique(weights, return_counts=True)
-        if not 2 <= len(values) <= _GROUPS or values[0] <= 0 or max(numbers) < 1.5 * min(numbers) \
+        values, counts = np.unique(weights, return_counts=True)
+        if not 2 <= len(values) <= _GROUPS or values[0] <= 0 or max(counts) < 1.5 * min(counts) \
                 or len(values) * 8 > len(weights):
             return
-        ratio = values / numbers
+        ratio = values / counts
         if np.ptp(ratio) < 1e-3 * ratio[0]:
             self.report("the weights of the samples grow with the counts of their classes",
                         self.session.built_at.get(sampler), spot,
-                        counts=[int(n) for n in numbers[:6]],
+                        counts=[int(n) for n in counts[:6]],
                         weights=[float(v) for v in values[:6]])

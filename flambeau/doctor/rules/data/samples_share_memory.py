@@ -88,17 +88,17 @@ for step in range(24):
         if not all(isinstance(t, Tensor) for t in tensors) or not first._array.ndim:
             return
         address = first._array.ctypes.data
-        same = [t for t in tensors if t._array.ctypes.data == address and t.shape == first.shape]
-        if len({id(t) for t in same}) >= max(_SAMPLES, 0.75 * len(tensors)):
-            self._compare(first._array, address, spot, len(same))
+        aliases = [t for t in tensors if t._array.ctypes.data == address and t.shape == first.shape]
+        if len({id(t) for t in aliases}) >= max(_SAMPLES, 0.75 * len(tensors)):
+            self._compare(first._array, address, spot, len(aliases))
 
     def _compare(self, array: np.ndarray, address: int, spot: Spot | None, count: int) -> None:
         owner = array if array.base is None else array.base
         if not isinstance(owner, np.ndarray):
             return
-        reference, numbers, times = self.before.get(spot, (None, array, 0))
-        if reference is not None and reference() is owner and numbers.shape == array.shape:
-            times += not np.array_equal(numbers, array)
+        reference, last_values, times = self.before.get(spot, (None, array, 0))
+        if reference is not None and reference() is owner and last_values.shape == array.shape:
+            times += not np.array_equal(last_values, array)
         self.before[spot] = weakref.ref(owner), array.copy(), times
         if times >= _TIMES:
             self.report("all stacked samples share the same memory",

@@ -68,17 +68,18 @@ for rows, labels in DataLoader(samples, batch_size=16, collate_fn=collate):
         code = collate.__code__
         if self.times.get(code, 0) >= _TIMES or not isinstance(batch, (tuple, list)):
             return
-        pairs = [(s[0]._array, _read_number(s[1])) for s in samples
-                 if isinstance(s, (tuple, list)) and len(s) == 2 and isinstance(s[0], Tensor)]
+        pairs = [(sample[0]._array, _read_number(sample[1])) for sample in samples
+                 if isinstance(sample, (tuple, list)) and len(sample) == 2
+                 and isinstance(sample[0], Tensor)]
         if len(pairs) < max(4, len(samples)) or any(label is None for _, label in pairs):
             return
-        owned = np.array([label for _, label in pairs])
-        parts = [part._array for part in batch if isinstance(part, Tensor)]
-        labels = [a for a in parts if a.shape == owned.shape
-                  and np.array_equal(np.sort(a), np.sort(owned))]
-        for rows in parts:
+        sample_labels = np.array([label for _, label in pairs])
+        columns = [column._array for column in batch if isinstance(column, Tensor)]
+        labels = [a for a in columns if a.shape == sample_labels.shape
+                  and np.array_equal(np.sort(a), np.sort(sample_labels))]
+        for rows in columns:
             order = _order(rows, [array for array, _ in pairs])
-            if order is not None and len(labels) == 1 and (labels[0] != owned[order]).any():
+            if order is not None and len(labels) == 1 and (labels[0] != sample_labels[order]).any():
                 self._tell(collate, len(samples))
 
     def _tell(self, collate: Any, count: int) -> None:
@@ -96,17 +97,18 @@ def _read_number(label: Any) -> float | None:
 
 
 def _order(rows: np.ndarray, samples: list[np.ndarray]) -> list[int] | None:
-    """Which sample each row of a padded batch is; None where that is not clear for each."""
+    """Return the index of each row's sample in a padded batch; None if any row is ambiguous."""
     if len(rows) != len(samples) or rows.ndim != samples[0].ndim + 1 or rows.dtype.kind != "f":
         return None
     order = []
     for row in rows:
-        same = [i for i, s in enumerate(samples)
-                if s.size > 1 and s.shape[1:] == row.shape[1:] and len(s) <= len(row)
-                and np.array_equal(row[:len(s)], s)]
-        if len(same) != 1:
+        matches = [i for i, sample in enumerate(samples)
+                   if sample.size > 1 and sample.shape[1:] == row.shape[1:]
+                   and len(sample) <= len(row)
+                   and np.array_equal(row[:len(sample)], sample)]
+        if len(matches) != 1:
             return None
-        order.append(same[0])
+        order.append(matches[0])
     return order if len(set(order)) == len(order) else None
 
 

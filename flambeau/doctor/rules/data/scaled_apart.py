@@ -31,18 +31,18 @@ class Part:
         self.spot: Spot | None = None
 
     def add(self, call: ModuleCall) -> None:
-        """Add what is new of a batch."""
+        """Add the samples of a batch that have not been added before."""
         array = call.tensors[0]._array
         hashes = hash_rows(array)
         if len(hashes) != len(array) or len(self.seen) > _MAX_ROWS:
             self.whole = False
             return
         self.spot = call.spot
-        new = [i for i, row in enumerate(hashes) if row not in self.seen]
+        unseen = [i for i, row in enumerate(hashes) if row not in self.seen]
         self.seen.update(hashes)
-        if new:
-            rows = array[new].astype(np.float64)
-            self.count += len(new)
+        if unseen:
+            rows = array[unseen].astype(np.float64)
+            self.count += len(unseen)
             self.sums = self.sums[0] + rows.sum(0), self.sums[1] + (rows * rows).sum(0)
 
     @property
@@ -175,18 +175,20 @@ with torch.no_grad():
                         rows=count, evaluated=test.count)
 
     def _find_cause(self, rows: int, spot: Spot | None, last: bool) -> list[Spot | Place | None]:
-        """Where the statistics of as many rows were taken: the line that called a function for
-        several parts, else the statistic itself."""
+        """Return the lines that took statistics of `rows` rows: the caller of a function that
+        several parts share, else the statistic itself."""
         for statistic in self.statistics:
             if statistic.rows == rows:
-                same = {s.rows for s in self.statistics if s.spots[0] == statistic.spots[0]}
-                return [*(reversed(statistic.spots) if len(same) > 1 else statistic.spots[:1])]
+                row_counts = {other.rows for other in self.statistics
+                              if other.spots[0] == statistic.spots[0]}
+                return [*(reversed(statistic.spots)
+                          if len(row_counts) > 1 else statistic.spots[:1])]
         return [_fit(spot, last)]
 
 
 def _fit(spot: Spot | None, last: bool) -> Place | None:
-    """The first or last call in a spot's file that takes statistics of columns: those of NumPy
-    and of scikit-learn leave no note."""
+    """Return the first or last call in a spot's file that takes statistics of columns. Calls of
+    NumPy and scikit-learn send no events, so read the source."""
     place = place_of(spot)
     tree = parse_file(place.file) if place is not None else None
     lines = sorted(node.lineno for node in ast.walk(tree)

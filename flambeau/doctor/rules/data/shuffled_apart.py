@@ -94,9 +94,9 @@ for (xb, yb), (other,) in zip(labelled, unlabelled):
         loader = self.session.loaders[iterator]
         if type(getattr(loader, "sampler", None)).__name__ != "RandomSampler":
             return
-        for part in batch if isinstance(batch, (list, tuple)) else (batch,):
-            if isinstance(part, Tensor):
-                self._remember(part, id(loader), len(loader.dataset), spot)
+        for element in batch if isinstance(batch, (list, tuple)) else (batch,):
+            if isinstance(element, Tensor):
+                self._remember(element, id(loader), len(loader.dataset), spot)
 
     def _remember(self, tensor: Tensor, order: int, n: int, spot: Spot | None) -> None:
         if len(self.orders) > 256:

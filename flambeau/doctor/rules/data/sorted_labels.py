@@ -95,8 +95,9 @@ for step in range(8):
         call, labels = pending[0]
         first = int(labels[0])
         self.classes.append(first if bool((labels == first).all()) else -1)
-        several = len(np.unique(labels)) > 1
-        self.rising += bool((np.diff(labels) >= 0).all() and (first >= self.last or not several))
+        has_several = len(np.unique(labels)) > 1
+        self.rising += bool((np.diff(labels) >= 0).all()
+                            and (first >= self.last or not has_several))
         self.last = int(labels[-1])
         if len(self.classes) < _BATCHES:
             return
@@ -105,14 +106,14 @@ for step in range(8):
             self.report("the labels of the batches are in order", self.loader, call.spot,
                         **{"batches in order": f"{self.rising} of {len(self.classes)}"})
             return
-        single = [c for c in self.classes if c >= 0]
-        kinds = set(single)
-        changes = sum(a != b for a, b in zip(single, single[1:], strict=False))
-        if len(single) >= 0.75 * len(self.classes) and len(kinds) > 1 \
-                and changes < len(single) / 2:
+        pure = [c for c in self.classes if c >= 0]
+        distinct = set(pure)
+        changes = sum(a != b for a, b in zip(pure, pure[1:], strict=False))
+        if len(pure) >= 0.75 * len(self.classes) and len(distinct) > 1 \
+                and changes < len(pure) / 2:
             self.report("most batches hold a single class, and the classes form runs",
                         self.loader, call.spot,
-                        **{"batches of one class": f"{len(single)} of {len(self.classes)}",
-                           "classes": len(kinds), "runs": changes + 1})
+                        **{"batches of one class": f"{len(pure)} of {len(self.classes)}",
+                           "classes": len(distinct), "runs": changes + 1})
 
     on_gradient = on_backward

@@ -110,14 +110,14 @@ for rows in t.split(16):
         if inputs is None or target is None or call.name not in _LOSSES or not call.recorded \
                 or target.size != len(inputs) or getattr(call.target, "requires_grad", False):
             return
-        goal = target.reshape(-1)
-        if goal.min() == goal.max():
+        target_values = target.reshape(-1)
+        if target_values.min() == target_values.max():
             return
-        equal = (inputs == goal[:, None]).all(0)
+        equal = (inputs == target_values[:, None]).all(0)
         for column in np.flatnonzero(equal)[:4] if equal.sum() < inputs.shape[1] else ():
             counts = self.seen.setdefault((call.spot, int(column)), [0, 0])
             counts[0] += 1
-            counts[1] += len(goal)
+            counts[1] += len(target_values)
             if counts[0] >= _BATCHES and counts[1] >= _ROWS:
                 shared = np.shares_memory(inputs, target)  # written so, as in many an example
                 line = find_table(self._table(inputs), find_user_frame(1))
@@ -145,7 +145,7 @@ for rows in t.split(16):
 
 
 def _find_target_line(dataset: Any) -> Place | None:
-    """The line of a dataset's `__getitem__` that computes the second of what it returns."""
+    """Return the line of a dataset's `__getitem__` that computes its second result."""
     code = getattr(getattr(type(dataset), "__getitem__", None), "__code__", None)
     if code is None or is_internal(code):
         return None
@@ -155,8 +155,8 @@ def _find_target_line(dataset: Any) -> Place | None:
               and isinstance(node.value, ast.Tuple) and len(node.value.elts) > 1]
     if not values:
         return None
-    names = {part.id for part in ast.walk(values[-1]) if isinstance(part, ast.Name)}
+    names = {child.id for child in ast.walk(values[-1]) if isinstance(child, ast.Name)}
     lines = [node.lineno for node in nodes if isinstance(node, ast.Assign)
-             and any(isinstance(part, ast.Name) and part.id in names
-                     for target in node.targets for part in ast.walk(target))]
+             and any(isinstance(child, ast.Name) and child.id in names
+                     for target in node.targets for child in ast.walk(target))]
     return Place(code.co_filename, max(lines, default=values[-1].lineno), code.co_qualname)

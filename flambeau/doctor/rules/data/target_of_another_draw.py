@@ -101,15 +101,17 @@ for _ in range(9):
             return
         shape = target._array.shape
         self._look_for_clean(target._array, spots[0], call.spot)
-        others = [d._array for d, _ in self.draws if d is not target and d._array.shape == shape]
-        chance = min(target._array.size, _NUMBERS) ** -0.5  # of numbers that are independent
-        mixed = any(
-            _correlate(source, target._array) < max(0.1, 3 * chance)
-            and any(max(0.15, 4 * chance) < _correlate(source, draw) < 0.999 for draw in others)
+        other_draws = [d._array
+                       for d, _ in self.draws if d is not target and d._array.shape == shape]
+        chance_level = min(target._array.size, _NUMBERS) ** -0.5  # of numbers that are independent
+        is_noised = any(
+            _correlate(source, target._array) < max(0.1, 3 * chance_level)
+            and any(max(0.15, 4 * chance_level) < _correlate(source, draw) < 0.999
+                    for draw in other_draws)
             for source in (_select_part(array, shape) for array in self.inputs)
             if source is not None and source.size >= 64
         )
-        count = self.times.get(call.spot, 0) + 1 if mixed else 0
+        count = self.times.get(call.spot, 0) + 1 if is_noised else 0
         self.times[call.spot] = count
         if count >= _TIMES:
             self.report("the target is a different draw than the noise in the model's input",
@@ -117,16 +119,17 @@ for _ in range(9):
                         call.spot, times=count)
 
     def _look_for_clean(self, target: np.ndarray, draw: Spot | None, loss: Spot | None) -> None:
-        """Whether the model was given nothing but rows of earlier steps, which hold no noise."""
-        parts = [part for part in (_select_part(array, target.shape) for array in self.inputs)
-                 if part is not None and part.ndim > 1]
-        hashes = [hash_rows(part, min_columns=2) for part in parts]
-        known = bool(hashes) and all(
-            rows and len(rows) == len(part) and self.rows.issuperset(rows)
-            for rows, part in zip(hashes, parts, strict=True))
+        """Report inputs that are rows of earlier steps, and so contain no new noise."""
+        candidates = [candidate
+                      for candidate in (_select_part(array, target.shape) for array in self.inputs)
+                      if candidate is not None and candidate.ndim > 1]
+        hashes = [hash_rows(candidate, min_columns=2) for candidate in candidates]
+        is_clean = bool(hashes) and all(
+            rows and len(rows) == len(candidate) and self.rows.issuperset(rows)
+            for rows, candidate in zip(hashes, candidates, strict=True))
         if len(self.rows) < _MAX_ROWS:
             self.rows.update(row for rows in hashes for row in rows)
-        count = self.clean[loss] = self.clean.get(loss, 0) + 1 if known else 0
+        count = self.clean[loss] = self.clean.get(loss, 0) + 1 if is_clean else 0
         if count >= _TIMES:
             self.report("the target is noise that was drawn in this step, and the model's input "
                         "holds none: its rows were seen in earlier steps", self.called, loss, draw,
@@ -134,13 +137,13 @@ for _ in range(9):
 
 
 def _select_part(source: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
-    """The part of an input that may hold the noise: all of it, or its first columns or channels,
-    where a time or a condition was put behind them."""
+    """Return the part of an input that may hold the noise: all of it, or its leading columns or
+    channels if a time or a condition follows them."""
     if source.shape == shape:
         return source
-    wider = source.ndim == len(shape) > 1 and source.shape[1] > shape[1]
-    part = source[:, :shape[1]] if wider else source
-    return part if part.shape == shape else None
+    is_wider = source.ndim == len(shape) > 1 and source.shape[1] > shape[1]
+    leading = source[:, :shape[1]] if is_wider else source
+    return leading if leading.shape == shape else None
 
 
 def _correlate(a: np.ndarray, b: np.ndarray) -> float:

@@ -119,8 +119,8 @@ for _ in range(3):
         lines = [i.positions.lineno for i in dis.get_instructions(code)
                  if i.opname == "RETURN_VALUE" and i.positions is not None]
         returns_only_none = all(
-            before.opname == "LOAD_CONST" and before.argval is None
-            for before, after in _pair_instructions(code) if after.opname == "RETURN_VALUE"
+            loaded.opname == "LOAD_CONST" and loaded.argval is None
+            for loaded, following in _pair_instructions(code) if following.opname == "RETURN_VALUE"
         )
         if returns_only_none or find_body(code.co_filename, code) is None \
                 or not lines or not lines[-1]:

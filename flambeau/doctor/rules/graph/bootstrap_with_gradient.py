@@ -79,9 +79,9 @@ for _ in range(3):
             self.calls[id(call.module)] = self.calls.get(id(call.module), 0) + 1
 
     def on_backward(self, backward: Backward) -> None:
-        twice = any(count > 1 for count in self.calls.values())
+        is_repeated = any(count > 1 for count in self.calls.values())
         self.calls.clear()
-        if not twice or not backward.watched:
+        if not is_repeated or not backward.watched:
             return
         for node in backward.graph.nodes:
             if get_operator_name(node) not in _COMPARED:

@@ -86,10 +86,10 @@ for _ in range(4):
         # Whether numbers that item() took are of parameters alone, by the line and its callers.
         self.items: dict[tuple[Spot, ...], bool] = {}
 
-    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
-        if kind == "argmax()":
+    def on_cut(self, method: str, tensor: Any, spot: Spot | None) -> None:
+        if method == "argmax()":
             self.on_slope(list_callers(4))
-        if kind != "item()" or len(self.items) >= 64:
+        if method != "item()" or len(self.items) >= 64:
             return
         spots = list_callers(4)
         if spots not in self.items:
@@ -134,7 +134,7 @@ for _ in range(4):
             self.addends.add(spot)
 
     def _end_in(self, statements: list[ast.expr] | list[ast.stmt], file: str) -> Place | None:
-        """Where a gradient ended in a function that one of some statements called."""
+        """Return the line that dropped a gradient in a function that a statement calls."""
         for spots in self.ends:
             places = [place for place in map(place_of, spots) if place is not None]
             if any(place.file == file and node.lineno <= place.line <= (node.end_lineno or 0)
@@ -143,32 +143,32 @@ for _ in range(4):
         return None
 
     def _judge_sums(self, backward: Backward, frame: FrameType) -> None:
-        """Numbers without a gradient that a call within the sum itself gave."""
+        """Report terms without a gradient that a call within the sum returns."""
         for spot in self.addends:
             place = place_of(spot)
             if place is None or spot[0] is not frame.f_code:
                 continue
             sums = list(find_statements(place.file, place.line))[-1:]
-            names = [part for part in ast.walk(sums[0]) if isinstance(part, ast.Name)] \
+            names = [child for child in ast.walk(sums[0]) if isinstance(child, ast.Name)] \
                 if sums else []
             if any(_is_constant(frame.f_locals.get(name.id)) for name in names):
-                continue  # it may be that one, which is judged by where it came from
+                continue  # `_judge` handles it by its assignment
             end = self._end_in(sums, place.file)
             if end is not None:
                 self.report("a term of the loss has no gradient", end, place)
 
     def _judge_items(self, backward: Backward, frame: FrameType) -> None:
-        """Numbers that were taken within the statement which adds the loss up."""
+        """Report `item()` calls in the statement that sums up the loss."""
         file, body = frame.f_code.co_filename, find_body(frame.f_code.co_filename, frame.f_code)
         names = {name for name, value in list(frame.f_locals.items()) if value is backward.tensor}
         sums = [
             node for node in ast.walk(body) if isinstance(node, (ast.Assign, ast.AugAssign))
-            and any(isinstance(part, ast.Name) and part.id in names for target in
+            and any(isinstance(child, ast.Name) and child.id in names for target in
                     (node.targets if isinstance(node, ast.Assign) else [node.target])
-                    for part in ast.walk(target))
+                    for child in ast.walk(target))
             and (isinstance(node, ast.AugAssign) or isinstance(node.value, ast.BinOp))
         ] if body is not None else []
-        for spots in (spots for spots, alone in self.items.items() if alone):
+        for spots in (spots for spots, is_whole_term in self.items.items() if is_whole_term):
             places = [place for place in map(place_of, spots) if place is not None]
             if any(place.file == file and node.lineno <= place.line <= (node.end_lineno or 0)
                    for place in places for node in sums):
@@ -192,14 +192,14 @@ def _collect_assignments(body: ast.AST) -> dict[str, list[ast.expr]]:
         if isinstance(node, (ast.Assign, ast.AugAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
-                for part in ast.walk(target):
-                    if isinstance(part, ast.Name):
-                        result.setdefault(part.id, []).append(node.value)
+                for child in ast.walk(target):
+                    if isinstance(child, ast.Name):
+                        result.setdefault(child.id, []).append(node.value)
     return result
 
 
 def _list_terms(name: str, assigned: dict[str, list[ast.expr]], frame: FrameType) -> list[str]:
-    """Names of the addends of a loss that are numbers without a gradient."""
+    """Return the names of a loss's terms that have no gradient."""
     terms: list[str] = []
     stack = list(assigned.get(name, ()))
     while stack:
@@ -207,8 +207,9 @@ def _list_terms(name: str, assigned: dict[str, list[ast.expr]], frame: FrameType
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
             stack += [node.left, node.right]
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            sides = node.left, node.right  # a factor of something that is trained is no addend
-            stack += [side for side, other in (sides, sides[::-1]) if _is_number(other, frame)]
+            factors = node.left, node.right  # a factor of a trained term is no term itself
+            stack += [term for term, factor in (factors, factors[::-1])
+                      if _is_number(factor, frame)]
         elif isinstance(node, ast.Name) and node.id != name:
             value = frame.f_locals.get(node.id)
             if _is_constant(value):
@@ -229,41 +230,42 @@ def _is_number(node: ast.expr, frame: FrameType) -> bool:
 def _find_cause(
     name: str, assigned: dict[str, list[ast.expr]], frame: FrameType, seen: set[str]
 ) -> ast.expr | None:
-    """The expression by which a number lost its gradient; None where it never had any."""
+    """Return the expression that dropped a value's gradient; None if it never had one."""
     seen.add(name)
     for value in assigned.get(name, ()):
-        parts = list(ast.walk(value))
-        text = ast.unparse(value)
-        cut = any(isinstance(part, ast.Attribute) and part.attr in _CUTS for part in parts)
-        if cut and "parameters()" in text:
+        nodes = list(ast.walk(value))
+        source = ast.unparse(value)
+        is_cut = any(isinstance(node, ast.Attribute) and node.attr in _CUTS for node in nodes)
+        if is_cut and "parameters()" in source:
             return value
-        calls = [part for part in parts if isinstance(part, ast.Call)]
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
         for call in calls:
             if ast.unparse(call.func).endswith("autograd.grad") and not any(
                 k.arg == "create_graph" for k in call.keywords
             ):
                 return value
-        if any(_ends(part, frame) for part in parts):
+        if any(_ends(node, frame) for node in nodes):
             return value
-        for part in parts:
-            if isinstance(part, ast.Name) and part.id not in seen:
-                stored = frame.f_locals.get(part.id)
-                if isinstance(stored, Tensor) and not stored.requires_grad:
-                    result = _find_cause(part.id, assigned, frame, seen)
+        for node in nodes:
+            if isinstance(node, ast.Name) and node.id not in seen:
+                variable = frame.f_locals.get(node.id)
+                if isinstance(variable, Tensor) and not variable.requires_grad:
+                    result = _find_cause(node.id, assigned, frame, seen)
                     if result is not None:
                         return result
     return None
 
 
 def _ends(node: ast.AST, frame: FrameType) -> bool:
-    """Whether an expression is argmax or a threshold of something that has a gradient."""
+    """Whether an expression is argmax or a threshold of a tensor with a gradient."""
     if isinstance(node, ast.Compare):
-        below: ast.AST = node.left
+        operand: ast.AST = node.left
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) \
             and node.func.attr == "argmax":
-        below = node
+        operand = node
     else:
         return False
-    stored = (frame.f_locals.get(part.id) for part in ast.walk(below) if isinstance(part, ast.Name))
+    values = (frame.f_locals.get(part.id) for part in ast.walk(operand)
+              if isinstance(part, ast.Name))
     return any(isinstance(value, Tensor) and value.requires_grad and not value.is_leaf
-               for value in stored)
+               for value in values)

@@ -91,12 +91,12 @@ for _ in range(5):
         self.layers: set[int] = set()  # parameters of layers that ran with gradients
         self.inner: dict[int, Spot | None] = {}  # and of those that ran under no_grad
 
-    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
+    def on_cut(self, method: str, tensor: Any, spot: Spot | None) -> None:
         cut = self.cuts.get(spot)
         if cut is not None:
             cut.times += 1
             return
-        cut = self.cuts[spot] = _Cut(kind, spot)
+        cut = self.cuts[spot] = _Cut(method, spot)
         leaves = find_leaves(get_node(tensor._node))
         cut.parameters = {key for key, leaf in leaves.items() if isinstance(leaf, Parameter)}
 
@@ -133,15 +133,16 @@ for _ in range(5):
                 self._judge(lost, update)
 
     def _judge_inner(self, lost: list[Any], update: Update) -> None:
-        """Layers that a forward method runs under no_grad, and that the optimizer has a
-        group for."""
+        """Report layers that a forward method runs under no_grad though an optimizer has a group
+        for them."""
         keys = {id(p) for p in lost if id(p) in self.inner and id(p) not in self.layers}
         groups = [group["params"] for group in update.optimizer.param_groups]
-        whole = [group for group in groups if all(id(p) in keys for p in group)]
-        if not whole or len(whole) == len(groups):
+        ungraded_groups = [group for group in groups if all(id(p) in keys for p in group)]
+        if not ungraded_groups or len(ungraded_groups) == len(groups):
             return
-        self.report(f"{self.session.parameter_names(whole[0])} only run without gradients",
-                    self.inner[id(whole[0][0])], update.spot,
+        names = self.session.parameter_names(ungraded_groups[0])
+        self.report(f"{names} only run without gradients",
+                    self.inner[id(ungraded_groups[0][0])], update.spot,
                     fix="compute trained layers outside torch.no_grad()",
                     **{"parameters without gradient": len(keys)})
 

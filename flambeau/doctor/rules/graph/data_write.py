@@ -67,9 +67,9 @@ for _ in range(3):
         super().__init__(session)
         self.copies: dict[int, tuple[np.ndarray, np.ndarray, Spot | None]] = {}
 
-    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
+    def on_cut(self, method: str, tensor: Any, spot: Spot | None) -> None:
         array = tensor._array
-        if kind == ".data" and isinstance(array, np.ndarray) and array.size <= _LARGEST \
+        if method == ".data" and isinstance(array, np.ndarray) and array.size <= _LARGEST \
                 and len(self.copies) < 64:
             self.copies.setdefault(id(array), (array, array.copy(), spot))
 
@@ -87,7 +87,7 @@ for _ in range(3):
     def _tell(
         self, entry: tuple[np.ndarray, np.ndarray, Spot | None], reader: str, backward: Backward
     ) -> None:
-        now, before, spot = entry
+        current, saved, spot = entry
         self.report(f"values that {reader} saved were changed through .data", spot, backward.spot,
-                    **{"numbers changed": int((now != before).sum()),
-                       "of": int(now.size)})
+                    **{"numbers changed": int((current != saved).sum()),
+                       "of": int(current.size)})

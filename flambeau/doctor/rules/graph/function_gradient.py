@@ -142,36 +142,37 @@ class Comparison:
         return [np.zeros(leaf._array.shape) if row is None else row._array
                 for leaf, row in zip(leaves, rows, strict=True)]
 
-    def slope(self, ways: list[np.ndarray], step: float) -> float:
-        """The derivative of the weighted result along a direction, by a difference."""
+    def slope(self, directions: list[np.ndarray], step: float) -> float:
+        """Return a central difference of the weighted result along a direction."""
         ends = []
         for sign in (step, -step):
-            moved = list(self.args)
-            for n, way in zip(self.varied, ways, strict=True):
-                moved[n] = self.args[n] + sign * way
-            ends.append(float((self.run(moved)[1]._array * self.weight).sum()))
+            arguments = list(self.args)
+            for n, direction in zip(self.varied, directions, strict=True):
+                arguments[n] = self.args[n] + sign * direction
+            ends.append(float((self.run(arguments)[1]._array * self.weight).sum()))
         return (ends[0] - ends[1]) / (2 * step)
 
     def ratio(self) -> float | None:
-        """What backward gives along a few directions, in parts of what forward has; None where
-        they agree, or where another gradient may be meant."""
+        """Return the ratio of backward's directional derivatives to finite differences; None if
+        they agree, or if another gradient may be intended."""
         if self.is_identity:
             return None
         rows, opposite = self.backward(self.weight), self.backward(-self.weight)
-        for row, other in zip(rows, opposite, strict=True):
-            linear = np.allclose(row, -other, rtol=1e-6, atol=1e-12)
+        for row, opposite_row in zip(rows, opposite, strict=True):
+            linear = np.allclose(row, -opposite_row, rtol=1e-6, atol=1e-12)
             straight = row.shape == self.weight.shape and np.allclose(row, self.weight)
             if straight or not linear:
                 return None
         ratios = []
         for _ in range(_DIRECTIONS):
-            ways = [np.asarray(self.random.standard_normal(shape)) for shape in self.shapes]
-            rough, fine = (self.slope(ways, step) for step in _STEPS)
-            along = sum(float((row * way).sum()) for row, way in zip(rows, ways, strict=True))
-            smooth = abs(rough - fine) <= 1e-3 * abs(fine) and abs(fine) > 1e-9
-            if not smooth or not np.isfinite(along) or abs(along / fine - 1) < 0.05:
+            directions = [np.asarray(self.random.standard_normal(shape)) for shape in self.shapes]
+            coarse, fine = (self.slope(directions, step) for step in _STEPS)
+            derivative = sum(float((row * direction).sum())
+                             for row, direction in zip(rows, directions, strict=True))
+            smooth = abs(coarse - fine) <= 1e-3 * abs(fine) and abs(fine) > 1e-9
+            if not smooth or not np.isfinite(derivative) or abs(derivative / fine - 1) < 0.05:
                 return None
-            ratios.append(along / fine)
+            ratios.append(derivative / fine)
         return float(np.median(ratios))
 
 

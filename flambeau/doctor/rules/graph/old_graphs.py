@@ -21,11 +21,11 @@ _ALIVE = 10
 
 
 def mentions(value: ast.AST, name: str) -> bool:
-    """Whether an expression has a variable in it, as a tensor: not its item() or float()."""
+    """Whether an expression contains a variable as a tensor, not its item() or float()."""
     if isinstance(value, ast.Call):
         func = value.func
-        called = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-        if called in ("item", "detach", "float", "tolist", "numpy"):
+        function_name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if function_name in ("item", "detach", "float", "tolist", "numpy"):
             return False
     if isinstance(value, ast.Name):
         return value.id == name

@@ -95,9 +95,9 @@ for _ in range(10):
     def on_call(self, call: ModuleCall) -> None:
         if call.recorded and call.tensors and self.session.watching:
             array = call.tensors[0]._array
-            before, at = self.inputs.get(id(call.module), (None, -1))
-            self.again += before is not None and at < call.steps and (
-                before is array or np.array_equal(before, array))
+            previous, previous_step = self.inputs.get(id(call.module), (None, -1))
+            self.again += previous is not None and previous_step < call.steps and (
+                previous is array or np.array_equal(previous, array))
             self.inputs[id(call.module)] = array, call.steps
 
     def on_backward(self, backward: Backward) -> None:

@@ -101,9 +101,10 @@ for _ in range(6):
             return
         if len(sides) == 1:
             self._judge(*sides[0])
-        fresh = {key for key, leaf in backward.graph.leaves.items() if isinstance(leaf, Parameter)}
-        for key in fresh:
-            self.together.setdefault(key, fresh)
+        trained = {key
+                   for key, leaf in backward.graph.leaves.items() if isinstance(leaf, Parameter)}
+        for key in trained:
+            self.together.setdefault(key, trained)
 
     def _judge(self, student: Any, teacher: Any, spot: Spot | None) -> None:
         nodes = student(), teacher()

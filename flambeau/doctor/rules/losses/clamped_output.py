@@ -63,15 +63,16 @@ for _ in range(4):
         if node is None or not call.recorded or "clamp" not in get_operator_name(node) \
                 or target is None or target.shape != call.values.shape or target.dtype.kind != "f":
             return
-        before = get_array(get_saved(node, "input"))
-        if before is None or before.size != call.values.size:
+        unclamped = get_array(get_saved(node, "input"))
+        if unclamped is None or unclamped.size != call.values.size:
             return
-        cut = before.reshape(-1) != call.values.reshape(-1)
+        is_clamped = unclamped.reshape(-1) != call.values.reshape(-1)
         low, high = call.values.min(), call.values.max()
-        inside = (target > low) & (target < high)
-        count = self.times.get(call.spot, 0) + 1 \
-            if cut.mean() >= _SHARE and np.mean(inside.reshape(-1)[cut]) > 0.5 else 0
+        is_reachable = (target > low) & (target < high)
+        loses_gradients = is_clamped.mean() >= _SHARE \
+            and np.mean(is_reachable.reshape(-1)[is_clamped]) > 0.5
+        count = self.times.get(call.spot, 0) + 1 if loses_gradients else 0
         self.times[call.spot] = count
         if count >= _TIMES:
-            self.report(f"{cut.mean():.0%} of the outputs are outside the bounds of a clamp",
-                        find_spot(node), call.spot, share=float(cut.mean()))
+            self.report(f"{is_clamped.mean():.0%} of the outputs are outside the bounds of a clamp",
+                        find_spot(node), call.spot, share=float(is_clamped.mean()))

@@ -64,7 +64,7 @@ for _ in range(4):
         target = call.target
         if call.name != "kl_div" or not isinstance(target, Tensor) or not call.values.size:
             return
-        values, goal = call.values, target._array
+        values, target_values = call.values, target._array
         name = get_operator_name(call.node) if call.node is not None else ""
         origin = self.origin(call.node) if call.node is not None else []
         if name == "softmax" or are_probabilities(values, -1):
@@ -74,7 +74,8 @@ for _ in range(4):
             self.report("the input of kl_div is positive, so it is not log-probabilities",
                         call.spot,
                         *origin, largest=float(values.max()))
-        if not call.argument("log_target", False) and goal.dtype.kind == "f" and goal.min() < -1e-6:
+        if not call.argument("log_target", False) and target_values.dtype.kind == "f" \
+                and target_values.min() < -1e-6:
             self.report("the target of kl_div is negative, so it is not probabilities; "
                         "log-probabilities need log_target=True", call.spot,
-                        smallest=float(np.min(goal)))
+                        smallest=float(np.min(target_values)))

@@ -97,14 +97,14 @@ for _ in range(3):
                 continue
             log = get_node(scale.edges[0])
             users = graph.consumers.get(id(log), ())
-            plain = any(get_operator_name(user) in ("_add", "_sub") for user in users)
-            again = any(
+            is_added = any(get_operator_name(user) in ("_add", "_sub") for user in users)
+            is_variance = any(
                 get_operator_name(user) == "exp" and user is not scale and any(
                     get_operator_name(term) in ("_add", "_sub", "neg")
                     for term in graph.consumers.get(id(user), ())
                 ) for user in users
             )
-            if plain and again:
+            if is_added and is_variance:
                 self.report("exp of a log-variance scales the noise", find_spot(scale), spot,
                             backward.spot)
                 return

@@ -66,19 +66,20 @@ for _ in range(4):
         values = call.values
         if not np.isfinite(values).any():
             return
-        top = float(values.max())
+        largest = float(values.max())
         name = get_operator_name(call.node) if call.node is not None else ""
         if name == "log_softmax":
             return  # over another axis: softmax-over-the-batch
         if name == "softmax" or are_probabilities(values, axis):
             self.report(f"{call.name} receives probabilities; it takes log-probabilities",
-                        *self.origin(call.node), call.spot, largest=top)
+                        *self.origin(call.node), call.spot, largest=largest)
             return
         sums = np.exp(np.minimum(values.astype(np.float64), 50)).sum(axis)
-        if top > 1e-3:
+        if largest > 1e-3:
             self.report(f"{call.name} receives logits; it takes log-probabilities", call.spot,
                         *self.origin(call.node),
-                        **{"largest": top, "exp sums to": [float(sums.min()), float(sums.max())]})
+                        **{"largest": largest,
+                           "exp sums to": [float(sums.min()), float(sums.max())]})
         elif np.abs(sums - 1).min() > 0.05:
             self.report(f"{call.name} receives numbers whose exp does not sum to 1", call.spot,
                         *self.origin(call.node), level=Level.LIKELY,

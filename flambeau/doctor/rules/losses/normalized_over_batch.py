@@ -73,7 +73,8 @@ for _ in range(3):
             shapes = [tensor._array.shape for tensor in call.tensors]
             self.batches.update(shape[0] for shape in shapes if len(shape) > 1 and shape[0] > 1)
             output = call.output
-            if isinstance(output, Tensor) and output._array.shape[:1] in [s[:1] for s in shapes]:
+            if isinstance(output,
+                          Tensor) and output._array.shape[:1] in [shape_[:1] for shape_ in shapes]:
                 self.output = weakref.ref(output)
 
     def on_backward(self, backward: Backward) -> None:
@@ -109,19 +110,22 @@ for _ in range(3):
             self.pending[spot] = shape
 
     def _is_of_batches(self, tensor: Tensor) -> bool:
-        """Whether rows are those of a batch, or of several, one below the other."""
+        """Whether rows are those of a batch or of several concatenated batches."""
         rows, node = len(tensor._array), find_producer(tensor)
-        joined = node is not None and get_operator_name(node) in ("cat", "concat", "stack")
+        is_concatenated = node is not None and get_operator_name(node) in ("cat", "concat", "stack")
         return rows in self.batches or (
-            joined and any(rows % batch == 0 for batch in self.batches))
+            is_concatenated and any(rows % batch == 0 for batch in self.batches))
 
 
 def _find_compared_columns(graph: Graph) -> set[Spot | None]:
-    """The lines of both sides of a product whose left one is transposed: it sums over samples."""
+    """Return the lines of the operands of products that sum over samples: the first operand is
+    transposed."""
     result: set[Spot | None] = set()
     for node in graph.nodes:
-        left: Any = get_node(node.edges[0]) if get_operator_name(node) in ("matmul", "mm") else None
-        if hasattr(left, "edges") and get_operator_name(left) in ("t", "transpose", "permute"):
-            sides = [get_node(edge) for edge in (left.edges[0], *node.edges[1:])]
+        first_operand: Any = get_node(node.edges[0]) if get_operator_name(node) in ("matmul",
+                                                                                    "mm") else None
+        if hasattr(first_operand,
+                   "edges") and get_operator_name(first_operand) in ("t", "transpose", "permute"):
+            sides = [get_node(edge) for edge in (first_operand.edges[0], *node.edges[1:])]
             result.update(find_spot(side) for side in sides if hasattr(side, "edges"))
     return result

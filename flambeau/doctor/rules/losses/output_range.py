@@ -83,8 +83,8 @@ for _ in range(4):
                             "gives: exp is applied to it once more", *self.origin(call.node),
                             call.spot, fix="remove the last activation, or pass log_input=False")
             return
-        shown = "relu" if name.startswith("relu") else name
-        if call.name in _LOGITS and shown == "relu":
+        activation = "relu" if name.startswith("relu") else name
+        if call.name in _LOGITS and activation == "relu":
             self.report(f"{call.name} receives the output of a ReLU, but logits may be negative",
                         *self.origin(call.node), call.spot,
                         zeros=f"{float((call.values == 0).mean()):.0%}")
@@ -96,10 +96,11 @@ for _ in range(4):
         if name not in _RANGES:
             return
         low, high = _RANGES[name]
-        outside = ((target._array < low - 1e-6) | (target._array > high + 1e-6)).mean()
-        if outside >= _SHARE:
+        outside_share = ((target._array < low - 1e-6) | (target._array > high + 1e-6)).mean()
+        if outside_share >= _SHARE:
             self.report(
-                f"{float(outside):.0%} of the targets lie outside of what {shown} can give",
+                f"{float(outside_share):.0%} of the targets lie outside of what {activation} can "
+                "give",
                 *self.origin(call.node), call.spot,
                 targets=[float(target._array.min()), float(target._array.max())],
             )

@@ -106,9 +106,10 @@ def _name_similarity(call: LossCall, target: np.ndarray) -> str | None:
             or len(node.edges) != 2 or None in node.edges:
         return None
     operands = dict(iterate_saved_arrays(node))
-    left, right = operands.get("input"), operands.get("other")
+    first_rows, second_columns = operands.get("input"), operands.get("other")
     rows = np.arange(len(target))
-    if left is None or right is None or not np.array_equal(left, right.T):
+    if first_rows is None or second_columns is None or not np.array_equal(first_rows,
+                                                                          second_columns.T):
         return None
     if np.array_equal(target, rows):
         return "both sides of the similarities are equal, and each row's target is itself"

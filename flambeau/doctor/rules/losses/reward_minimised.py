@@ -89,9 +89,9 @@ for _ in range(4):
             return
         for root in backward.roots:
             for node, sign in find_signed_terms(get_node(root)):
-                below = [get_node(edge) for edge in node.edges if edge is not None]
-                if sign > 0 and get_operator_name(node) == "mul" and len(below) == 1 \
-                        and self._is_log(below[0]):
+                operands = [get_node(edge) for edge in node.edges if edge is not None]
+                if sign > 0 and get_operator_name(node) == "mul" and len(operands) == 1 \
+                        and self._is_log(operands[0]):
                     self._judge(node, backward)
 
     on_gradient = on_backward
@@ -107,7 +107,7 @@ for _ in range(4):
 
     def _judge(self, node: Any, backward: Backward) -> None:
         place = place_of(find_spot(node))
-        text = "" if place is None else place.text
-        if _REWARD.search(text) and not _COST.search(text):
+        source_line = "" if place is None else place.text
+        if _REWARD.search(source_line) and not _COST.search(source_line):
             self.report("log_prob times a reward enters the loss with a positive sign", place,
                         backward.spot)

@@ -21,7 +21,7 @@ _SUMS = RESHAPES | {"mean", "sum", "_add", "_div", "stack", "cat"}
 
 
 def find_signed_terms(root: Any, limit: int = 256) -> Iterator[tuple[Any, int]]:
-    """The nodes below a root through sums, means and factors, each with the sign it comes in."""
+    """Yield the nodes below a root through sums, means and factors, each with its sign."""
     stack = [(root, 1)]
     while stack and limit:
         node, sign = stack.pop()
@@ -30,31 +30,31 @@ def find_signed_terms(root: Any, limit: int = 256) -> Iterator[tuple[Any, int]]:
         limit -= 1
         yield node, sign
         name = get_operator_name(node)
-        below = [get_node(edge) for edge in node.edges if edge is not None]
+        operands = [get_node(edge) for edge in node.edges if edge is not None]
         if name == "neg":
-            stack.append((below[0], -sign))
+            stack.append((operands[0], -sign))
         elif name == "_sub" and len(node.edges) == 2:
             sides = zip(node.edges, (sign, -sign), strict=True)
             stack += [(get_node(edge), factor) for edge, factor in sides if edge is not None]
-        elif name == "_sub" and len(below) == 1 and get_saved(node, "other") is None:
-            stack.append((below[0], sign))
-        elif name == "mul" and len(below) == 1:
+        elif name == "_sub" and len(operands) == 1 and get_saved(node, "other") is None:
+            stack.append((operands[0], sign))
+        elif name == "mul" and len(operands) == 1:
             factor = _get_factor_sign(node)
             if factor:
-                stack.append((below[0], sign * factor))
+                stack.append((operands[0], sign * factor))
         elif name in _SUMS:
-            stack += [(child, sign) for child in below]
+            stack += [(child, sign) for child in operands]
 
 
 def _get_factor_sign(node: Any) -> int:
-    """The sign of a number that is multiplied by; 0 for none (a weight that begins at 0 has none
-    yet), and for anything else."""
+    """Return the sign of a constant factor; 0 for a weight that starts at 0, and for anything
+    else."""
     arrays = [array for name, array in iterate_saved_arrays(node) if name in ("input", "other")]
     if arrays:
         values = arrays[0].reshape(-1)
         return int(np.sign(values[0])) if len(values) == 1 else 0
-    number = get_saved(node, "other")
-    return int(np.sign(number)) if isinstance(number, (int, float)) else 0
+    factor = get_saved(node, "other")
+    return int(np.sign(factor)) if isinstance(factor, (int, float)) else 0
 
 
 class TermOfWrongSign(Rule):
@@ -149,21 +149,21 @@ for _ in range(3):
     on_gradient = on_backward
 
     def _find_sum(self, node: Any, terms: list[tuple[Any, int]]) -> Spot | None:
-        """The line that adds a term to the others."""
-        below, sums = node, [n for n, _ in terms if get_operator_name(n) in ("_add", "_sub")]
+        """Return the line that adds a term to the other terms."""
+        current, sums = node, [n for n, _ in terms if get_operator_name(n) in ("_add", "_sub")]
         for _ in range(6):
-            users = [n for n, _ in terms if any(get_node(e) is below for e in n.edges if e)]
+            users = [n for n, _ in terms if any(get_node(e) is current for e in n.edges if e)]
             if not users:
                 return None
-            below = users[0]
-            if below in sums:
-                return find_spot(below)
+            current = users[0]
+            if current in sums:
+                return find_spot(current)
         return None
 
     def _is_weighted_log(self, node: Any) -> bool:
         if get_operator_name(node) not in ("mul", "minimum"):
             return False
-        return any(below in self.logs for below in _list_factors(node))
+        return any(factor in self.logs for factor in _list_factors(node))
 
 
 def _list_factors(node: Any) -> Iterator[Any]:

@@ -115,13 +115,13 @@ def _is_distance(node: Any) -> bool:
         name = get_operator_name(node)
         if name in ("_mse_loss", "_l1_loss"):
             return True
-        below = [get_node(edge) for edge in node.edges if edge is not None]
+        operands = [get_node(edge) for edge in node.edges if edge is not None]
         if name == "_sub":
-            return powers > 0 and len(below) == 2
-        if name not in _WITHIN or not below or not hasattr(below[0], "edges"):
+            return powers > 0 and len(operands) == 2
+        if name not in _WITHIN or not operands or not hasattr(operands[0], "edges"):
             return False
-        powers += name in _POWERS or (name == "mul" and len(below) == 2)
-        node = below[0]
+        powers += name in _POWERS or (name == "mul" and len(operands) == 2)
+        node = operands[0]
     return False
 
 
@@ -141,13 +141,14 @@ def _iterate_differences(spot: Spot | None) -> Iterator[tuple[ast.expr, ast.expr
 
 
 def _is_swapped(positive: ast.expr, negative: ast.expr) -> bool:
-    """Whether what stands for the positive is named a negative, and the reverse."""
-    words, others = _list_words(positive), _list_words(negative)
-    return bool((words - others) & _POSITIVE_WORDS) and bool((others - words) & _NEGATIVE_WORDS) \
-        and not (words - others) & _NEGATIVE_WORDS and not (others - words) & _POSITIVE_WORDS
+    """Whether the positive argument is named a negative, and the negative a positive."""
+    of_positive = _list_words(positive) - _list_words(negative)
+    of_negative = _list_words(negative) - _list_words(positive)
+    return bool(of_positive & _POSITIVE_WORDS) and bool(of_negative & _NEGATIVE_WORDS) \
+        and not of_positive & _NEGATIVE_WORDS and not of_negative & _POSITIVE_WORDS
 
 
 def _list_words(node: ast.expr) -> set[str]:
-    names = [part.id if isinstance(part, ast.Name) else part.attr
-             for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))]
+    names = [child.id if isinstance(child, ast.Name) else child.attr
+             for child in ast.walk(node) if isinstance(child, (ast.Name, ast.Attribute))]
     return {word for name in names for word in re.split(r"[_\d]+", name.lower()) if word}

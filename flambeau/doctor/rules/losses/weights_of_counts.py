@@ -87,8 +87,8 @@ for _ in range(5):
             return
         counts = self._add(call.argument("weight"),
                            np.bincount(target[target >= 0], minlength=len(weight)))
-        seen = counts > 0
-        counts, weight = counts[seen], weight[seen]
+        occurs = counts > 0
+        counts, weight = counts[occurs], weight[occurs]
         if counts.sum() < _TARGETS or not weight.all():
             return
         frequent = counts[:, None] >= 3 * counts[None]
@@ -110,12 +110,12 @@ for _ in range(5):
             self._tell(call, counts, np.array([1.0, factor]))
 
     def _add(self, weight: Any, counts: np.ndarray) -> np.ndarray:
-        _, before = self.counts.get(id(weight), (weight, np.zeros_like(counts)))
-        self.counts[id(weight)] = weight, before + counts
-        return before + counts
+        _, total = self.counts.get(id(weight), (weight, np.zeros_like(counts)))
+        self.counts[id(weight)] = weight, total + counts
+        return total + counts
 
     def _find_weight_line(self, call: LossCall) -> Place | None:
-        """Where the variable that holds the weights was given them."""
+        """Return the line that assigned the weights."""
         weight = call.argument("weight")
         line = find_assignment(call.argument("pos_weight") if weight is None else weight,
                                find_user_frame(1))

@@ -58,8 +58,8 @@ accuracy = correct / total
     def on_compare(self, a: Any, b: Any, result: Any, spot: Spot | None) -> None:
         self._read(spot)
 
-    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
-        if kind == "item()":
+    def on_cut(self, method: str, tensor: Any, spot: Spot | None) -> None:
+        if method == "item()":
             self._read(spot)
 
     def __init__(self, session: Any) -> None:
@@ -93,17 +93,17 @@ def _find_overwritten(loop: ast.For | ast.While, line: int) -> str | None:
 
 
 def _find_divisor(body: ast.AST, loop: ast.For | ast.While, name: str) -> str | None:
-    """What the name is divided by after a loop, if it counts the samples or batches of all."""
+    """Return the divisor of a name after a loop if it counts all samples or batches."""
     added = {ast.unparse(n.target) for n in ast.walk(loop)
              if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Add)}
-    after = loop.end_lineno or loop.lineno
+    loop_end = loop.end_lineno or loop.lineno
     for node in ast.walk(body):
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) \
-                or node.lineno <= after:
+                or node.lineno <= loop_end:
             continue
         divisor = ast.unparse(node.right)
-        parts = {n.id for n in ast.walk(node.left) if isinstance(n, ast.Name)}
+        dividend_names = {n.id for n in ast.walk(node.left) if isinstance(n, ast.Name)}
         counts = divisor in added or divisor.startswith("len(") and "load" in divisor.lower()
-        if name in parts and counts:
+        if name in dividend_names and counts:
             return divisor
     return None

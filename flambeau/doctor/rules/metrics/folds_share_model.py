@@ -102,12 +102,12 @@ for last in (16, 32, 48):
         self.models: dict[int, _Model] = {}
 
     def on_call(self, call: ModuleCall) -> None:
-        known = self.models.get(id(call.module))
+        model = self.models.get(id(call.module))
         if call.recorded and call.module.training:
-            self._train(known or self.models.setdefault(id(call.module), _Model()), call)
-        elif known is not None and not call.recorded and not call.module.training \
-                and not known.is_partial and not self.session.rested:
-            self._evaluate(known, call)
+            self._train(model or self.models.setdefault(id(call.module), _Model()), call)
+        elif model is not None and not call.recorded and not call.module.training \
+                and not model.is_partial and not self.session.rested:
+            self._evaluate(model, call)
 
     def _train(self, model: _Model, call: ModuleCall) -> None:
         if model.is_partial:
@@ -126,16 +126,17 @@ for last in (16, 32, 48):
         latest = [model.trained.get(sample) for sample in call.hashes]
         if not model.is_exchanged:
             model.held_out.update(
-                sample for sample, at in zip(call.hashes, latest, strict=True) if at is None)
+                sample
+                for sample, update in zip(call.hashes, latest, strict=True) if update is None)
             model.at = self.session.updates
             return
-        before = sum(at is not None and at < model.at for at in latest)
-        if before >= _MIN_SAMPLES and before == len(latest):
+        n_trained = sum(update is not None and update < model.at for update in latest)
+        if n_trained >= _MIN_SAMPLES and n_trained == len(latest):
             name = self.session.name_of(call.module, "the model")
             self.report(
                 f"{name} is evaluated on samples that an earlier fold trained it on",
                 self.session.built_at.get(call.module), call.spot,
-                **{"samples": len(latest), "trained on before": before})
+                **{"samples": len(latest), "trained on before": n_trained})
 
     def after_step(self, update: Update) -> None:
         for root in list(self.session.roots):

@@ -84,11 +84,11 @@ for _ in range(4):
                     "cross_entropy", "nll_loss", "binary_cross_entropy_with_logits", "mse_loss") \
                 or np.any(target == call.argument("ignore_index", -100)):
             return
-        known = self.whole.get(_make_key(call.target))
-        if len(self.whole) < 64 or known is not None:
+        previous = self.whole.get(_make_key(call.target))
+        if len(self.whole) < 64 or previous is not None:
             self.whole[
                 _make_key(call.target)
-            ] = call.target, call.spot, known[2] + 1 if known else 1
+            ] = call.target, call.spot, previous[2] + 1 if previous else 1
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:
@@ -105,9 +105,9 @@ for _ in range(4):
             self.parts = [*self.parts[-7:], (result, source, index)]
 
     def on_compare(self, a: Any, b: Any, result: Any, spot: Spot | None) -> None:
-        for part, whole, index in self.parts:
-            if part is a or part is b:
-                self._judge(whole, index, spot)
+        for rows, table, index in self.parts:
+            if rows is a or rows is b:
+                self._judge(table, index, spot)
         for side in (a, b):
             if _make_key(side) in self.whole:
                 self.results = [*self.results[-3:], (result, side)]
@@ -138,24 +138,24 @@ def find_bound_name(target: Any, pattern: re.Pattern[str], frame: FrameType | No
 
 
 def find_held_out_name(index: Any, frame: FrameType | None) -> str | None:
-    """A name that says of rows that they are held out: of a variable that holds the index, or
-    of the training rows' mask, whose complement it is."""
+    """Return a name that marks rows as held out: of a variable with the index, or of the training
+    mask that the index complements."""
     name, rows = find_bound_name(index, _NAMES, frame), index._array
     while name is None and frame is not None and rows.dtype.kind == "b":
-        for other, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
-            mask = getattr(value, "_array", None) if _TRAINED.search(other) else None
+        for candidate, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
+            mask = getattr(value, "_array", None) if _TRAINED.search(candidate) else None
             if isinstance(mask, np.ndarray) and mask.dtype.kind == "b" \
                     and mask.shape == rows.shape and not (mask == rows).any():
-                return f"~{other}"
+                return f"~{candidate}"
         frame = frame.f_back
     return name
 
 
 def _find_subscript_name(spot: Spot | None) -> str | None:
-    """The same of an attribute by which the statement at a spot picks rows, as data.test_mask."""
+    """Return the attribute by which the statement at a spot picks held-out rows: data.test_mask."""
     place = place_of(spot)
     statements = list(find_statements(place.file, place.line))[-1:] if place is not None else []
-    for node in (part for statement in statements for part in ast.walk(statement)):
+    for node in (child for statement in statements for child in ast.walk(statement)):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Attribute) \
                 and _NAMES.search(node.slice.attr):
             return ast.unparse(node.slice)

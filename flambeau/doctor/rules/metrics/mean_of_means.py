@@ -113,12 +113,13 @@ average = total / len(loader.dataset)
         tree = parse_file(key[0])
         if tree is not None:
             function = enclosing_function(tree, key[1])
-            self.places |= {(key[0], line): text for line, text in _list_divisions(function)}
+            self.places |= {(key[0], line): division
+                            for line, division in _list_divisions(function)}
 
     def finish(self) -> None:
         if self.means and not self.others:
-            for (file, line), text in self.places.items():
-                self.report(f"`{text}` divides means over batches by the number of samples",
+            for (file, line), division in self.places.items():
+                self.report(f"`{division}` divides means over batches by the number of samples",
                             Place(file, line), losses=self.means)
 
 
@@ -144,8 +145,8 @@ def _list_divisions(function: ast.AST) -> list[tuple[int, str]]:
     return result
 
 
-def _is_length(text: str) -> bool:
-    return text.startswith("len(") and text.endswith(".dataset)")
+def _is_length(expression: str) -> bool:
+    return expression.startswith("len(") and expression.endswith(".dataset)")
 
 
 def _find_sample_counts(function: ast.AST) -> set[str]:

@@ -80,11 +80,11 @@ for _ in range(4):
             output = reference()
             if output is None:
                 continue
-            same = output is tensor or (
+            is_output = output is tensor or (
                 tensor._array.size == output._array.size and tensor._array.size > 0
                 and tensor.data_ptr() == output.data_ptr()
             )
-            if same:
+            if is_output:
                 return model
         return None
 
@@ -100,7 +100,7 @@ for _ in range(4):
         model = self._find_model(tensor)
         values = tensor._array
         if model in self.models and (values.min() < 0 or values.max() > 1):
-            between = int(((values > 0) & (values <= 0.5)).sum())
+            n_miscounted = int(((values > 0) & (values <= 0.5)).sum())
             self.report("logits are compared with 0.5", spot,
                         **{"range": [float(values.min()), float(values.max())],
-                           "counted for the wrong class": between})
+                           "counted for the wrong class": n_miscounted})

@@ -95,10 +95,10 @@ for _ in range(3):
             return
         root = stack[0]
         self.pending = root
-        before = self.waiting.get(spot)
+        previous = self.waiting.get(spot)
         self.waiting[spot] = args[0]._array
-        if before is None or before.shape != args[0]._array.shape:
+        if previous is None or previous.shape != args[0]._array.shape:
             return
-        if not np.array_equal(before, args[0]._array):
+        if not np.array_equal(previous, args[0]._array):
             self.report(f"{name} drops {p:.0%} in a module that is in evaluation mode", spot, p=p,
                         module=type(module).__name__)

@@ -19,17 +19,17 @@ from ..rule import Rule
 
 
 def find_active_layers(module: Any) -> list[str]:
-    """The layers that behave otherwise in training: their names, those of them that train."""
-    result = []
+    """Return the names of layers in training mode whose behavior eval mode would change."""
+    names = []
     for path, layer in module.named_modules():
-        kind = type(layer).__name__
+        class_name = type(layer).__name__
         if not layer.training:
             continue
-        if ("Dropout" in kind and getattr(layer, "p", 0) > 0) or (
-            "BatchNorm" in kind and getattr(layer, "track_running_stats", False)
+        if ("Dropout" in class_name and getattr(layer, "p", 0) > 0) or (
+            "BatchNorm" in class_name and getattr(layer, "track_running_stats", False)
         ):
-            result.append(f"{path} ({kind})" if path else kind)
-    return result
+            names.append(f"{path} ({class_name})" if path else class_name)
+    return names
 
 
 def _return_no_output() -> None:
@@ -154,7 +154,7 @@ with torch.no_grad():
             self._note_training_call(model, call)
             return
         self.session.seen.add("evaluation")
-        if is_statement(call.spot):  # it is called for what it does to its statistics
+        if is_statement(call.spot):  # called to update its statistics
             return
         if model.trained < 0 and not model.loaded or not call.backwards \
                 or not call.module.training or model.explicit >= call.backwards:
@@ -180,9 +180,10 @@ with torch.no_grad():
             self._tell(model)
 
     def _note_training_call(self, model: _Model, call: ModuleCall) -> None:
-        """A call with gradients: of training, unless its output is only looked at."""
-        again = model.spot == call.spot and model.unused is not None and model.unused() is None
-        model.looked = model.looked + 1 if again and model.argmax else 0
+        """Note a call with gradients. It trains, unless the program only reads the output."""
+        is_unused_output = model.spot == call.spot and model.unused is not None \
+            and model.unused() is None
+        model.looked = model.looked + 1 if is_unused_output and model.argmax else 0
         model.argmax, model.unused = False, None
         node = get_node(getattr(call.output, "_node", None))
         if node is not None:
@@ -194,8 +195,8 @@ with torch.no_grad():
         model.calls, model.inputs, model.spot = 0, (), call.spot
         self.latest, self.output = model, _create_reference(call.output)
 
-    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
-        if kind == "argmax()" and tensor is self.output() and self.latest is not None:
+    def on_cut(self, method: str, tensor: Any, spot: Spot | None) -> None:
+        if method == "argmax()" and tensor is self.output() and self.latest is not None:
             self.latest.argmax = True
 
     def on_loss(self, call: LossCall) -> None:
@@ -216,13 +217,13 @@ with torch.no_grad():
     on_gradient = on_backward
 
     def finish(self) -> None:
-        """Models that were trained, and then gave others their targets for good."""
+        """Report models that were trained and from then on only computed targets of others."""
         for model in self.models.values():
             rested = self.session.clock.passes - model.trained
-            same = model.trained >= 0 or np.array_equal(
+            is_unchanged = model.trained >= 0 or np.array_equal(
                 _sample_weights(model.module), model.weights
             )
-            if model.lone >= _LONE and same and rested >= 2 * _LONE:
+            if model.lone >= _LONE and is_unchanged and rested >= 2 * _LONE:
                 model.spot = model.lone_spot
                 self._tell(model)
 

@@ -83,8 +83,8 @@ for _ in range(4):
             self.called[id(layer)] = call
 
     def after_step(self, update: Update) -> None:
-        called, self.called = self.called, {}
-        for key, call in called.items():
+        calls, self.called = self.called, {}
+        for key, call in calls.items():
             self.times[key] = self.times.get(key, 0) + 1
             if self.times[key] == _STEPS:
                 self.report("a batch norm with frozen weights changes its running statistics",

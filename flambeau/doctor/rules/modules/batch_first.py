@@ -122,7 +122,7 @@ for _ in range(3):
     on_gradient = on_backward
 
     def _find_constructor(self, layer: Any) -> Spot | None:
-        """The constructor of a layer, or of the one it is a copy of, as in a TransformerEncoder."""
-        known = self.session.built_at
-        same = (spot for module, spot in list(known.items()) if type(module) is type(layer))
-        return known.get(layer) or next(same, None) or self.lines.get(type(layer))
+        """Return where a layer was constructed, or the layer it copies (TransformerEncoder)."""
+        constructors = self.session.built_at
+        alike = (spot for module, spot in list(constructors.items()) if type(module) is type(layer))
+        return constructors.get(layer) or next(alike, None) or self.lines.get(type(layer))

@@ -49,11 +49,12 @@ for _ in range(3):
     def on_layer(self, call: ModuleCall) -> None:
         if "Dropout" not in type(call.module).__name__ or not call.module.training:
             return
-        share = getattr(call.module, "p", 0.0)
-        if not isinstance(share, float) or not _SUSPICIOUS <= share < 1:
+        probability = getattr(call.module, "p", 0.0)
+        if not isinstance(probability, float) or not _SUSPICIOUS <= probability < 1:
             return
         spot = self.session.built_at.get(call.module)
         place = place_of(spot)
-        keeps = place is not None and "keep" in place.text.lower()
-        if share >= _NEARLY_ALL or keeps:
-            self.report(f"dropout sets {share:.0%} of its input to zero", spot, call.spot, p=share)
+        names_keep = place is not None and "keep" in place.text.lower()
+        if probability >= _NEARLY_ALL or names_keep:
+            self.report(f"dropout sets {probability:.0%} of its input to zero", spot, call.spot,
+                        p=probability)

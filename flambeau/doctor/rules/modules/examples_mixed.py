@@ -84,8 +84,8 @@ for _ in range(4):
         loader = self.session.loaders.get(iterator)
         collate = getattr(getattr(loader, "collate_fn", None), "__name__", "")
         shuffles = type(getattr(loader, "sampler", None)).__name__ == "RandomSampler"
-        parts = batch if isinstance(batch, (list, tuple)) else [batch]
-        self.rows = [part for part in parts if isinstance(part, Tensor)] \
+        elements = batch if isinstance(batch, (list, tuple)) else [batch]
+        self.rows = [element for element in elements if isinstance(element, Tensor)] \
             if collate == "default_collate" and shuffles else []
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -108,10 +108,10 @@ for _ in range(4):
     def on_call(self, call: ModuleCall) -> None:
         first, self.first = self.first, None
         key = id(call.module)
-        known = self.nodes.setdefault(key, [])
+        mixing_lines = self.nodes.setdefault(key, [])
         output = call.output
-        if first is None or key in self.separate or len(known) >= _PROBES or not call.recorded \
-                or len(call.tensors) != 1 or not isinstance(output, Tensor) \
+        if first is None or key in self.separate or len(mixing_lines) >= _PROBES \
+                or not call.recorded or len(call.tensors) != 1 or not isinstance(output, Tensor) \
                 or output._node is None or output is first:
             return
         source = call.tensors[0]._array
@@ -130,7 +130,7 @@ for _ in range(4):
         if mixes is False:
             self.separate.add(key)
         elif node is not None:
-            known.append((find_spot(node) or call.spot, get_operator_name(node)))
+            mixing_lines.append((find_spot(node) or call.spot, get_operator_name(node)))
 
     def finish(self) -> None:
         """Tell, where no other check did."""
@@ -150,14 +150,14 @@ def _is_meant(model: Any) -> bool:
 
 
 def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Any]:
-    """Whether the middle example's output depends on other rows of `first`, and the node that
-    brings them together; None where it depends on no row."""
+    """Return whether the middle example's output depends on other rows of `first`, and the node
+    that mixes them; None if it depends on no row."""
     examples = len(output._array)
     middle = examples // 2
     cotangent = np.zeros(output._array.shape, output._array.dtype)
     cotangent[middle] = np.random.default_rng(0).uniform(0.5, 1.5, cotangent[middle].shape)
-    beginning = get_node(first._node)
-    leading = {id(beginning)}
+    first_node = get_node(first._node)
+    leading = {id(first_node)}
     for node in graph.nodes:  # oldest first
         if any(edge is not None and id(get_node(edge)) in leading for edge in node.edges):
             leading.add(id(node))
@@ -167,29 +167,29 @@ def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Any]:
                         accumulate=False)
     arrays = {key if key.__class__ is int else key[0]: value._array
               for key, value in slopes.items()}
-    slope = arrays.get(id(beginning))
+    slope = arrays.get(id(first_node))
     if slope is None or not np.abs(slope).max() > 0:
         return None, None
-    others = np.abs(np.delete(slope, middle, axis=0)).max()
-    if not others > 1e-5 * np.abs(slope).max():
+    leakage = np.abs(np.delete(slope, middle, axis=0)).max()
+    if not leakage > 1e-5 * np.abs(slope).max():
         return False, None
     for node in reversed(graph.nodes):
         output_array = arrays.get(id(node))
-        below = [arrays.get(id(get_node(edge))) for edge in node.edges
-                 if isinstance(get_node(edge), Node) and id(get_node(edge)) in leading]
+        operands = [arrays.get(id(get_node(edge))) for edge in node.edges
+                    if isinstance(get_node(edge), Node) and id(get_node(edge)) in leading]
         if output_array is not None and is_apart(output_array, examples) and any(
-            array is not None and not is_apart(array, examples) for array in below
+            array is not None and not is_apart(array, examples) for array in operands
         ):
             return True, node
     return True, None
 
 
 def is_apart(slope: np.ndarray, examples: int) -> bool:
-    """Whether what is not zero lies in one example's part of some axis."""
+    """Whether the nonzero slopes lie within one example's share of some axis."""
     used = np.abs(slope) > 1e-6 * np.abs(slope).max()
     for axis, length in enumerate(used.shape):
         if length % examples == 0:
-            along = used.any(axis=tuple(i for i in range(used.ndim) if i != axis))
-            if along.sum() * examples <= length:
+            is_used = used.any(axis=tuple(i for i in range(used.ndim) if i != axis))
+            if is_used.sum() * examples <= length:
                 return True
     return False

@@ -37,9 +37,9 @@ def _list_hidden_modules(module: Any) -> Iterator[tuple[str, list[Any]]]:
         if name.startswith("_") or not isinstance(value, (list, tuple, dict)):
             continue
         items = value.values() if isinstance(value, dict) else value
-        inside = [item for item in items if isinstance(item, Module)]
-        if inside:
-            yield name, inside
+        modules = [element for element in items if isinstance(element, Module)]
+        if modules:
+            yield name, modules
 
 
 class HiddenInList(Rule):
@@ -151,12 +151,12 @@ for _ in range(3):
             if suspect is None or not leaf.requires_grad or key in optimized:
                 continue
             module, name, contents = suspect
-            text = (
+            message = (
                 f"self.{name} of {type(module).__name__} holds {contents} that parameters() leaves "
                 "out: not trained"
             )
-            count = sum(1 for s in self.suspects.values() if s[:2] == (module, name)) + 1
+            count = sum(1 for entry in self.suspects.values() if entry[:2] == (module, name)) + 1
             place = _find_assignment(module, name) or place_of(self.session.built_at.get(module))
             fix = "nn.ModuleList or nn.ModuleDict" if contents == "layers" else "nn.Parameter(...)"
-            self.report(text, place, backward.spot, fix=f"self.{name} = {fix}",
+            self.report(message, place, backward.spot, fix=f"self.{name} = {fix}",
                         parameters=count)

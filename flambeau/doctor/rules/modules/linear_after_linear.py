@@ -72,10 +72,10 @@ for _ in range(4):
             if id(node) in inner or get_operator_name(node) != "linear":
                 continue
             chain = [node]
-            while (below := _find_input(chain[-1])) is not None \
-                    and len(graph.consumers.get(id(below), ())) == 1 \
-                    and self._is_in_one_network(below, chain[-1]):
-                chain.append(below)
+            while (source := _find_input(chain[-1])) is not None \
+                    and len(graph.consumers.get(id(source), ())) == 1 \
+                    and self._is_in_one_network(source, chain[-1]):
+                chain.append(source)
             inner.update(map(id, chain))
             weights = [_find_weight(link) for link in chain[::-1]]
             if len(chain) == 1 or any(weight is None for weight in weights):
@@ -87,28 +87,28 @@ for _ in range(4):
 
     on_gradient = on_backward
 
-    def _is_in_one_network(self, below: Any, node: Any) -> bool:
+    def _is_in_one_network(self, source: Any, node: Any) -> bool:
         """Whether two layers follow each other in a Sequential, or in one forward method."""
-        first, second = find_module(below), find_module(node)
+        first, second = find_module(source), find_module(node)
         for root in list(self.session.roots):
             for owner in root.modules():
                 children = list(owner._modules.values())
                 if first in children and second in children:
                     if type(owner).__name__ == "Sequential":
                         return children.index(second) == children.index(first) + 1
-                    spots = find_spot(below), find_spot(node)
-                    return all(s is not None and s[0].co_name == "forward" for s in spots)
+                    spots = find_spot(source), find_spot(node)
+                    return all(spot is not None and spot[0].co_name == "forward" for spot in spots)
         return False
 
 
 def _find_input(node: Any) -> Any:
-    """The linear node that a linear node's input comes straight from."""
+    """Return the linear node that computes a linear node's input."""
     if get_operator_name(node) != "linear" or not node.edges or node.edges[0] is None:
         return None
-    below = get_node(node.edges[0])
-    while hasattr(below, "edges") and get_operator_name(below) in RESHAPES and below.edges:
-        below = get_node(below.edges[0])
-    return below if hasattr(below, "edges") and get_operator_name(below) == "linear" else None
+    source = get_node(node.edges[0])
+    while hasattr(source, "edges") and get_operator_name(source) in RESHAPES and source.edges:
+        source = get_node(source.edges[0])
+    return source if hasattr(source, "edges") and get_operator_name(source) == "linear" else None
 
 
 def _find_weight(node: Any) -> Any:

@@ -74,13 +74,13 @@ optimizer.step()
     def on_step(self, update: Update) -> None:
         if update.number != 1:
             return
-        seen: dict[tuple[int, Any], Any] = {}
+        first_at: dict[tuple[int, Any], Any] = {}
         for parameter in update.params:
             array = parameter._array
             key = (array.ctypes.data, array.shape)
-            other = seen.setdefault(key, parameter)
-            if other is not parameter and array.size > 1 and parameter.requires_grad:
-                names = self.session.parameter_names([other, parameter])
-                spots = [self.origins.get(id(parameter)), self.origins.get(id(other)), update.spot]
+            first = first_at.setdefault(key, parameter)
+            if first is not parameter and array.size > 1 and parameter.requires_grad:
+                names = self.session.parameter_names([first, parameter])
+                spots = [self.origins.get(id(parameter)), self.origins.get(id(first)), update.spot]
                 self.report(f"{names} share the same memory", *spots,
                             elements=int(array.size))

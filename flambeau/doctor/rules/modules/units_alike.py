@@ -105,10 +105,10 @@ for _ in range(4):
             }
 
     def after_step(self, update: Update) -> None:
-        for key, (parameter, before) in self.before.items():
-            after = parameter._array
-            change = float(np.abs(after - before).max())
-            if change and _spread(after) - _spread(before) <= _MAX_SPREAD_SHARE * change:
+        for key, (parameter, old_values) in self.before.items():
+            values = parameter._array
+            change = float(np.abs(values - old_values).max())
+            if change and _spread(values) - _spread(old_values) <= _MAX_SPREAD_SHARE * change:
                 self.times[key] = self.times.get(key, 0) + 1
                 if self.times[key] == _MIN_STEPS:
                     self._tell(parameter, update)

@@ -96,7 +96,7 @@ for _ in range(9):
         self.steps: dict[int, int] = {}  # of each parameter that were seen
 
     def on_call(self, call: ModuleCall) -> None:
-        """Only that there are calls."""
+        """Handle the event so that the check counts as judged."""
 
     def on_step(self, update: Update) -> None:
         for parameter in update.params:
@@ -125,14 +125,14 @@ for _ in range(9):
 
 
 def _is_forgotten(owner: Any, name: str) -> bool:
-    """Whether no method of a class but its constructor mentions an attribute, nor loops over all
-    of them."""
+    """Whether only the constructor of a class mentions an attribute, and no method iterates over
+    all."""
     uses = {name, "children", "modules", "named_children", "named_modules", "_modules",
                   "getattr", "__dict__", "get_submodule"}
-    for kind in type(owner).__mro__:
-        if kind.__module__.startswith("flambeau."):
+    for cls in type(owner).__mro__:
+        if cls.__module__.startswith("flambeau."):
             break
-        for function in vars(kind).values():
+        for function in vars(cls).values():
             function = getattr(function, "fget", None) or getattr(function, "__func__", function)
             function = _unwrap_decorators(function)
             code = getattr(function, "__code__", None)

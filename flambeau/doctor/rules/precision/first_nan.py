@@ -43,15 +43,15 @@ def find_culprit(graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
         arrays = dict(iterate_saved_arrays(node))
         source = arrays.get("input")
         if name in _OUTSIDE_DOMAIN and source is not None and not _has_nonfinite(source):
-            outside = _OUTSIDE_DOMAIN[name](source)
-            if outside.any():
+            is_outside = _OUTSIDE_DOMAIN[name](source)
+            if is_outside.any():
                 return node, f"{name}() of numbers it is not defined for", {
                     "input": [float(source.min()), float(source.max())],
-                    "outside": int(outside.sum())}
+                    "outside": int(is_outside.sum())}
         if name in ("_div", "div"):
-            other = arrays.get("other")
-            if other is not None and not _has_nonfinite(other) and bool((other == 0).any()):
-                return node, "a division by zero", {"zeros": int((other == 0).sum())}
+            divisor = arrays.get("other")
+            if divisor is not None and not _has_nonfinite(divisor) and bool((divisor == 0).any()):
+                return node, "a division by zero", {"zeros": int((divisor == 0).sum())}
         output = arrays.get("y")
         if name in ("softmax", "log_softmax", "exp", "_attention") and output is not None \
                 and _has_nonfinite(output) \
@@ -66,9 +66,9 @@ def find_culprit(graph: Graph) -> tuple[Any, str, dict[str, Any]] | None:
 
 def _find_nonfinite_leaf(node: Any) -> Tensor | None:
     for edge in node.edges:
-        below = get_node(edge)
-        if isinstance(below, Tensor) and _has_nonfinite(below._array):
-            return below
+        source = get_node(edge)
+        if isinstance(source, Tensor) and _has_nonfinite(source._array):
+            return source
     value = get_saved(node, "input")
     if isinstance(value, Tensor) and value._node is None and not value.requires_grad \
             and bool(np.isnan(value._array).any() if value._array.dtype.kind == "f" else False):
@@ -189,8 +189,8 @@ for _ in range(3):
     def _tell(self, message: str, backward: Backward, slopes: bool = False) -> None:
         self.told = True
         graph = backward.graph
-        known = self.places.get(graph.signature(), [])
-        spots = {id(n): entry for n, entry in zip(graph.nodes, known, strict=False)}
+        recorded_spots = self.places.get(graph.signature(), [])
+        spots = {id(n): entry for n, entry in zip(graph.nodes, recorded_spots, strict=False)}
         result = find_culprit(graph)
         if slopes and self.steep is not None:
             result = *self.steep, {}
@@ -213,4 +213,5 @@ for _ in range(3):
 def _grows(losses: list[float]) -> bool:
     """Whether a loss grew tenfold and more in the last steps."""
     return len(losses) > 2 and all(
-        later > 10 * earlier > 0 for earlier, later in zip(losses, losses[1:], strict=False))
+        following > 10 * earlier > 0
+        for earlier, following in zip(losses, losses[1:], strict=False))

@@ -66,14 +66,14 @@ for epoch in range(epochs):
     def finish(self) -> None:
         if self.session.error is not None or self.session.rested and self.session.compiled:
             return  # a program's updates are not counted
-        for scheduler, spot, at in self.at.values():
+        for scheduler, spot, updates in self.at.values():
             length = next((getattr(scheduler, name) for name in _HORIZONS
                            if isinstance(getattr(scheduler, name, None), int)), 0)
             steps = self.session.step_numbers.get(scheduler.optimizer, 0)
-            interval = at[0]
-            even = all(b - a == interval for a, b in zip(at, at[1:], strict=False))
-            if interval > 1 and even and len(at) > 1 and abs(length - steps) < interval \
-                    and steps - at[-1] < interval:
+            interval = updates[0]
+            is_regular = all(b - a == interval for a, b in zip(updates, updates[1:], strict=False))
+            if interval > 1 and is_regular and len(updates) > 1 and abs(length - steps) < interval \
+                    and steps - updates[-1] < interval:
                 self.report(f"{type(scheduler).__name__} is to take {length} steps and took "
-                            f"{len(at)}", spot,
+                            f"{len(updates)}", spot,
                             **{"optimizer steps": steps, "between two": interval})

@@ -107,7 +107,7 @@ for _ in range(8):
 
 
 def _find_argument(spot: Spot) -> str:
-    """What the program calls the metric that it hands over; empty for negated ones."""
+    """Return the source of the metric passed to `step`; empty for a negated one."""
     place = place_of(spot)
     if place is None:
         return ""

@@ -75,8 +75,8 @@ for epoch in range(2):
 
     def on_scheduler(self, scheduler: Any, spot: Spot | None) -> None:
         self.constructors[id(scheduler)] = scheduler, spot
-        for part in getattr(scheduler, "_schedulers", ()):
-            self.constructors.pop(id(part), None)
+        for inner in getattr(scheduler, "_schedulers", ()):
+            self.constructors.pop(id(inner), None)
 
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
         self.stepped.add(id(scheduler))
@@ -88,12 +88,12 @@ for epoch in range(2):
     def finish(self) -> None:
         if self.session.error is not None:
             return
-        parts = {id(p) for s, _ in self.constructors.values()
-                 for p in getattr(s, "_schedulers", ())}
+        inner_ids = {id(inner) for outer, _ in self.constructors.values()
+                     for inner in getattr(outer, "_schedulers", ())}
         for key, (scheduler, spot) in self.constructors.items():
             steps = self.steps.get(id(scheduler.optimizer), 0)
             name = type(scheduler).__name__
-            if key in parts:
+            if key in inner_ids:
                 continue
             if key in self.stepped and not steps and not self.session.rested \
                     and max(self.steps.values(), default=0) >= 10:
@@ -107,8 +107,7 @@ for epoch in range(2):
 
 
 def _is_stepped_in(spot: Spot | None) -> bool:
-    """Whether the file of a spot steps a scheduler somewhere, in a line that this run ended
-    before."""
+    """Whether the file of a spot steps a scheduler in a line that this run did not reach."""
     place = place_of(spot)
     tree = parse_file(place.file) if place is not None else None
     return tree is not None and any(

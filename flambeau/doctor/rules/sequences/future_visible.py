@@ -112,7 +112,7 @@ for _ in range(4):
             return
 
     def judge(self, call: LossCall, tokens: Tokens, shift: int, sees: bool) -> None:
-        """Tell where next tokens are predicted by a model that sees them."""
+        """Report a model that predicts next tokens and sees them."""
         if shift == 1 and sees:
             self.report("the scores at the first position depend on the tokens after it, which are "
                         "the targets", *self.masks[-1:], *self.attention[-1:], call.spot,

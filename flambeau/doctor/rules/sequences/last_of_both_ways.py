@@ -70,8 +70,8 @@ for _ in range(4):
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:
-        whole = name == "last" and all(part == slice(None) for part in args[1][2:])
-        if whole and args[0] is self.output():
+        takes_all_features = name == "last" and all(index == slice(None) for index in args[1][2:])
+        if takes_all_features and args[0] is self.output():
             self.times[spot] = self.times.get(spot, 0) + 1
             if self.times[spot] == _TIMES:
                 self.report("the last position of a bidirectional layer is taken", spot)

@@ -100,9 +100,9 @@ for _ in range(4):
 
 
 def _measure_padding(array: np.ndarray) -> float:
-    """The share of sequences that end in one and the same vector, at least twice."""
-    twice = (array[:, -1] == array[:, -2]).all(-1)
-    if not twice.any():
+    """Return the share of sequences that end in the same vector, at least twice."""
+    ends_twice = (array[:, -1] == array[:, -2]).all(-1)
+    if not ends_twice.any():
         return 0.0
-    same = (array[:, -1] == array[twice][0, -1]).all(-1)
-    return float((twice & same).mean())
+    ends_alike = (array[:, -1] == array[ends_twice][0, -1]).all(-1)
+    return float((ends_twice & ends_alike).mean())

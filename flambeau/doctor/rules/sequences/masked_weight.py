@@ -87,12 +87,12 @@ for _ in range(3):
             weights, dim = get_array(get_saved(node, "y")), get_saved(node, "dim")
             if weights is None or weights.ndim < 2 or not isinstance(dim, int):
                 continue
-            for place, hidden, weighs in _iterate_masks(node, graph, weights):
-                lost = _weigh_hidden(weights, hidden, dim) if weighs else 0.0
-                if lost > _WEIGHT:
+            for mask_node, hidden, weighs in _iterate_masks(node, graph, weights):
+                hidden_weight = _weigh_hidden(weights, hidden, dim) if weighs else 0.0
+                if hidden_weight > _WEIGHT:
                     self.report("positions hidden by a mask get weight from the softmax",
-                                find_spot(place), find_spot(node), backward.spot,
-                                **{"their mean weight": lost})
+                                find_spot(mask_node), find_spot(node), backward.spot,
+                                **{"their mean weight": hidden_weight})
 
     on_gradient = on_backward
 
@@ -100,15 +100,16 @@ for _ in range(3):
 def _iterate_masks(
     node: Any, graph: Graph, weights: np.ndarray
 ) -> Iterator[tuple[Any, np.ndarray, bool]]:
-    """The masks before and after a softmax: the node, what it hides, whether values are weighed."""
-    before = get_node(node.edges[0])
-    hidden = _find_hidden(before) if hasattr(before, "edges") else None
+    """Yield the masks before and after a softmax: the node, the hidden positions, and whether the
+    result weighs values."""
+    scores = get_node(node.edges[0])
+    hidden = _find_hidden(scores) if hasattr(scores, "edges") else None
     if hidden is not None:
-        yield before, hidden, _weighs(node, graph)
-    for after in graph.consumers.get(id(node), ()):
-        hidden = _find_hidden(after)
+        yield scores, hidden, _weighs(node, graph)
+    for consumer in graph.consumers.get(id(node), ()):
+        hidden = _find_hidden(consumer)
         if hidden is not None and np.broadcast_shapes(hidden.shape, weights.shape) == weights.shape:
-            yield after, hidden, _weighs(after, graph)
+            yield consumer, hidden, _weighs(consumer, graph)
 
 
 def _find_hidden(node: Any) -> np.ndarray | None:

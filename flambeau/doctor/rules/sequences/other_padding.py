@@ -72,33 +72,33 @@ for _ in range(4):
         indices, padding, spot = tokens.indices, tokens.padding, tokens.spot
         if padding is None or indices.ndim != 2 or indices.shape[1] < 3 or indices.size > 1 << 18:
             return
-        known = self.counts.setdefault((spot, padding), [0, 0, set(), set()])
-        _note(known, indices, padding)
-        rows, inside, lengths, fillers = known
-        if rows < _ROWS or len(fillers) != 1 or len(lengths) < 3 or inside < rows // 8:
+        counts = self.counts.setdefault((spot, padding), [0, 0, set(), set()])
+        _note(counts, indices, padding)
+        rows, n_with_padding, lengths, fillers = counts
+        if rows < _ROWS or len(fillers) != 1 or len(lengths) < 3 or n_with_padding < rows // 8:
             return
         module = self.session.stack[-1] if self.session.stack else None
         built_at: Spot | None = self.session.built_at.get(module) if module is not None else None
         self.report(
             f"rows are padded with token {next(iter(fillers))}, and padding_idx is {padding}, "
             "which occurs among the words", built_at, spot, rows=rows,
-            **{f"rows with token {padding}": inside},
+            **{f"rows with token {padding}": n_with_padding},
         )
 
 
-def _note(known: list[Any], indices: np.ndarray, padding: int) -> None:
-    """Add the rows of a batch; what cannot be padding makes the set of fillers larger than one."""
+def _note(counts: list[Any], indices: np.ndarray, padding: int) -> None:
+    """Add the rows of a batch. A token that cannot be padding adds a second filler."""
     last = indices[:, -1]
     run = (np.flip(indices, 1) == last[:, None]).cumprod(1).sum(1)
     filled = run >= 2
     tokens = np.unique(last[filled])
-    known[0] += len(indices)
-    known[2].update(run[filled].tolist())
-    known[3].update(tokens.tolist())
+    counts[0] += len(indices)
+    counts[2].update(run[filled].tolist())
+    counts[3].update(tokens.tolist())
     for token in tokens:
         ends_here = np.where(last == token, run, 0)
         if ((indices == token).sum(1) != ends_here).any():
-            known[3].update((token, None))  # it is a word as well
+            counts[3].update((token, None))  # also a word
     if padding in last:
-        known[3].update((padding, None))
-    known[1] += int((indices == padding).any(1).sum())
+        counts[3].update((padding, None))
+    counts[1] += int((indices == padding).any(1).sum())

@@ -96,7 +96,7 @@ for _ in range(4):
             return
         target, padding = call.target._array, tokens.padding
         if np.any(target == call.argument("ignore_index", -100)):
-            return  # the targets' padding has a number of its own
+            return  # the targets' padding is ignored already
         if padding is None:
             padding = self._infer_padding(call, tokens.indices)
             if padding is None:
@@ -115,25 +115,26 @@ for _ in range(4):
                         tokens.spot, share=float(padded))
 
     def _infer_padding(self, call: LossCall, indices: np.ndarray) -> int | None:
-        """The number that ends most rows of the targets, where rows of tokens end alike."""
+        """Return the value that fills up target rows, if the token rows are filled up too."""
         target = call.target._array
         if target.ndim == 1 and target.size == indices.size:
             target = target.reshape(indices.shape)
         if target.ndim != 2 or target.shape != indices.shape or find_filler(indices) is None:
             self.times = 0
             return None
-        number = find_filler(target)
-        self.times = self.times + 1 if number is not None else 0
-        return number if self.times >= 3 else None
+        filler = find_filler(target)
+        self.times = self.times + 1 if filler is not None else 0
+        return filler if self.times >= 3 else None
 
 
 def find_filler(rows: np.ndarray) -> int | None:
-    """The number that fills rows up at their end and stands nowhere else, to several lengths."""
+    """Return the value that fills rows up at their end, to several lengths, and occurs nowhere
+    else."""
     if len(rows) < 4 or rows.shape[1] < 3:
         return None
-    number = int(np.bincount(rows[:, -1]).argmax()) if rows[:, -1].min() >= 0 else -1
-    filled = rows == number
+    filler = int(np.bincount(rows[:, -1]).argmax()) if rows[:, -1].min() >= 0 else -1
+    filled = rows == filler
     lengths = rows.shape[1] - filled.sum(1)
     at_the_end = np.arange(rows.shape[1]) >= lengths[:, None]
-    several = len(np.unique(lengths)) > 2 and (lengths < rows.shape[1]).mean() >= 0.5
-    return number if several and np.array_equal(filled, at_the_end) else None
+    has_several_lengths = len(np.unique(lengths)) > 2 and (lengths < rows.shape[1]).mean() >= 0.5
+    return filler if has_several_lengths and np.array_equal(filled, at_the_end) else None

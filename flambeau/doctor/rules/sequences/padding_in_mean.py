@@ -74,24 +74,24 @@ for _ in range(4):
         if not backward.watched or self.times >= _TIMES:
             return
         for tokens in batches:
-            share = measure_padding(tokens.indices)
-            node = _find_mean(tokens, backward.graph) if share >= _SHARE else None
+            padding_share = measure_padding(tokens.indices)
+            node = _find_mean(tokens, backward.graph) if padding_share >= _SHARE else None
             if node is None:
                 continue
             self.times += 1
             if self.times == _TIMES:
                 self.report("the mean over all positions includes the padding", find_spot(node),
                             tokens.spot, level=Level.HINT if tokens.padding is not None else None,
-                            padding=float(share))
+                            padding=float(padding_share))
             return
 
     on_gradient = on_backward
 
 
 def measure_padding(indices: np.ndarray) -> float:
-    """How much of some tokens is padding at the end of rows; 0 where it is not clear."""
-    number = find_filler(indices) if indices.dtype.kind in "iu" else None
-    return 0.0 if number is None else float((indices == number).mean())
+    """Return the share of tokens that pad the ends of rows; 0 if uncertain."""
+    filler = find_filler(indices) if indices.dtype.kind in "iu" else None
+    return 0.0 if filler is None else float((indices == filler).mean())
 
 
 def _find_mean(tokens: Tokens, graph: Graph) -> Any:

@@ -121,7 +121,7 @@ for _ in range(4):
     on_gradient = on_backward
 
     def _judge(self, hidden: np.ndarray, spot: Spot | None, rows: Any = None) -> bool:
-        """Compare what is hidden with the tokens of those rows; whether that is a mistake."""
+        """Compare hidden positions with their tokens; return whether the mask is inverted."""
         for indices in reversed(self.indices):
             if indices.ndim != 2 or (rows is not None and len(rows) != len(indices)):
                 continue
@@ -131,7 +131,8 @@ for _ in range(4):
             visible = np.unique(indices[~hidden])
             if len(visible) == 1 and (~hidden).sum() > 2 and visible[0] not in indices[hidden] \
                     and len(np.unique(indices[hidden])) > 1:
-                spots = [at for result, at in self.masks if np.array_equal(result, hidden)]
+                spots = [mask_spot
+                         for mask, mask_spot in self.masks if np.array_equal(mask, hidden)]
                 self.report(
                     f"only positions with the token {visible[0]} are attended to", *spots[-1:],
                     spot, hidden=float(hidden.mean()),

@@ -90,11 +90,11 @@ for _ in range(4):
 
     def on_backward(self, backward: Backward) -> None:
         for spot, values, shape in self.added:
-            before = self.before.get(spot)
+            previous = self.before.get(spot)
             self.before[spot] = values = values.copy()
             varies = len(values) > 1 and (values[0] != values[1]).any()
-            if before is not None and before.shape == values.shape and varies \
-                    and (before == values).all() and self._is_batch_first(shape):
+            if previous is not None and previous.shape == values.shape and varies \
+                    and (previous == values).all() and self._is_batch_first(shape):
                 self.times[spot] = self.times.get(spot, 0) + 1
                 if self.times[spot] >= 2:
                     self.report("a constant that differs from sample to sample is added to all "

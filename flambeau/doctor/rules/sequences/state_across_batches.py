@@ -107,12 +107,13 @@ for xb, yb in DataLoader(data, batch_size=8, shuffle=True):
     def on_layer(self, call: ModuleCall) -> None:
         if type(call.module).__name__ not in _LAYERS or not call.module.training:
             return
-        supplied = call.args[1] if len(call.args) > 1 else call.kwargs.get("hx")
-        supplied = supplied[0] if isinstance(supplied, tuple) else supplied
-        before = self.last.get(id(call.module))
-        if isinstance(supplied, Tensor) and before is not None and before[0] != self.batches \
-                and self.shuffled and call.recorded and np.array_equal(supplied._array, before[1]) \
-                and supplied._array.any():
+        initial = call.args[1] if len(call.args) > 1 else call.kwargs.get("hx")
+        initial = initial[0] if isinstance(initial, tuple) else initial
+        previous = self.last.get(id(call.module))
+        if isinstance(initial, Tensor) and previous is not None and previous[0] != self.batches \
+                and self.shuffled and call.recorded and np.array_equal(initial._array,
+                                                                       previous[1]) \
+                and initial._array.any():
             self.report("the final state of one batch is the initial state of the next, which "
                         "holds other samples",
                         call.spot, self.session.call_spot, layer=type(call.module).__name__)

@@ -68,7 +68,7 @@ for _ in range(4):
 """)
 
     def judge(self, call: LossCall, tokens: Tokens, shift: int, sees: bool) -> None:
-        """Tell where a model without a view of the future predicts what it is given."""
+        """Report a causal model whose targets are its own inputs."""
         if shift == 0 and not sees:
             self.report("the targets are the model's input tokens", call.spot,
                         tokens.spot, tokens=str(tokens.indices.shape))

@@ -20,7 +20,7 @@ class Pairing:
 
 
 def find_pairing(call: LossCall, tokens: Tokens) -> Pairing | None:
-    """Whether the targets of a cross entropy are the tokens themselves, or the next ones."""
+    """Return how the targets of a cross entropy pair with tokens: the same or the next ones."""
     if call.name != "cross_entropy" or tokens.indices.ndim != 2 or call.target is None:
         return None
     target, indices = call.target._array, tokens.indices
@@ -33,21 +33,21 @@ def find_pairing(call: LossCall, tokens: Tokens) -> Pairing | None:
             shape = (indices.shape[0], length) if axis else (length, indices.shape[1])
             if length < 3 or target.size != shape[0] * shape[1]:
                 continue
-            seen = target.reshape(shape)
+            targets = target.reshape(shape)
             for shift in ((0, 1) if length == steps else (1,)):
                 common = length - shift if length == steps else length
-                now = np.take(seen, range(common), axis)
-                then = np.take(indices, range(shift, shift + common), axis)
+                target_part = np.take(targets, range(common), axis)
+                token_part = np.take(indices, range(shift, shift + common), axis)
                 valid = np.take(counted.reshape(shape), range(common), axis)
-                if valid.mean() > 0.3 and np.array_equal(now[valid], then[valid]) \
-                        and len(np.unique(now[valid])) > 1:
+                if valid.mean() > 0.3 and np.array_equal(target_part[valid], token_part[valid]) \
+                        and len(np.unique(target_part[valid])) > 1:
                     return Pairing(axis, shift, length)
     return None
 
 
 def sees_the_future(call: LossCall, tokens: Tokens, pair: Pairing) -> bool | None:
-    """Whether the scores at the first position depend on later tokens, by their gradient. None
-    where the scores are not laid out as expected."""
+    """Whether the scores at the first position depend on later tokens, by their gradient. None if
+    the scores have an unexpected layout."""
     scores, rows = call.input, tokens.rows
     if rows is None or not rows.requires_grad or not scores.requires_grad:
         return None
@@ -63,6 +63,6 @@ def sees_the_future(call: LossCall, tokens: Tokens, pair: Pairing) -> bool | Non
     (slope,) = grad([(first * factors).sum()], [rows], retain_graph=True, allow_unused=True)
     if slope is None:
         return None
-    later = np.moveaxis(slope._array, pair.axis, 0)[1:]
-    present = np.moveaxis(slope._array, pair.axis, 0)[0]
-    return bool(np.abs(later).max() > 1e-6 * max(np.abs(present).max(), 1e-30))
+    later_slopes = np.moveaxis(slope._array, pair.axis, 0)[1:]
+    present_slopes = np.moveaxis(slope._array, pair.axis, 0)[0]
+    return bool(np.abs(later_slopes).max() > 1e-6 * max(np.abs(present_slopes).max(), 1e-30))

@@ -76,9 +76,9 @@ net.load_state_dict(net.state_dict())
         self.itself = 0
 
     def on_state(self, module: Any, state: Any, spot: Spot | None) -> None:
-        places = self.taken.setdefault(module, [])
-        if spot is not None and all(known != spot for _, known in places):
-            places.append((self.session.updates, spot))
+        earlier = self.taken.setdefault(module, [])
+        if spot is not None and all(known_spot != spot for _, known_spot in earlier):
+            earlier.append((self.session.updates, spot))
 
     def on_load(self, module: Any, state: Any, strict: bool, spot: Spot | None) -> None:
         tensors = dict((*module.named_parameters(), *module.named_buffers()))
@@ -94,16 +94,17 @@ net.load_state_dict(net.state_dict())
         ]
         if not shared or len(shared) < len(entries):
             return
-        earlier = [(updates, s) for updates, s in self.taken.get(module, []) if s != spot]
-        before = [s for updates, s in earlier if updates < self.session.updates]
-        if not before:
+        earlier = [(updates, taken_spot)
+                   for updates, taken_spot in self.taken.get(module, []) if taken_spot != spot]
+        stale = [taken_spot for updates, taken_spot in earlier if updates < self.session.updates]
+        if not stale:
             place = place_of(spot)
             self.itself += bool(place and self.session.updates
                                 and find_loops(place.file, place.line))
             if self.itself < 3:
                 return
         self.report("the loaded state shares the model's memory: loading changes nothing",
-                    _alias(module, find_user_frame(1)), *before[:1], spot,
+                    _alias(module, find_user_frame(1)), *stale[:1], spot,
                     **{"tensors shared": len(shared), "updates since": self.session.updates})
 
 

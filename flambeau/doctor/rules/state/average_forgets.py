@@ -99,27 +99,27 @@ for step in range(9):
             self._find(update)
 
     def _find(self, update: Update) -> None:
-        """Models in the running frames that no optimizer has, with the shapes of one that has."""
+        """Find models in the running frames that no optimizer has and that copy a trained one."""
         optimized = self.session.optimized
-        seen: list[Any] = []
+        modules: list[Any] = []
         frame = find_user_frame(1)
         while frame is not None:
             if not is_internal(frame.f_code):
                 scopes = [frame.f_locals, frame.f_globals,
                           getattr(frame.f_locals.get("self"), "__dict__", {})]
-                seen += [v for scope in scopes for v in list(scope.values())
-                         if isinstance(v, Module)]
+                modules += [v for scope in scopes for v in list(scope.values())
+                            if isinstance(v, Module)]
             frame = frame.f_back
-        for follower in seen:
+        for follower in modules:
             averages = list(follower.parameters())
             if not averages or follower in self.known or id(averages[0]) in optimized:
                 continue
-            for leader in seen:
+            for leader in modules:
                 sources = list(leader.parameters())
-                alike = len(averages) == len(sources) and id(sources[0]) in optimized and all(
+                is_copy = len(averages) == len(sources) and id(sources[0]) in optimized and all(
                     a._array.shape == b._array.shape
                     for a, b in zip(averages, sources, strict=True))
-                if alike and averages[0]._array.size < 1 << 16:
+                if is_copy and averages[0]._array.size < 1 << 16:
                     self.known[follower] = None
                     self.averages.append(_Average(follower, averages[0], sources[0]))
                     break
@@ -127,19 +127,19 @@ for step in range(9):
     def _measure(self, average: _Average, update: Update) -> None:
         if average.follower() is None:
             return
-        before, target = average.followed, average.led
-        now = average.weight._array
-        way, moved = (target - before).ravel(), (now - before).ravel()
-        length = float(way @ way)
+        old, target = average.followed, average.led
+        current = average.weight._array
+        gap, change = (target - old).ravel(), (current - old).ravel()
+        length = float(gap @ gap)
         if length > 0:
-            share = float(moved @ way) / length
-            rest = moved - share * way
-            straight = float(rest @ rest) <= 1e-4 * length
-            if straight and 0.8 < share < 0.9999:
-                average.shares.append(share)
+            fraction = float(change @ gap) / length
+            residual = change - fraction * gap
+            is_interpolation = float(residual @ residual) <= 1e-4 * length
+            if is_interpolation and 0.8 < fraction < 0.9999:
+                average.shares.append(fraction)
             else:
                 average.shares.clear()
-        average.followed, average.led = now.copy(), average.leader._array.copy()
+        average.followed, average.led = current.copy(), average.leader._array.copy()
         shares = average.shares[-_STEPS:]
         if len(shares) == _STEPS and np.ptp(shares) < 0.02:
             writer: Spot | None = getattr(average.weight._counter, "writer", None)
@@ -150,7 +150,7 @@ for step in range(9):
 
 
 def find_averaging(step: Spot | None) -> Place | None:
-    """The first line after an update, or of the file, that scales and mixes weights in place."""
+    """Return the first line after an update, or in the file, that mixes weights in place."""
     place = place_of(step)
     tree = parse_file(place.file) if place is not None else None
     if place is None or tree is None:
@@ -160,5 +160,5 @@ def find_averaging(step: Spot | None) -> Place | None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         and node.func.attr in ("lerp_", "mul_", "copy_")
     )
-    after = [line for line in lines if line > place.line] or lines
-    return Place(place.file, after[0]) if after else None
+    later = [line for line in lines if line > place.line] or lines
+    return Place(place.file, later[0]) if later else None

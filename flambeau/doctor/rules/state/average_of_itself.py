@@ -69,14 +69,14 @@ for _ in range(4):
         for value in list(state.values())[:_MAX_STATE_ENTRIES]:
             self.on_alias(value, spot)
 
-    def on_mixed(self, name: str, tensor: Any, other: Any, share: float,
+    def on_mixed(self, name: str, tensor: Any, other: Any, fraction: float,
                  spot: Spot | None) -> None:
         memory = tensor.data_ptr()
         if name == "mul_":
-            self.scaled = memory, share
+            self.scaled = memory, fraction
             return
         scaled, self.scaled = self.scaled, (0, 0.0)
-        is_average = scaled[0] == memory and abs(scaled[1] + share - 1) < _DECAY_TOLERANCE
+        is_average = scaled[0] == memory and abs(scaled[1] + fraction - 1) < _DECAY_TOLERANCE
         if name == "add_" and not is_average:
             return
         if not any(p is not None and p.data_ptr() == memory for p in (

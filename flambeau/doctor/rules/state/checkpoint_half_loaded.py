@@ -116,7 +116,7 @@ train(net, optimizer)
 
     def on_optimizer_load(self, optimizer: Any, state: Any, spot: Spot | None) -> None:
         for checkpoint in self.checkpoints:
-            if any(state is each for each in checkpoint.optimizers):
+            if any(state is stored for stored in checkpoint.optimizers):
                 checkpoint.has_optimizer = True
                 if state["state"]:
                     self.session.follow(optimizer)
@@ -134,7 +134,7 @@ train(net, optimizer)
             for checkpoint in self.checkpoints:
                 if checkpoint.has_model and not checkpoint.has_optimizer \
                         and _resumes(checkpoint) and any(
-                            _is_same(update.optimizer, each) for each in checkpoint.optimizers):
+                            _is_same(update.optimizer, stored) for stored in checkpoint.optimizers):
                     checkpoint.has_optimizer = True
                     self.report("the model continues from a checkpoint whose optimizer state "
                                 "is not loaded", checkpoint.model_spot, checkpoint.spot,
@@ -178,8 +178,8 @@ def _is_same(optimizer: Any, state: Mapping[str, Any]) -> bool:
         rates = [group.get("initial_lr", group.get("lr")) for group in (current, stored)]
         if len(current["params"]) != len(stored["params"]) or rates[0] != rates[1]:
             return False
-        for parameter, number in zip(current["params"], stored["params"], strict=True):
-            moments = [v for v in state["state"].get(number, {}).values()
+        for parameter, index in zip(current["params"], stored["params"], strict=True):
+            moments = [v for v in state["state"].get(index, {}).values()
                        if isinstance(v, Tensor) and v.dim()]
             if any(v.shape != parameter.shape for v in moments):
                 return False

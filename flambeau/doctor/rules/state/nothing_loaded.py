@@ -12,14 +12,14 @@ from ..rule import Rule
 
 
 def find_common_prefix(names: Iterable[str]) -> str:
-    """The modules, as `module.`, with which all names begin; empty where there are none."""
-    parts = [name.split(".")[:-1] for name in names]
+    """Return the prefix of modules, as `module.`, that all names share; empty if none."""
+    paths = [name.split(".")[:-1] for name in names]
     shared = []
-    for column in zip(*parts, strict=False):
+    for column in zip(*paths, strict=False):
         if len(set(column)) > 1:
             break
         shared.append(column[0])
-    return "".join(f"{part}." for part in shared)
+    return "".join(f"{component}." for component in shared)
 
 
 class NothingLoaded(Rule):

@@ -79,9 +79,10 @@ loss = F.cross_entropy(net(x), y)
             entry = self.loaded.pop(id(module), None)
             if entry is None or entry[3] != self.session.updates:
                 continue
-            now = dict(module.named_parameters())
-            pairs = [(array, _copy_numbers(now[name]._array)) for name, array in entry[1].items()
-                     if name in now and now[name]._array.size >= 16 and array.std()]
+            current = dict(module.named_parameters())
+            pairs = [(array, _copy_numbers(current[name]._array))
+                     for name, array in entry[1].items()
+                     if name in current and current[name]._array.size >= 16 and array.std()]
             if len(pairs) > 1 and not any(_resemble(a, b) for a, b in pairs):
                 self.report("none of the loaded weights is left",
                             _find_later_initialization(entry[2]),
@@ -100,7 +101,7 @@ def _resemble(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _find_later_initialization(spot: Spot | None) -> Place | None:
-    """The first line after a load that initializes: apply(), nn.init or reset_parameters."""
+    """Return the first line after a load that calls apply(), nn.init or reset_parameters."""
     place = place_of(spot)
     tree = None if place is None else parse_file(place.file)
     if place is None or tree is None:

@@ -102,14 +102,14 @@ def _find_unused_flags(body: ast.AST) -> list[str]:
     excluded: set[int] = set()
     for node in ast.walk(body):
         if isinstance(node, ast.Assign):
-            names = {part.id for target in node.targets for part in ast.walk(target)
-                     if isinstance(part, ast.Name)}
+            names = {child.id for target in node.targets for child in ast.walk(target)
+                     if isinstance(child, ast.Name)}
             flags |= dict.fromkeys(n for n in names if _ENDS.fullmatch(n))
-            excluded |= {id(part) for part in ast.walk(node.value)
-                         if isinstance(part, ast.Name) and names == {part.id}}
-    read = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Load) and id(node) not in excluded}
-    return [name for name in flags if name not in read]
+            excluded |= {id(child) for child in ast.walk(node.value)
+                         if isinstance(child, ast.Name) and names == {child.id}}
+    read_names = {node.id for node in ast.walk(body) if isinstance(node, ast.Name)
+                  and isinstance(node.ctx, ast.Load) and id(node) not in excluded}
+    return [name for name in flags if name not in read_names]
 
 
 def _find_target(body: ast.AST) -> ast.stmt | None:
@@ -123,7 +123,7 @@ def _find_target(body: ast.AST) -> ast.stmt | None:
             continue
         for term in (node.value.left, node.value.right):
             if isinstance(term, ast.BinOp) and isinstance(term.op, ast.Mult):
-                names = {part.id for part in ast.walk(term) if isinstance(part, ast.Name)}
+                names = {child.id for child in ast.walk(term) if isinstance(child, ast.Name)}
                 if any(_NEXT.search(name) for name in names) or names & next_values:
                     return node
     return None

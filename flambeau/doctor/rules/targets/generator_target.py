@@ -72,8 +72,8 @@ for _ in range(6):
         self.times: dict[Spot | None, int] = {}
         self.pending: list[tuple[Any, Spot | None]] = []  # losses with the judge's target
 
-    def on_cut(self, kind: str, tensor: Any, spot: Spot | None) -> None:
-        if kind == "detach()":
+    def on_cut(self, method: str, tensor: Any, spot: Spot | None) -> None:
+        if method == "detach()":
             self.detached[tensor._array.ctypes.data] = None
             if len(self.detached) > 16:
                 self.detached.pop(next(iter(self.detached)))
@@ -82,9 +82,9 @@ for _ in range(6):
         if call.recorded and call.tensors and isinstance(call.output, Tensor) \
                 and self.session.watching:
             first = call.tensors[0]
-            kind = "recorded" if first._node is not None else \
+            origin = "recorded" if first._node is not None else \
                 "detached" if first._array.ctypes.data in self.detached else "real"
-            self.calls = [*self.calls[-3:], (id(call.module), weakref.ref(call.output), kind)]
+            self.calls = [*self.calls[-3:], (id(call.module), weakref.ref(call.output), origin)]
 
     def on_loss(self, call: LossCall) -> None:
         target = call.target
@@ -92,13 +92,14 @@ for _ in range(6):
                 or np.ptp(target._array) > 0:
             return
         value = float(target._array.flat[0])
-        for network, reference, kind in self.calls:
+        for network, reference, origin in self.calls:
             output = reference()
             if isinstance(output, Tensor) and np.shares_memory(output._array, call.values):
-                self.targets[network, kind] = value
-                others = self.targets.get((network, "detached")), self.targets.get(
+                self.targets[network, origin] = value
+                targets = self.targets.get((network, "detached")), self.targets.get(
                     (network, "real"))
-                if kind == "recorded" and others[0] == value and others[1] not in (None, value):
+                if origin == "recorded" and targets[0] == value \
+                        and targets[1] not in (None, value):
                     self.pending.append((call.result, call.spot))
 
     def on_backward(self, backward: Any) -> None:

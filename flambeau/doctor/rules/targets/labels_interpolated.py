@@ -102,6 +102,6 @@ for _ in range(3):
             return
         flat = target.reshape(-1)
         if any(np.array_equal(cast(resized).reshape(-1), flat) for cast in (np.trunc, np.rint)):
-            between = int(np.sum(resized != np.trunc(resized)))
+            n_between = int(np.sum(resized != np.trunc(resized)))
             self.report("the labels are means of class indices", spot, call.spot,
-                        pixels=int(flat.size), between=between)
+                        pixels=int(flat.size), between=n_between)

@@ -83,19 +83,19 @@ for _ in range(14):
         if target is None or not call.recorded or not target.size \
                 or not (binary or call.name == "cross_entropy"):
             return
-        kind = "binary" if binary else "similarity"
-        answers = self.answers.setdefault(kind, set())
-        if len(answers) > 1:
+        loss = "binary" if binary else "similarity"
+        extremes = self.answers.setdefault(loss, set())
+        if len(extremes) > 1:
             return
-        answers.update((float(np.min(target)), float(np.max(target))))
-        whole = target.base
-        if isinstance(whole, np.ndarray) and whole.dtype == target.dtype and whole.size:
-            answers.update((float(np.min(whole)), float(np.max(whole))))
+        extremes.update((float(np.min(target)), float(np.max(target))))
+        base = target.base
+        if isinstance(base, np.ndarray) and base.dtype == target.dtype and base.size:
+            extremes.update((float(np.min(base)), float(np.max(base))))
         if not call.input.requires_grad or not (
             self._is_from_trained_layer(call.node) if binary else _is_square_product(call)
         ):
             return
-        self.calls.setdefault(kind, []).append(call.spot)
+        self.calls.setdefault(loss, []).append(call.spot)
 
     def _is_from_trained_layer(self, node: Any) -> bool:
         if node is not None and get_operator_name(node) == "sigmoid":
@@ -107,15 +107,15 @@ for _ in range(14):
         return any(id(leaf) in self.session.optimized for leaf in leaves)
 
     def finish(self) -> None:
-        for kind, spots in self.calls.items():
-            if len(self.answers[kind]) == 1 and len(spots) >= _CALLS and self._is_fresh(kind):
+        for loss, spots in self.calls.items():
+            if len(self.answers[loss]) == 1 and len(spots) >= _CALLS and self._is_fresh(loss):
                 lines = list(dict.fromkeys(spots))  # the first taught first
                 self.report("every target is the same number", *lines[:2], calls=len(spots),
-                            target=min(self.answers[kind]))
+                            target=min(self.answers[loss]))
 
-    def _is_fresh(self, kind: str) -> bool:
-        """Whether the program has not trained far beyond what was seen of it."""
-        return self.session.clock.passes <= 4 * len(self.calls[kind]) or kind == "similarity"
+    def _is_fresh(self, loss: str) -> bool:
+        """Whether the calls seen are a fair part of the program's passes."""
+        return self.session.clock.passes <= 4 * len(self.calls[loss]) or loss == "similarity"
 
 
 def _is_square_product(call: LossCall) -> bool:

@@ -90,7 +90,7 @@ for k in (2, 2, 2, 3, 3, 3, 4, 4, 4):
         self.done = len(self.session.optimizers) > 1 or len(self.counts) > 4096
         uneven = [i for i, count in enumerate(self.counts) if count != fewest]
         last = self.counts[uneven[0]]
-        periods = {after - before for before, after in pairwise(uneven)}
+        periods = {later - earlier for earlier, later in pairwise(uneven)}
         if not self.woken:
             periods.add(uneven[0])  # the first epoch began with the first update
         regular = len(periods) <= 1 and all(self.counts[i] == last for i in uneven) \

@@ -82,25 +82,25 @@ for _ in range(5):
             if not self.fresh and self.session.clock.passes == 0 and limit != float("inf"):
                 self.times["before"] = 1
             return
-        empty = all(is_zero(g) for g in grads)
-        if self.fresh and not empty:
+        is_empty = all(is_zero(g) for g in grads)
+        if self.fresh and not is_empty:
             self.times.clear()
             return
-        kind = "before" if empty else "after"
-        if kind == "after" and not all(id(g) in self.used for g in grads if g is not None):
+        timing = "before" if is_empty else "after"
+        if timing == "after" and not all(id(g) in self.used for g in grads if g is not None):
             return
-        self._count(kind, spot)
+        self._count(timing, spot)
 
-    def _count(self, kind: str, spot: Spot | None) -> None:
+    def _count(self, timing: str, spot: Spot | None) -> None:
         """Count a call without effect; report the third of a kind."""
-        times = self.times[kind] = self.times.get(kind, 0) + 1
+        times = self.times[timing] = self.times.get(timing, 0) + 1
         if times < 3:
             return
-        if kind == "nothing":
+        if timing == "nothing":
             self.report("clip_grad_* gets no parameters: the iterator is exhausted",
                         spot, times=times, fix="params = list(params) before creating the "
                                                "optimizer")
-        elif kind == "before":
+        elif timing == "before":
             self.report("clip_grad_* is called before backward(): there are no gradients yet",
                         spot, self.backward, times=times)
         else:

@@ -100,14 +100,14 @@ for _ in range(6):
     def on_step(self, update: Update) -> None:
         key = id(update.optimizer)
         source, discarded = self.source.pop(key, None), self.discarded.pop(key, [])
-        self.discarded.clear()  # what another optimizer's turn discards is not meant for its own
+        self.discarded.clear()  # another optimizer's turn discards these on purpose
         self.stepping = True
-        same = [entry for entry in discarded if entry[0] == source and source is not None]
-        if not update.watched or not same:
+        repeated = [entry for entry in discarded if entry[0] == source and source is not None]
+        if not update.watched or not repeated:
             self.times[key] = 0
             return
         self.times[key] = self.times.get(key, 0) + 1
-        if self.times[key] >= (2 if len(same) > 6 else 3):
+        if self.times[key] >= (2 if len(repeated) > 6 else 3):
             self.report("zero_grad() discards gradients that no step has used",
-                        same[0][1], update.spot, source,
-                        **{"backward passes a step": len(same) + 1, "lost": len(same)})
+                        repeated[0][1], update.spot, source,
+                        **{"backward passes a step": len(repeated) + 1, "lost": len(repeated)})

@@ -92,11 +92,12 @@ for _ in range(12):
             self.start = {id(p): _copy_numbers(p) for p in update.params[:8] if p._array.ndim > 1}
 
     def _has_moved(self) -> bool:
-        """Whether any of the weights is noticeably another."""
+        """Whether any weight has changed noticeably."""
         params = [p for group in self.last.param_groups for p in group["params"]]
         pairs = [(_copy_numbers(p), self.start[id(p)]) for p in params if id(p) in self.start]
         return not pairs or any(
-            np.linalg.norm(now - before) > _MOVED * np.linalg.norm(before) for now, before in pairs)
+            np.linalg.norm(current - initial) > _MOVED * np.linalg.norm(initial)
+            for current, initial in pairs)
 
 
 def _copy_numbers(parameter: Any) -> np.ndarray:

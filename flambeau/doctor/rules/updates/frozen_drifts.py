@@ -73,14 +73,14 @@ for _ in range(4):
             self.before = [(p, p._array.copy()) for p in frozen[:8]]
 
     def after_step(self, update: Update) -> None:
-        moved = [(p, old) for p, old in self.before if not np.array_equal(p._array, old)]
-        if not moved:
+        changed = [(p, old) for p, old in self.before if not np.array_equal(p._array, old)]
+        if not changed:
             return
         name = self.session.name_of(update.optimizer, "the optimizer")
-        change = max(float(np.abs(p._array - old).max()) for p, old in moved)
+        change = max(float(np.abs(p._array - old).max()) for p, old in changed)
         group = update.optimizer.param_groups[0]
         self.report(
-            f"{name}.step() changes {self.session.parameter_names(p for p, _ in moved)}, which "
+            f"{name}.step() changes {self.session.parameter_names(p for p, _ in changed)}, which "
             "are frozen", update.spot, self.session.optimizers.get(update.optimizer),
             **{"largest change": change, "momentum": group.get("momentum", group.get("betas")),
                "weight decay": group.get("weight_decay", 0)},

@@ -109,20 +109,20 @@ class _Left:
         self.stale: set[int] | None = None  # optimizers whose gradients the next pass adds to
 
     def note_pass(self) -> None:
-        """A pass begins: whose gradients are as they were."""
+        """Note at the start of a pass whose gradients have not changed since."""
         if self.stale is None:
             self.stale = {key for key, grads in self.grads.items() if any(
-                p._grad is grad and np.any(numbers) and np.array_equal(_copy(grad), numbers)
-                for p, grad, numbers in grads)}
+                p._grad is grad and np.any(values) and np.array_equal(_copy(grad), values)
+                for p, grad, values in grads)}
 
     def used(self, key: int) -> bool:
-        """Whether a later pass has added to gradients of this optimizer, and to the judge's."""
+        """Whether a later pass has added to this optimizer's gradients and to the judge's."""
         if self.stale is None or key not in self.stale or self.entry is None:
             return False
-        grown = any(p._grad is grad and not np.array_equal(_copy(grad), numbers)
-                    for p, grad, numbers in self.grads[key])
-        return grown and any(p._grad is not None and not np.array_equal(_copy(p._grad), numbers)
-                             for p, _, numbers in self.grads.get(self.judge, ()))
+        has_grown = any(p._grad is grad and not np.array_equal(_copy(grad), values)
+                        for p, grad, values in self.grads[key])
+        return has_grown and any(p._grad is not None and not np.array_equal(_copy(p._grad), values)
+                                 for p, _, values in self.grads.get(self.judge, ()))
 
 
 def _copy(grad: Any) -> np.ndarray:
@@ -131,9 +131,9 @@ def _copy(grad: Any) -> np.ndarray:
 
 
 def _find_crossings(backward: Backward, optimizers: list[Any]) -> dict[int, Spot | None]:
-    """Where, by optimizer, its parameters first meet what another one's parameters computed."""
+    """Return, by optimizer, where its parameters first use results of another's parameters."""
     owners = {id(p): id(o) for o in optimizers for group in o.param_groups for p in group["params"]}
-    below: dict[int, set[int]] = {}
+    owners_below: dict[int, set[int]] = {}
     result: dict[int, Spot | None] = {}
     for node in backward.graph.nodes:
         direct, inherited = set(), set()
@@ -142,9 +142,9 @@ def _find_crossings(backward: Backward, optimizers: list[Any]) -> dict[int, Spot
             if id(source) in owners:
                 direct.add(owners[id(source)])
             else:
-                inherited |= below.get(id(source), set())
+                inherited |= owners_below.get(id(source), set())
         for owner in direct:
             if inherited - {owner}:
                 result.setdefault(owner, call_of(node) or find_spot(node))
-        below[id(node)] = direct | inherited
+        owners_below[id(node)] = direct | inherited
     return result

@@ -76,9 +76,9 @@ for _ in range(14):
         if not isinstance(node, Node) or get_operator_name(node) != "neg" or backward.value is None:
             self.over = True
             return
-        below = get_node(node.edges[0])
-        if not isinstance(below, Node) or get_operator_name(below) not in _LOSSES:
-            self.over = True  # something else is minimized as well
+        operand = get_node(node.edges[0])
+        if not isinstance(operand, Node) or get_operator_name(operand) not in _LOSSES:
+            self.over = True  # the program minimizes more than this loss
             return
         self.pending = find_spot(node), backward
 

@@ -91,19 +91,20 @@ for _ in range(5):
 
 
 def find_overwriting(place: Place) -> int | None:
-    """The statement of the same block that assigns the variable of a line anew, unread since."""
+    """Return the line in the same block that reassigns a line's variable before it is read."""
     for statement in find_statements(place.file, place.line):
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             name = statement.targets[0].id
-            for later in _list_following(parse_file(place.file), statement):
-                reads = any(isinstance(part, ast.Name) and part.id == name
-                            and isinstance(part.ctx, ast.Load) for part in ast.walk(later))
+            for following in _list_following(parse_file(place.file), statement):
+                reads = any(isinstance(child, ast.Name) and child.id == name
+                            and isinstance(child.ctx, ast.Load) for child in ast.walk(following))
                 if reads:
                     return None
-                if isinstance(later, ast.Assign) and any(
-                    isinstance(target, ast.Name) and target.id == name for target in later.targets
+                if isinstance(following, ast.Assign) and any(
+                    isinstance(target, ast.Name) and target.id == name
+                    for target in following.targets
                 ):
-                    return later.lineno
+                    return following.lineno
     return None
 
 

@@ -84,9 +84,9 @@ for epoch in range(8):
             return
         lines = list_running_lines()
         self.spots[lines] = call.spot
-        known = self.pending.setdefault(lines, [])
-        if len(known) < _PENDING:
-            known.append(node.sequence)
+        sequences = self.pending.setdefault(lines, [])
+        if len(sequences) < _PENDING:
+            sequences.append(node.sequence)
 
     def on_backward(self, backward: Backward) -> None:
         if not backward.watched:

@@ -60,21 +60,21 @@ def find_idle_statements(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
 
 
 def find_rebound_parameters(loop: ast.For) -> Iterator[tuple[int, str, str]]:
-    """Assignments to the variable of a loop over parameters whose result nothing reads: the
-    parameter stays as it is."""
-    if not any(isinstance(part, ast.Attribute) and part.attr in _PARAMETERS
-               for part in ast.walk(loop.iter)):
+    """Yield assignments to the variable of a loop over parameters that nothing reads: the parameter
+    does not change."""
+    if not any(isinstance(child, ast.Attribute) and child.attr in _PARAMETERS
+               for child in ast.walk(loop.iter)):
         return
-    names = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+    names = {child.id for child in ast.walk(loop.target) if isinstance(child, ast.Name)}
     for statement in loop.body:
         if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
             continue
         target = statement.targets[0]
         if not isinstance(target, ast.Name) or target.id not in names:
             continue
-        after = [part for part in ast.walk(loop) if isinstance(part, ast.Name)
-                 and part.id == target.id and part.lineno > (statement.end_lineno or 0)]
-        if not after:
+        later_uses = [child for child in ast.walk(loop) if isinstance(child, ast.Name)
+                      and child.id == target.id and child.lineno > (statement.end_lineno or 0)]
+        if not later_uses:
             yield statement.lineno, ast.unparse(statement), "place"
 
 
@@ -138,19 +138,19 @@ for _ in range(2):
         if is_installed_file(file):
             return
         tree = parse_file(file)
-        for line, written, lacking in find_idle_statements(tree) if tree is not None else ():
-            if lacking == "call":
-                self.report_when_run(f"`{written}` is named, not called: it does nothing",
-                                     Place(file, line), find_user_frame(1), fix=f"{written}()")
-            elif lacking == "place":
-                name, _, value = written.partition(" = ")
-                self.report_when_run(f"`{written}` gives a name to a new tensor: no parameter "
+        for line, source, problem in find_idle_statements(tree) if tree is not None else ():
+            if problem == "call":
+                self.report_when_run(f"`{source}` is named, not called: it does nothing",
+                                     Place(file, line), find_user_frame(1), fix=f"{source}()")
+            elif problem == "place":
+                name, _, value = source.partition(" = ")
+                self.report_when_run(f"`{source}` gives a name to a new tensor: no parameter "
                                      "changes", Place(file, line), find_user_frame(1),
                                      fix=f"{name}.copy_({value}) under torch.no_grad()")
             else:
-                self.report_when_run(f"the result of `{written}` is thrown away",
+                self.report_when_run(f"the result of `{source}` is thrown away",
                                      Place(file, line), find_user_frame(1), level=Level.LIKELY,
-                                     fix=f"... = {written}")
+                                     fix=f"... = {source}")
 
     def on_backward(self, backward: Backward) -> None:
         self._look(backward.spot)

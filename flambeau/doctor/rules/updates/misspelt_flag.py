@@ -19,11 +19,11 @@ _MISSPELT = frozenset((
 ))
 
 
-def _reads_flag(kind: type) -> bool:
-    """Whether a class has requires_grad as a setting of its own: its methods mention the name."""
+def _reads_flag(cls: type) -> bool:
+    """Whether methods of a class mention requires_grad, so that it is a setting of its own."""
     return any(
         "requires_grad" in function.__code__.co_names
-        for base in kind.__mro__ if not base.__module__.startswith("flambeau.")
+        for base in cls.__mro__ if not base.__module__.startswith("flambeau.")
         for function in vars(base).values() if inspect.isfunction(function)
     )
 

@@ -70,11 +70,11 @@ for _ in range(8):
 
     def on_optimizer(self, optimizer: Any, spot: Spot | None) -> None:
         parameters = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        before, times = self.last.get(spot, (set(), 0))
+        previous, times = self.last.get(spot, (set(), 0))
         steps = self.steps.get(spot, 0)
-        again = before == parameters and steps > 0 and not self.loaded
+        is_recreated = previous == parameters and steps > 0 and not self.loaded
         self.loaded = False
-        times = times + 1 if again else 1
+        times = times + 1 if is_recreated else 1
         self.last[spot], self.steps[spot] = (parameters, times), 0
         self.spots[id(optimizer)] = spot
         group = optimizer.param_groups[0]

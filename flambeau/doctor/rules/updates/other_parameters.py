@@ -85,14 +85,14 @@ for step in range(10):
             return
         trainable = [p for p in update.params if p.requires_grad]
         orphans = [p for p in trainable if id(p) not in self.reached]
-        known = self.session.optimized
+        optimized = self.session.optimized
         strays = [
             p for i, p in self.reached.items()
-            if i not in known and p.requires_grad and isinstance(p, Parameter)
+            if i not in optimized and p.requires_grad and isinstance(p, Parameter)
         ]
         replaced = [p for p in orphans if self.session.root_of(p) is None]
         if len(orphans) == len(trainable):
-            replaced = orphans  # nothing that it has is used
+            replaced = orphans  # none of its parameters is used
         if not orphans or not strays or not replaced:
             return
         name = self.session.name_of(update.optimizer, "the optimizer")
@@ -104,13 +104,13 @@ for step in range(10):
         )
 
     def _judge_abandoned(self, update: Update, latest: dict[int, Any]) -> None:
-        """A model that took the place of one that was trained: the optimizer has the old one."""
-        known, key = self.session.optimized, id(update.optimizer)
+        """Report a model that replaced a trained one while the optimizer holds the old one."""
+        optimized, key = self.session.optimized, id(update.optimizer)
         trainable = [p for p in update.params if p.requires_grad]
         strays = [p for i, p in latest.items()
-                  if i not in known and p.requires_grad and isinstance(p, Parameter)]
-        without = all(id(p) in self.reached and id(p) not in latest for p in trainable)
-        self.idle[key] = self.idle.get(key, 0) + 1 if strays and trainable and without else 0
+                  if i not in optimized and p.requires_grad and isinstance(p, Parameter)]
+        is_abandoned = all(id(p) in self.reached and id(p) not in latest for p in trainable)
+        self.idle[key] = self.idle.get(key, 0) + 1 if strays and trainable and is_abandoned else 0
         if self.idle[key] == _STEPS:
             name = self.session.name_of(update.optimizer, "the optimizer")
             self.report(

@@ -106,15 +106,15 @@ for _ in range(8):
         if not any(isinstance(p, Parameter) for o in list(self.session.optimizers)
                    for group in o.param_groups for p in group["params"]):
             return  # an input is optimized, as an attack's noise or an image
-        known = self.session.optimized
+        optimized = self.session.optimized
         strays: dict[int, list[Any]] = {}
         for key, parameter in self.reached.items():
-            if key not in known and parameter.requires_grad and self.times[key] >= _STEPS:
+            if key not in optimized and parameter.requires_grad and self.times[key] >= _STEPS:
                 strays.setdefault(id(self.session.root_of(parameter)), []).append(parameter)
         for group in strays.values():
-            self._judge(self.session.root_of(group[0]), group, known, update)
+            self._judge(self.session.root_of(group[0]), group, optimized, update)
 
-    def _judge(self, root: Any, group: list[Any], known: Any, update: Update) -> None:
+    def _judge(self, root: Any, group: list[Any], optimized: Any, update: Update) -> None:
         self.done.update(id(p) for p in group)
         owners = [m for m in list(self.session.built_at)
                   if any(p is group[0] for p in m._parameters.values())]
@@ -123,11 +123,11 @@ for _ in range(8):
         if root is not None and (not root.training or root not in self.session.built_at):
             return
         parameters = [] if root is None else list(root.parameters())
-        partly = any(id(p) in known for p in parameters)
-        born = self.order.get(id(update.optimizer), 0)
-        later = bool(owners) and self.order.get(id(owners[0]), -1) > born
+        partly = any(id(p) in optimized for p in parameters)
+        created_order = self.order.get(id(update.optimizer), 0)
+        is_later = bool(owners) and self.order.get(id(owners[0]), -1) > created_order
         frozen = any(not p.requires_grad for p in parameters)
-        level = Level.HINT if (partly and not later) or frozen else Level.LIKELY
+        level = Level.HINT if (partly and not is_later) or frozen else Level.LIKELY
         self.report(
             f"{self.session.parameter_names(group)} get gradients, but no optimizer holds them",
             self.session.optimizers.get(update.optimizer),

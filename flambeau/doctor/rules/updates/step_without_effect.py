@@ -88,9 +88,9 @@ for _ in range(9):
     def after_step(self, update: Update) -> None:
         if not self.before:
             return
-        same = all(np.array_equal(p._array, values) for p, values in self.before)
+        is_unchanged = all(np.array_equal(p._array, values) for p, values in self.before)
         key = id(update.optimizer)
-        self.still[key] = self.still.get(key, 0) + 1 if same else -1
+        self.still[key] = self.still.get(key, 0) + 1 if is_unchanged else -1
         if self.still[key] >= _STEPS:
             scheduler, spot = self.schedules.get(key, (None, None))
             functions = getattr(scheduler, "lr_lambdas", None) or ()

@@ -78,17 +78,17 @@ for _ in range(7):
         if not update.watched:
             return
         updated = {id(p) for p in update.params if not is_zero(p._grad)}
-        key, before = id(update.optimizer), self.latest
+        key, previous = id(update.optimizer), self.latest
         self.graded[key] = update.optimizer, updated
         self.latest = key
-        if before is None or before == key or before not in self.graded:
+        if previous is None or previous == key or previous not in self.graded:
             return
-        pair = (min(before, key), max(before, key))
+        pair = (min(previous, key), max(previous, key))
         self.turns[pair] = self.turns.get(pair, 0) + 1
-        first, second = self.graded[before], self.graded[key]
-        small, large = sorted((first, second), key=lambda entry: len(entry[1]))
-        if self.turns[pair] >= 2 * _STEPS and small[1] and small[1] < large[1]:
-            names = [self.session.name_of(o, "an optimizer") for o, _ in (large, small)]
+        first, second = self.graded[previous], self.graded[key]
+        smaller, larger = sorted((first, second), key=lambda entry: len(entry[1]))
+        if self.turns[pair] >= 2 * _STEPS and smaller[1] and smaller[1] < larger[1]:
+            names = [self.session.name_of(o, "an optimizer") for o, _ in (larger, smaller)]
             self.report(f"{names[0]} and {names[1]} alternate on the same parameters",
-                        self.session.optimizers.get(large[0]), update.spot,
-                        **{"parameters of both": len(small[1])})
+                        self.session.optimizers.get(larger[0]), update.spot,
+                        **{"parameters of both": len(smaller[1])})
