@@ -37,9 +37,9 @@ def use(handlers: Handlers, persistence: Persistence, callback: Any) -> Handle:
     if isinstance(callback, type):
         raise TypeError(f"{callback.__name__} is a class: use {callback.__name__}(...)")
     if isinstance(callback, types.GeneratorType):
-        name = callback.__qualname__
+        title = callback.__qualname__
         raise TypeError(
-            f"give the generator function {name} itself, not what {name}(...) returns"
+            f"give the generator function {title} itself, not what {title}(...) returns"
         )
     handle = handlers.add_handle(callback)
     try:
