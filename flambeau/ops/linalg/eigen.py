@@ -18,7 +18,9 @@ from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..view.triangles import diag_embed
 from .declarations import linalg_function, mH, to_dtype_of
-from .matrix_checks import LinAlgError, check_kernel, check_square, get_kind_name
+from .matrix_checks import (
+    LinAlgError, check_kernel, check_phase, check_square, get_kind_name,
+)
 from .matrix_samples import positive_definite, square_samples
 from .solves import solve_matrix
 
@@ -26,6 +28,15 @@ from .solves import solve_matrix
 def _compute_gaps(L: Tensor) -> Tensor:
     """L_j - L_i, ones on the diagonal."""
     return L.unsqueeze(-2) - L.unsqueeze(-1) + diag_embed(L.new_ones(L.shape[-1]))
+
+
+def _check_phase(turned: Tensor, name: str) -> None:
+    """Raise RuntimeError if a loss changes with the phase of complex eigenvectors."""
+    if turned.is_complex():
+        check_phase(turned.diagonal(0, -2, -1).imag._array, (
+            f"{name}: The eigenvectors in the complex case are specified up to multiplication by "
+            "e^{i phi}. The specified loss function depends on this quantity, so it is "
+            "ill-defined."))
 
 
 # --------------------------------------------------------------------------------- symmetric
@@ -77,7 +88,10 @@ def _(gs: Tensor, ys: tuple[Tensor, ...]) -> Tensor:
     (gL, gV), (L, V) = gs, ys
     if gV is None:
         return None if gL is None else (V * to_dtype_of(gL, V).unsqueeze(-2)) @ mH(V)
-    inner = (mH(V) @ gV) / _compute_gaps(L)
+    turned = mH(V) @ gV
+    _check_phase(turned, "linalg_eigh_backward")
+    # V stays unitary, so only a skew-Hermitian part counts, and the cotangent is Hermitian.
+    inner = (turned - mH(turned)) / (2 * _compute_gaps(L))
     inner = inner - diag_embed(inner.diagonal(0, -2, -1))
     if gL is not None:
         inner = inner + diag_embed(to_dtype_of(gL, V))
@@ -159,6 +173,7 @@ def _(gs: tuple[Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor:
     if gV is None:
         return None if gL is None else solve_matrix(mH(V), gL.unsqueeze(-1) * mH(V))
     inner = mH(V) @ gV
+    _check_phase(inner, "linalg_eig_backward")
     # Eigenvectors have norm 1: what would lengthen them does not count.
     inner = inner - (mH(V) @ V) * to_dtype_of(inner.diagonal(0, -2, -1).real, V).unsqueeze(-2)
     inner = inner / _compute_gaps(L.conj())

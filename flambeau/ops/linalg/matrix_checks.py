@@ -86,6 +86,15 @@ def check_square(A: Array, name: str, label: str = "A") -> None:
         )
 
 
+def check_phase(turn: Any, message: str, tolerance: float = 1e-2) -> None:
+    """Raise RuntimeError if a loss changes with the phase of complex vectors, which is arbitrary.
+
+    `turn`: by how much it changes with each vector's phase. Symbolic values are not looked at.
+    """
+    if turn.__class__ is np.ndarray and not (np.abs(turn) <= tolerance).all():
+        raise RuntimeError(message)
+
+
 def raise_for_info(
     info: Array, name: str, describe: Callable[[int], str], error: type = LinAlgError
 ) -> None:

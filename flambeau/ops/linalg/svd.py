@@ -16,7 +16,9 @@ from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..view.triangles import diag_embed
 from .declarations import linalg_function, mH, to_dtype_of
-from .matrix_checks import LinAlgError, check_floats, check_kernel, check_matrix, iterate_matrices
+from .matrix_checks import (
+    LinAlgError, check_floats, check_kernel, check_matrix, check_phase, iterate_matrices,
+)
 from .matrix_samples import rectangular_samples
 
 
@@ -80,6 +82,17 @@ def _differentiate_values(gS: Tensor, U: Tensor, Vh: Tensor) -> Tensor:
     return (U * to_dtype_of(gS, U).unsqueeze(-2)) @ Vh
 
 
+def _check_phase(gU: Tensor | None, gVh: Tensor | None, U: Tensor, Vh: Tensor) -> None:
+    """Raise RuntimeError if a loss changes with the phase of complex singular vectors."""
+    turns = [] if gU is None else [(mH(U) @ gU).diagonal(0, -2, -1).imag]
+    if gVh is not None:
+        turns.append((Vh @ mH(gVh)).diagonal(0, -2, -1).imag)
+    check_phase(sum(turns[1:], turns[0])._array, (
+        "svd_backward: The singular vectors in the complex case are specified up to multiplication "
+        "by e^{i phi}. The specified loss function depends on this phase term, making it "
+        "ill-defined."))
+
+
 def compute_svd_cotangent(
     gU: Tensor, gS: Tensor, gVh: Tensor, U: Tensor, S: Tensor, Vh: Tensor
 ) -> Tensor | None:
@@ -101,6 +114,8 @@ def compute_svd_cotangent(
         other = Vh @ mH(gVh)
         other = S.unsqueeze(-1) * ((other - mH(other)) / gaps)
         inner = other if inner is None else inner + other
+    if U.is_complex():
+        _check_phase(gU, gVh, U, Vh)
     if gS is not None:
         inner = inner + diag_embed(to_dtype_of(gS, U))
     if m > k and gU is not None:

@@ -300,10 +300,8 @@ for _name, _operator in (
     setattr(Tensor, _name, make_python_operator(_operator.operator, _name))
 _methods: Any = Tensor
 _methods.__rsub__ = reflect(_sub.operator)
-_methods.__rtruediv__ = reflect(
-    _div.operator, lambda self, array: self.reciprocal() * array)  # NumPy's product
 for _name, _operator in (("add", _add), ("sub", _sub), ("mul", mul), ("truediv", _div)):
     setattr(Tensor, f"__i{_name}__", make_python_in_place(_operator.operator.twin))
 _methods.__neg__, _methods.__pos__ = neg, positive
-_methods.__div__, _methods.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
+_methods.__div__ = Tensor.__truediv__
 _methods.__idiv__ = _methods.__itruediv__

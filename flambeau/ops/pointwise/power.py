@@ -14,7 +14,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
 from ..core.errors import build_overload_error
-from ..core.inplace import make_python_in_place, overwrite
+from ..core.inplace import OPERANDS, make_python_in_place, overwrite
 from ..core.operator import Array, Number, Promotion
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
@@ -89,6 +89,19 @@ def reciprocal(input: Array) -> Array:
 @reciprocal.vjp
 def _(g: Tensor, y: Tensor) -> Tensor:
     return -g * y * y
+
+
+def _divide_into(self: Tensor, other: Any) -> Any:
+    """Return other / self, which PyTorch rounds as a product with the reciprocal."""
+    if not isinstance(other, (*OPERANDS, np.ndarray)):
+        return NotImplemented
+    y = self.reciprocal()
+    whole = other.__class__ in (int, float) and other == 1 and not y.is_complex()
+    return y if whole and not y._tracked else y * other  # tracked: PyTorch's nodes
+
+
+_methods: Any = Tensor
+_methods.__rtruediv__ = _methods.__rdiv__ = _divide_into
 
 
 # ------------------------------------------------------------------------------- pow
@@ -276,7 +289,6 @@ def _reflected_pow(self: Tensor, base: Any) -> Any:
     return _dispatch_pow(base, self) if isinstance(base, _KNOWN) else NotImplemented
 
 
-_methods: Any = Tensor
 _methods.__pow__, _methods.__rpow__ = _pow_operator, _reflected_pow
 _methods.__ipow__ = make_python_in_place(pow_)
 

@@ -22,10 +22,11 @@ from ..core.axes import canonicalize_dim, canonicalize_dims
 from ..core.errors import RefusedValue
 from ..core.operator import Array
 from ..core.out import write_result
-from ..core.output_layout import Layout
+from ..core.output_layout import Layout, lay_out
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.row_copies import join_rows, try_copy_kernel
+from .reshape import view_as_shape
 
 _ndarray = np.ndarray
 
@@ -106,7 +107,7 @@ def _(
     return tuple(result)
 
 
-@opaque(extents_follow=True, autocast=Policy.WIDEST,
+@opaque(extents_follow=True, autocast=Policy.WIDEST, layout=Layout.FREE,
         linear_in="tensors", ref=lambda xs, dim=0: np.stack(xs, dim), expose=("torch",),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3))] * 3, 1), {}),
                                   (([rng.normal(size=())] * 2,), {})]))
@@ -131,12 +132,18 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
                 f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry "
                 f"0 and {list(a.shape)} at entry {i}"
             )
+    if axis < first.ndim and first.ndim in (4, 5) and not first.flags.c_contiguous:
+        joined = lay_out(Layout.ALL_CHANNELS_LAST, cat.operator.body(tensors, axis), (tensors,))
+        shape = (*first.shape[:axis], len(tensors), *first.shape[axis:])
+        viewed = view_as_shape(joined, shape)
+        return joined.reshape(shape) if viewed is None else viewed
     if axis == 0 and first.ndim and (y := _join_few(np.concatenate, tensors, 0)) is not None:
-        return y.reshape(len(tensors), *first.shape)
+        return np.ascontiguousarray(y).reshape(len(tensors), *first.shape)
     if all(a.dtype is first.dtype for a in tensors):
-        return np.stack(tensors, axis) if (y := join_rows(tensors, axis, new=True)) is None else y
+        y = join_rows(tensors, axis, new=True)
+        return np.ascontiguousarray(np.stack(tensors, axis)) if y is None else y
     kind = result_dtype(tensors).numpy
-    return np.stack([a.astype(kind, copy=False) for a in tensors], axis)
+    return np.ascontiguousarray(np.stack([a.astype(kind, copy=False) for a in tensors], axis))
 
 
 Functions.stack = stack

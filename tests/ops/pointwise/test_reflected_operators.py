@@ -22,3 +22,23 @@ def test_reflected_methods_that_pytorch_writes_in_python_take_a_number():
     assert torch.Tensor.__rmod__(2, 3) is NotImplemented
     with pytest.raises(AttributeError, match="'int' object has no attribute 'reciprocal'"):
         torch.Tensor.__rtruediv__(2, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("number", [3, 0.1, -7.5])
+def test_a_number_over_a_tensor_is_a_product_with_the_reciprocal(dtype, number):
+    torch.manual_seed(0)
+    x = torch.randn(500).to(dtype)
+    assert torch.equal(number / x, x.reciprocal() * number)
+    assert torch.equal(1 / x, x.reciprocal())
+    if dtype is torch.float32:
+        assert not torch.equal(number / x, torch.div(number, x))
+
+
+def test_nodes_of_a_number_over_a_tensor():
+    x = torch.tensor([2.0, 4.0], requires_grad=True)
+    y = 3 / x
+    assert y.grad_fn.name() == "MulBackward0"
+    y.sum().backward()
+    assert x.grad.tolist() == [-0.75, -0.1875]
+    assert x.__rtruediv__("a") is NotImplemented
