@@ -54,15 +54,15 @@ class VonMises(Distribution):
         with no_grad():
             k, r = self.concentration.double(), self._proposal_r
             x = ops.empty(shape, dtype=types.float64)
-            done = ops.zeros(shape, dtype=types.bool_)
-            while not done.all():
+            is_done = ops.zeros(shape, dtype=types.bool_)
+            while not is_done.all():
                 u1, u2, u3 = ops.rand((3, *shape), dtype=types.float64).unbind()
                 z = ops.cos(math.pi * u1)
                 f = (1 + r * z) / (r + z)
                 c = k * (r - f)
                 accepted = ((c * (2 - c) - u2) > 0) | ((c / u2).log() + 1 - c >= 0)
                 x = ops.where(accepted, (u3 - 0.5).sign() * f.acos(), x)
-                done = done | accepted
+                is_done = is_done | accepted
             angle = (x + math.pi + self.loc.double()) % (2 * math.pi) - math.pi
             return angle.to(self.loc.dtype)
 

@@ -37,8 +37,8 @@ class Independent(Distribution):
             raise ValueError("Expected reinterpreted_batch_ndims <= len(base_distribution."
                              f"batch_shape), actual {n} vs {len(batch)}")
         self.base_dist, self.reinterpreted_batch_ndims = base_distribution, n
-        cut = len(batch) - n
-        super().__init__(batch[:cut], batch[cut:] + base_distribution.event_shape,
+        batch_rank = len(batch) - n
+        super().__init__(batch[:batch_rank], batch[batch_rank:] + base_distribution.event_shape,
                          validate_args=validate_args)
 
     @property
@@ -112,23 +112,23 @@ class TransformedDistribution(Distribution):
         if not all(isinstance(t, Transform) for t in self.transforms):
             raise ValueError(f"transforms must be a Transform or a list of Transforms, but was "
                              f"{transforms}")
-        whole = ComposeTransform(self.transforms)
-        required, supplied = whole.domain.event_dim, whole.codomain.event_dim
+        composed = ComposeTransform(self.transforms)
+        required, supplied = composed.domain.event_dim, composed.codomain.event_dim
         shape = base_distribution.batch_shape + base_distribution.event_shape
         events = len(base_distribution.event_shape)
         if len(shape) < required:
             raise ValueError("base_distribution needs to have shape with size at least "
                              f"{required}, but got {shape}.")
-        result = Size(whole.forward_shape(shape))
-        needed = whole.inverse_shape(result)
+        result = Size(composed.forward_shape(shape))
+        needed = composed.inverse_shape(result)
         if tuple(shape) != tuple(needed):
             base_distribution = base_distribution.expand(needed[: len(needed) - events])
         if required > events:
             base_distribution = Independent(base_distribution, required - events)
         self.base_dist = base_distribution
         events = len(base_distribution.event_shape)
-        cut = len(result) - max(supplied, events + supplied - required)
-        super().__init__(result[:cut], result[cut:], validate_args=validate_args)
+        batch_rank = len(result) - max(supplied, events + supplied - required)
+        super().__init__(result[:batch_rank], result[batch_rank:], validate_args=validate_args)
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
@@ -141,8 +141,8 @@ class TransformedDistribution(Distribution):
         if not self.transforms:
             return self.base_dist.support
         codomain = self.transforms[-1].codomain
-        more = len(self._event_shape) - codomain.event_dim
-        return constraints.independent(codomain, more) if more > 0 else codomain
+        extra_axes = len(self._event_shape) - codomain.event_dim
+        return constraints.independent(codomain, extra_axes) if extra_axes > 0 else codomain
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         """The same distributions as a larger batch: the base is expanded."""
@@ -447,35 +447,37 @@ class MixtureSameFamily(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        at = -1 - len(self._event_shape)
-        return (self._flambeau_weights() * self.component_distribution.mean).sum(at)
+        axis = -1 - len(self._event_shape)
+        return (self._flambeau_weights() * self.component_distribution.mean).sum(axis)
 
     @property
     def variance(self) -> Tensor:
-        at, weights = -1 - len(self._event_shape), self._flambeau_weights()
-        inside = (weights * self.component_distribution.variance).sum(at)
-        away = self.component_distribution.mean - self.mean.unsqueeze(at)
-        return inside + (weights * away.pow(2)).sum(at)
+        axis, weights = -1 - len(self._event_shape), self._flambeau_weights()
+        within = (weights * self.component_distribution.variance).sum(axis)
+        away = self.component_distribution.mean - self.mean.unsqueeze(axis)
+        return within + (weights * away.pow(2)).sum(axis)
 
     def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         with no_grad():
             component = self.mixture_distribution.sample(sample_shape)
             drawn = self.component_distribution.sample(sample_shape)
             events = len(self._event_shape)
-            at = drawn.dim() - events - 1
+            axis = drawn.dim() - events - 1
             component = component.reshape(*component.shape, *(1,) * (events + 1))
-            index = component.expand(*component.shape[: at + 1], *drawn.shape[at + 1 :])
-            return drawn.gather(at, index).squeeze(at)
+            index = component.expand(*component.shape[: axis + 1], *drawn.shape[axis + 1 :])
+            return drawn.gather(axis, index).squeeze(axis)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        inside = self.component_distribution.log_prob(value.unsqueeze(-1 - len(self._event_shape)))
-        mixing = ops.log_softmax(self.mixture_distribution.logits, -1)
-        return ops.logsumexp(inside + mixing, -1)
+        axis = -1 - len(self._event_shape)
+        component_log_probs = self.component_distribution.log_prob(value.unsqueeze(axis))
+        log_weights = ops.log_softmax(self.mixture_distribution.logits, -1)
+        return ops.logsumexp(component_log_probs + log_weights, -1)
 
     def cdf(self, value: Tensor) -> Tensor:
-        inside = self.component_distribution.cdf(value.unsqueeze(-1 - len(self._event_shape)))
-        return (inside * self.mixture_distribution.probs).sum(-1)
+        axis = -1 - len(self._event_shape)
+        component_cdfs = self.component_distribution.cdf(value.unsqueeze(axis))
+        return (component_cdfs * self.mixture_distribution.probs).sum(-1)
 
     def __repr__(self) -> str:
         return (f"MixtureSameFamily(\n  {self.mixture_distribution},\n  "

@@ -103,8 +103,8 @@ class ComposeTransform(Transform):
         values.append(y)
         total: Any = 0
         dims = self.domain.event_dim
-        for part, before, after in zip(self.parts, values, values[1:], strict=False):
-            change = part.log_abs_det_jacobian(before, after)
+        for part, source, target in zip(self.parts, values, values[1:], strict=False):
+            change = part.log_abs_det_jacobian(source, target)
             total = total + sum_rightmost(change, dims - part.domain.event_dim)
             dims += part.codomain.event_dim - part.domain.event_dim
         return total
@@ -131,8 +131,8 @@ def _create_weak_reference(transform: Transform) -> Any:
 
 
 def _with_axes(constraint: Constraint, dims: int) -> Constraint:
-    more = dims - constraint.event_dim
-    return constraints.independent(constraint, more) if more > 0 else constraint
+    extra_axes = dims - constraint.event_dim
+    return constraints.independent(constraint, extra_axes) if extra_axes > 0 else constraint
 
 
 class IndependentTransform(Transform):
@@ -253,10 +253,10 @@ class ReshapeTransform(Transform):
 def _replace_end(shape: Shape, old: Size, new: Size) -> tuple:
     if len(shape) < len(old):
         raise ValueError("Too few dimensions on input")
-    cut = len(shape) - len(old)
-    if tuple(shape[cut:]) != tuple(old):
-        raise ValueError(f"Shape mismatch: expected {tuple(shape[cut:])} but got {old}")
-    return tuple(shape[:cut]) + tuple(new)
+    prefix_rank = len(shape) - len(old)
+    if tuple(shape[prefix_rank:]) != tuple(old):
+        raise ValueError(f"Shape mismatch: expected {tuple(shape[prefix_rank:])} but got {old}")
+    return tuple(shape[:prefix_rank]) + tuple(new)
 
 
 class _Parts(Transform):
@@ -273,9 +273,9 @@ class _Parts(Transform):
 
     def _pair_parts(self, value: Tensor) -> Iterator[tuple[Transform, Tensor]]:
         assert -value.dim() <= self.dim < value.dim()
-        parts = self._split(value)
-        assert len(parts) == len(self.transforms)
-        return zip(self.transforms, parts, strict=True)
+        pieces = self._split(value)
+        assert len(pieces) == len(self.transforms)
+        return zip(self.transforms, pieces, strict=True)
 
 
 class CatTransform(_Parts):
@@ -334,10 +334,10 @@ class CatTransform(_Parts):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         changes = []
-        for (part, before), (_, after) in zip(
+        for (part, source), (_, target) in zip(
             self._pair_parts(x), self._pair_parts(y), strict=True
         ):
-            change = part.log_abs_det_jacobian(before, after)
+            change = part.log_abs_det_jacobian(source, target)
             changes.append(sum_rightmost(change, self.event_dim - part.event_dim))
         dim = self.dim if self.dim < 0 else self.dim - x.dim()
         dim += self.event_dim
@@ -385,8 +385,8 @@ class StackTransform(_Parts):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         pairs = zip(self._pair_parts(x), self._pair_parts(y), strict=True)
-        changes = [part.log_abs_det_jacobian(before, after)
-                   for (part, before), (_, after) in pairs]
+        changes = [part.log_abs_det_jacobian(source, target)
+                   for (part, source), (_, target) in pairs]
         return ops.stack(changes, dim=self.dim)
 
 

@@ -68,11 +68,11 @@ biject_to = ConstraintRegistry()
 transform_to = ConstraintRegistry()
 
 
-def _declare_in_both(*kinds: Any) -> Callable[[Factory], Factory]:
+def _declare_in_both(*constraint_classes: Any) -> Callable[[Factory], Factory]:
     def declare(factory: Factory) -> Factory:
-        for kind in kinds:
-            biject_to.register(kind, factory)
-            transform_to.register(kind, factory)
+        for cls in constraint_classes:
+            biject_to.register(cls, factory)
+            transform_to.register(cls, factory)
         return factory
 
     return declare
@@ -112,12 +112,12 @@ def _(constraint: Any) -> Transform:
 
 @_declare_in_both(constraints.interval, constraints.half_open_interval)
 def _(constraint: Any) -> Transform:
-    low: Any = constraint.lower_bound
-    high: Any = constraint.upper_bound
-    if all(isinstance(x, Number) for x in (low, high)) and (low, high) == (0, 1):
+    lower: Any = constraint.lower_bound
+    upper: Any = constraint.upper_bound
+    if all(isinstance(x, Number) for x in (lower, upper)) and (lower, upper) == (0, 1):
         return transforms.SigmoidTransform()
     return transforms.ComposeTransform(
-        [transforms.SigmoidTransform(), transforms.AffineTransform(low, high - low)])
+        [transforms.SigmoidTransform(), transforms.AffineTransform(lower, upper - lower)])
 
 
 @biject_to.register(constraints.simplex)

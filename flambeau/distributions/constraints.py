@@ -187,8 +187,8 @@ class _IntegerInterval(_Between):
     is_discrete = True
 
     def check(self, value: Any) -> Tensor:
-        inside = (self.lower_bound <= value) & (value <= self.upper_bound)
-        return (value % 1 == 0) & inside
+        holds = (self.lower_bound <= value) & (value <= self.upper_bound)
+        return (value % 1 == 0) & holds
 
 
 class _IntegerGreaterThan(_Above):
@@ -311,11 +311,11 @@ class _IndependentConstraint(Constraint):
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: Any) -> Tensor:
-        inside = self.base_constraint.check(value)
+        holds = self.base_constraint.check(value)
         dims = self.reinterpreted_batch_ndims
-        if inside.dim() < dims:
+        if holds.dim() < dims:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
-        return inside.flatten(-dims).all(-1) if dims else inside
+        return holds.flatten(-dims).all(-1) if dims else holds
 
     def __repr__(self) -> str:
         return (f"{type(self).__name__.removeprefix('_')}({self.base_constraint!r}, "
@@ -342,11 +342,11 @@ class MixtureSameFamilyConstraint(Constraint):
 
     def check(self, value: Any) -> Tensor:
         axis = -1 - self.event_dim
-        fits = self.base_constraint.check(value.unsqueeze(axis))  # (..., components, event)
+        holds = self.base_constraint.check(value.unsqueeze(axis))  # (..., components, event)
         if value.dim() < self.event_dim:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
         members = value.dim() - self.event_dim
-        return fits.reshape((*fits.shape[:members], -1)).all(-1)
+        return holds.reshape((*holds.shape[:members], -1)).all(-1)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_constraint!r})"

@@ -61,11 +61,11 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         return ops.where(self._flambeau_outside(), self.probs, self._lims[0])
 
     def _flambeau_log_norm(self) -> Tensor:
-        """The logarithm of what makes the density integrate to 1."""
+        """The logarithm of the normalizing constant."""
         p = self._flambeau_safe_probs()
-        low, high = p.clamp(max=0.5), p.clamp(min=0.5)
+        lower_half, upper_half = p.clamp(max=0.5), p.clamp(min=0.5)
         exact = (ops.log(ops.abs(ops.log1p(-p) - ops.log(p)))
-                 - ops.where(p <= 0.5, ops.log1p(-2 * low), ops.log(2 * high - 1)))
+                 - ops.where(p <= 0.5, ops.log1p(-2 * lower_half), ops.log(2 * upper_half - 1)))
         x = (self.probs - 0.5).pow(2)
         return ops.where(self._flambeau_outside(), exact, math.log(2) + (4 / 3 + 104 / 45 * x) * x)
 
@@ -103,8 +103,8 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         self._validate_sample(value)
         p = self._flambeau_safe_probs()
         exact = (p.pow(value) * (1 - p).pow(1 - value) + p - 1) / (2 * p - 1)
-        inside = ops.where(self._flambeau_outside(), exact, value)
-        return ops.where(value <= 0, 0.0, ops.where(value >= 1, 1.0, inside).to(inside.dtype))
+        within = ops.where(self._flambeau_outside(), exact, value)
+        return ops.where(value <= 0, 0.0, ops.where(value >= 1, 1.0, within).to(within.dtype))
 
     def icdf(self, value: Tensor) -> Tensor:
         p = self._flambeau_safe_probs()
@@ -120,7 +120,7 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         return (self.logits,)
 
     def _log_normalizer(self, x: Tensor) -> Tensor:
-        outside = (x <= self._lims[0] - 0.5) | (x > self._lims[1] - 0.5)
-        safe = ops.where(outside, x, self._lims[0] - 0.5)
+        is_exact = (x <= self._lims[0] - 0.5) | (x > self._lims[1] - 0.5)
+        safe = ops.where(is_exact, x, self._lims[0] - 0.5)
         exact = ops.log(ops.abs(ops.expm1(safe))) - ops.log(ops.abs(safe))
-        return ops.where(outside, exact, 0.5 * x + x.pow(2) / 24 - x.pow(4) / 2880)
+        return ops.where(is_exact, exact, 0.5 * x + x.pow(2) / 24 - x.pow(4) / 2880)

@@ -42,22 +42,22 @@ class LKJCholesky(Distribution):
         super().__init__(self.concentration.shape, (dim, dim), validate_args)
 
     def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
-        with no_grad():  # the onion: each row is a direction, and how far it goes
+        with no_grad():  # the onion method: each row is a direction and its length
             squared = self._beta.sample(sample_shape).unsqueeze(-1)
             shape = self._extended_shape(sample_shape)
             rows = ops.randn(shape, dtype=squared.dtype).tril(-1)
             rows = rows / rows.norm(dim=-1, keepdim=True)
             rows[..., 0, :] = 0.0
             rows = squared.sqrt() * rows
-            rest = (1 - rows.square().sum(-1)).clamp(min=types.finfo(rows.dtype).tiny)
-            return rows + ops.diag_embed(rest.sqrt())
+            remainder = (1 - rows.square().sum(-1)).clamp(min=types.finfo(rows.dtype).tiny)
+            return rows + ops.diag_embed(remainder.sqrt())
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        n, less = self.dim, self.dim - 1
+        n, dof = self.dim, self.dim - 1
         diagonal = value.diagonal(dim1=-1, dim2=-2)[..., 1:]
         powers = 2 * (self.concentration - 1).unsqueeze(-1) + n - ops.arange(2, n + 1)
-        alpha = self.concentration + 0.5 * less
-        level = (0.5 * less * math.log(math.pi) + ops.mvlgamma(alpha - 0.5, less)
-                 - ops.lgamma(alpha) * less)
-        return (powers * diagonal.log()).sum(-1) - level
+        alpha = self.concentration + 0.5 * dof
+        log_norm = (0.5 * dof * math.log(math.pi) + ops.mvlgamma(alpha - 0.5, dof)
+                    - ops.lgamma(alpha) * dof)
+        return (powers * diagonal.log()).sum(-1) - log_norm

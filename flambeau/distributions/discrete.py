@@ -44,9 +44,9 @@ class Binary(Distribution):
 
     def _flambeau_hold(self, probs: Any, logits: Any, *others: Any) -> list[Tensor]:
         name, supplied = require_either(probs, logits)
-        result, *rest = broadcast_all(supplied, *others)
-        self.__dict__[name] = result
-        return [result, *rest]
+        parameter, *expanded = broadcast_all(supplied, *others)
+        self.__dict__[name] = parameter
+        return [parameter, *expanded]
 
     @lazy_property
     def probs(self) -> Tensor:
@@ -147,9 +147,9 @@ class Geometric(Binary):
         return (1.0 / self.probs - 1.0) / self.probs
 
     def sample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
-        shape, kind = self._extended_shape(sample_shape), self.probs.dtype
+        shape, dtype = self._extended_shape(sample_shape), self.probs.dtype
         with no_grad():
-            u = ops.empty(shape, dtype=kind).uniform_(types.finfo(kind).tiny, 1)
+            u = ops.empty(shape, dtype=dtype).uniform_(types.finfo(dtype).tiny, 1)
             return (u.log() / (-self.probs).log1p()).floor()
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -210,8 +210,8 @@ class Binomial(Binary):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         n = self.total_count
-        ways = ops.lgamma(n + 1) - ops.lgamma(value + 1) - ops.lgamma(n - value + 1)
-        return ways + value * self.logits - n * softplus(self.logits)
+        log_coefficient = ops.lgamma(n + 1) - ops.lgamma(value + 1) - ops.lgamma(n - value + 1)
+        return log_coefficient + value * self.logits - n * softplus(self.logits)
 
     def entropy(self) -> Tensor:
         largest = self._flambeau_same_count("inhomogeneous total count not supported by `entropy`.")
@@ -273,9 +273,9 @@ class NegativeBinomial(Binary):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         n = self.total_count
-        ways = ops.lgamma(n + value) - ops.lgamma(1.0 + value) - ops.lgamma(n)
-        ways = ways.masked_fill(n + value == 0.0, 0.0)
-        return ways - n * softplus(self.logits) - value * softplus(-self.logits)
+        log_coefficient = ops.lgamma(n + value) - ops.lgamma(1.0 + value) - ops.lgamma(n)
+        log_coefficient = log_coefficient.masked_fill(n + value == 0.0, 0.0)
+        return log_coefficient - n * softplus(self.logits) - value * softplus(-self.logits)
 
 
 class Poisson(ExponentialFamily):
@@ -527,8 +527,8 @@ class Multinomial(_OfCategories):
         self._validate_sample(value)
         logits, value = ops.broadcast_tensors(self.logits, value)
         logits = logits.masked_fill((value == 0) & (logits == -float("inf")), 0)
-        ways = ops.lgamma(value.sum(-1) + 1) - ops.lgamma(value + 1).sum(-1)
-        return ways + (logits * value).sum(-1)
+        log_coefficient = ops.lgamma(value.sum(-1) + 1) - ops.lgamma(value + 1).sum(-1)
+        return log_coefficient + (logits * value).sum(-1)
 
     def entropy(self) -> Tensor:
         n = ops.tensor(self.total_count)

@@ -40,10 +40,10 @@ def broadcast_all(*values: Any) -> list[Tensor]:
         if not isinstance(value, Number) and not is_tensor_like(value):
             raise ValueError("Input arguments must all be instances of Number, torch.Tensor or "
                              "objects implementing __torch_function__.")
-    kinds = [v.dtype for v in values if isinstance(v, Tensor)]
-    kind = kinds[0] if kinds else types.get_default_dtype()
-    result = [ops.tensor(v, dtype=kind) if isinstance(v, Number) else v for v in values]
-    return list(ops.broadcast_tensors(*result))
+    dtypes = [v.dtype for v in values if isinstance(v, Tensor)]
+    dtype = dtypes[0] if dtypes else types.get_default_dtype()
+    tensors = [ops.tensor(v, dtype=dtype) if isinstance(v, Number) else v for v in values]
+    return list(ops.broadcast_tensors(*tensors))
 
 
 def standard_normal(like: Tensor, shape: Sequence[int]) -> Tensor:
@@ -65,8 +65,8 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     n = mat.shape[-1]
     if not -n <= diag < n:
         raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
-    below = ops.ones(n, n, dtype=types.bool_).tril(diag)
-    return mat[..., below]
+    mask = ops.ones(n, n, dtype=types.bool_).tril(diag)
+    return mat[..., mask]
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
@@ -279,8 +279,8 @@ class Distribution:
                 own_rank = value.dim() - len(self._batch_shape)
                 value = value.expand(shape + value.shape[value.dim() - own_rank :])
             elif isinstance(value, Distribution):
-                more = len(value._batch_shape) - len(self._batch_shape)
-                tail = value._batch_shape[len(value._batch_shape) - more :]
+                extra_axes = len(value._batch_shape) - len(self._batch_shape)
+                tail = value._batch_shape[len(value._batch_shape) - extra_axes :]
                 value = value.expand(shape + tail)
             new.__dict__[name] = value
         new._batch_shape = shape
@@ -330,12 +330,12 @@ class Distribution:
             )
 
     def __repr__(self) -> str:
-        parts = []
+        parameters = []
         for name in self.arg_constraints:
             value = self.__dict__.get(name)
             if isinstance(value, Tensor):
-                parts.append(f"{name}: {value if value.numel() == 1 else value.size()}")
-        return f"{type(self).__name__}({', '.join(parts)})"
+                parameters.append(f"{name}: {value if value.numel() == 1 else value.size()}")
+        return f"{type(self).__name__}({', '.join(parameters)})"
 
 
 class ExponentialFamily(Distribution):

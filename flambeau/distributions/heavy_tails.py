@@ -52,9 +52,10 @@ class FisherSnedecor(Distribution):
         return 2 * df2.pow(2) * (df1 + df2 - 2) / (df1 * (df2 - 2).pow(2) * (df2 - 4))
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
-        above, below = self._gamma1.rsample(sample_shape), self._gamma2.rsample(sample_shape)
-        tiny = types.finfo(below.dtype).tiny
-        return (above / below.clamp(min=tiny)).clamp(min=tiny)
+        numerator = self._gamma1.rsample(sample_shape)
+        denominator = self._gamma2.rsample(sample_shape)
+        tiny = types.finfo(denominator.dtype).tiny
+        return (numerator / denominator.clamp(min=tiny)).clamp(min=tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -121,8 +122,8 @@ class GeneralizedPareto(Distribution):
 
     def icdf(self, value: Tensor) -> Tensor:
         zero, c = self._flambeau_nonzero()
-        rest = -ops.log1p(-value)
-        return self.loc + self.scale * ops.where(zero, rest, ops.expm1(c * rest) / c)
+        exponential = -ops.log1p(-value)
+        return self.loc + self.scale * ops.where(zero, exponential, ops.expm1(c * exponential) / c)
 
     @property
     def mean(self) -> Tensor:

@@ -30,9 +30,9 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Rule], Rule]:
     >>> D.kl_divergence(Mine(0., 1.), Mine(0., 1.))
     tensor(42.)
     """
-    for name, kind in (("type_p", type_p), ("type_q", type_q)):
-        if not isinstance(kind, type) and issubclass(kind, Distribution):
-            raise TypeError(f"Expected {name} to be a Distribution subclass but got {kind}")
+    for name, cls in (("type_p", type_p), ("type_q", type_q)):
+        if not isinstance(cls, type) and issubclass(cls, Distribution):
+            raise TypeError(f"Expected {name} to be a Distribution subclass but got {cls}")
 
     def declare(rule: Rule) -> Rule:
         _KL_REGISTRY[type_p, type_q] = rule
@@ -52,11 +52,11 @@ def _dispatch_kl(type_p: type, type_q: type) -> Rule | None:
         return None
     far_p, far_q = type_p.__mro__.index, type_q.__mro__.index
     nearest = min(pairs, key=lambda pair: (far_p(pair[0]), far_q(pair[1])))
-    right = min(pairs, key=lambda pair: (far_q(pair[1]), far_p(pair[0])))
-    if _KL_REGISTRY[nearest] is not _KL_REGISTRY[right]:
+    nearest_by_q = min(pairs, key=lambda pair: (far_q(pair[1]), far_p(pair[0])))
+    if _KL_REGISTRY[nearest] is not _KL_REGISTRY[nearest_by_q]:
         warn(
             f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). "
-            f"Please register_kl({nearest[0].__name__}, {right[1].__name__})",
+            f"Please register_kl({nearest[0].__name__}, {nearest_by_q[1].__name__})",
             RuntimeWarning,
         )
     return _KL_REGISTRY[nearest]

@@ -42,9 +42,9 @@ _MEAN_LOG: dict[type, Callable[[Any], Tensor]] = {
 }
 
 
-def _fall_of_uniform(p: Any, loc: Tensor, s: Tensor) -> Tensor:
-    ends = ((loc - p.low) / s).exp() - ((loc - p.high) / s).exp()
-    return s * ends / (p.high - p.low)
+def _fall_of_uniform(p: Any, loc: Tensor, scale: Tensor) -> Tensor:
+    ends = ((loc - p.low) / scale).exp() - ((loc - p.high) / scale).exp()
+    return scale * ends / (p.high - p.low)
 
 
 # The mean of exp((loc - x) / s).
@@ -90,9 +90,9 @@ def _log_pareto(p: Any, q: Pareto) -> Tensor:
 
 def _log_beta(p: Uniform, q: Beta) -> Tensor:
     a, b = q.concentration1, q.concentration0
-    level = (a + b).lgamma() - a.lgamma() - b.lgamma()
-    rest = (_x_log_x(1 - p.low) - _x_log_x(1 - p.high)) / (p.high - p.low) - 1  # of log(1 - x)
-    return level + (a - 1) * _log_of_uniform(p) + (b - 1) * rest
+    log_norm = (a + b).lgamma() - a.lgamma() - b.lgamma()
+    mean_log_1mx = (_x_log_x(1 - p.low) - _x_log_x(1 - p.high)) / (p.high - p.low) - 1
+    return log_norm + (a - 1) * _log_of_uniform(p) + (b - 1) * mean_log_1mx
 
 
 def _log_uniform(p: Any, q: Uniform) -> Tensor:
@@ -112,7 +112,7 @@ def _log_poisson(p: Bernoulli, q: Poisson) -> Tensor:
 
 
 def _find_family(p: Any, table: dict[type, Any]) -> type:
-    return next(kind for kind in type(p).__mro__ if kind in table)
+    return next(cls for cls in type(p).__mro__ if cls in table)
 
 
 # ----------------------------------------------------------------- where q is nothing
@@ -138,15 +138,15 @@ def _within_unit_interval(p: Any, q: Any) -> Any:
     return (q.high < 1) | (q.low > 0)
 
 
-def _declare(kinds: tuple[type, ...], q_kind: type, log_q: Callable[[Any, Any], Tensor],
+def _declare(p_classes: tuple[type, ...], q_kind: type, log_q: Callable[[Any, Any], Tensor],
              outside: Callable[[Any, Any], Any] = _return_false) -> None:
     def divergence(p: Any, q: Any) -> Tensor:
         finite = -p.entropy() - log_q(p, q)
-        beyond = outside(p, q)
-        return finite if beyond is False else ops.where(beyond, math.inf, finite)
+        is_infinite = outside(p, q)
+        return finite if is_infinite is False else ops.where(is_infinite, math.inf, finite)
 
-    for kind in kinds:
-        register_kl(kind, q_kind)(divergence)
+    for cls in p_classes:
+        register_kl(cls, q_kind)(divergence)
 
 
 _declare((Beta, ContinuousBernoulli, Exponential, Gamma, Gumbel, Laplace, Uniform), Normal,

@@ -159,17 +159,17 @@ def _normal_vectors(p: Any, q: Any) -> Tensor:
     if p.event_shape != q.event_shape:
         raise ValueError(f"KL-divergence between two {_name_plural(p, q)} Normals with different "
                          "event shapes cannot be computed")
-    away = q.loc - p.loc
-    trace = sum(_trace(q, part) for part in _list_factors(p))
-    distance = _measure_distance(q, away)
+    difference = q.loc - p.loc
+    trace = sum(_trace(q, factor) for factor in _list_factors(p))
+    distance = _measure_distance(q, difference)
     return 0.5 * (_log_det(q) - _log_det(p) + trace + distance - p.event_shape[0])
 
 
 def _name_plural(p: Any, q: Any) -> str:
     if isinstance(p, MultivariateNormal) and isinstance(q, MultivariateNormal):
         return "Multivariate"
-    low = [isinstance(d, LowRankMultivariateNormal) for d in (p, q)]
-    return "Low Rank Multivariate" if all(low) else "(Low Rank) Multivariate"
+    is_low_rank = [isinstance(d, LowRankMultivariateNormal) for d in (p, q)]
+    return "Low Rank Multivariate" if all(is_low_rank) else "(Low Rank) Multivariate"
 
 
 def _list_factors(p: Any) -> list[Tensor]:
@@ -185,11 +185,11 @@ def _log_det(p: Any) -> Tensor:
     return 2 * p._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
-def _solve_lower(tril: Tensor, right: Tensor) -> Tensor:
-    """tril^-1 right, of batches that broadcast."""
-    batch = ops.broadcast_shapes(tril.shape[:-2], right.shape[:-2])
+def _solve_lower(tril: Tensor, right_side: Tensor) -> Tensor:
+    """Solve `tril x = right_side`; the batches broadcast."""
+    batch = ops.broadcast_shapes(tril.shape[:-2], right_side.shape[:-2])
     return linalg.solve_triangular(
-        tril.expand((*batch, -1, -1)), right.expand((*batch, -1, -1)), upper=False)
+        tril.expand((*batch, -1, -1)), right_side.expand((*batch, -1, -1)), upper=False)
 
 
 def _trace(q: Any, factor: Tensor) -> Tensor:

@@ -75,9 +75,10 @@ class LowRankMultivariateNormal(Distribution):
         """The covariance's Cholesky factor."""
         # L = sqrt(D) chol(I + (sqrt(D)^-1 W)(...)^T): the matrix inside is better conditioned
         deviation = self._unbroadcasted_cov_diag.sqrt().unsqueeze(-1)
-        narrow = self._unbroadcasted_cov_factor / deviation
-        inside = narrow @ narrow.mT + ops.eye(self._event_shape[0], dtype=narrow.dtype)
-        return self._flambeau_batched(deviation * linalg.cholesky(inside))
+        scaled_factor = self._unbroadcasted_cov_factor / deviation
+        gram = scaled_factor @ scaled_factor.mT + ops.eye(self._event_shape[0],
+                                                          dtype=scaled_factor.dtype)
+        return self._flambeau_batched(deviation * linalg.cholesky(gram))
 
     @lazy_property
     def covariance_matrix(self) -> Tensor:
@@ -141,10 +142,10 @@ def log_determinant(diagonal: Tensor, capacitance_tril: Tensor) -> Tensor:
 
 
 def squared_distance(
-    factor: Tensor, diagonal: Tensor, away: Tensor, capacitance_tril: Tensor
+    factor: Tensor, diagonal: Tensor, difference: Tensor, capacitance_tril: Tensor
 ) -> Tensor:
-    """away^T (W W^T + D)^-1 away, from the Cholesky factor of the capacitance."""
-    inner = (factor.mT / diagonal.unsqueeze(-2)) @ away.unsqueeze(-1)  # (..., rank, 1)
+    """d^T (W W^T + D)^-1 d of a difference d, from the Cholesky factor of the capacitance."""
+    inner = (factor.mT / diagonal.unsqueeze(-2)) @ difference.unsqueeze(-1)  # (..., rank, 1)
     factor_of = capacitance_tril.expand((*inner.shape[:-2], -1, -1))
-    turned = linalg.solve_triangular(factor_of, inner, upper=False)
-    return (away.pow(2) / diagonal).sum(-1) - turned.pow(2).sum((-2, -1))
+    solved = linalg.solve_triangular(factor_of, inner, upper=False)
+    return (difference.pow(2) / diagonal).sum(-1) - solved.pow(2).sum((-2, -1))

@@ -98,9 +98,10 @@ class MultivariateNormal(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        L, away = self._unbroadcasted_scale_tril, (value - self.loc).unsqueeze(-1)
-        turned = linalg.solve_triangular(L.expand((*away.shape[:-2], -1, -1)), away, upper=False)
-        distance = turned.squeeze(-1).pow(2).sum(-1)
+        L, difference = self._unbroadcasted_scale_tril, (value - self.loc).unsqueeze(-1)
+        whitened = linalg.solve_triangular(L.expand((*difference.shape[:-2], -1, -1)), difference,
+                                           upper=False)
+        distance = whitened.squeeze(-1).pow(2).sum(-1)
         return -0.5 * (
             self._event_shape[0] * math.log(2 * math.pi) + distance
         ) - _compute_half_log_det(L)

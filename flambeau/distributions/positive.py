@@ -230,9 +230,9 @@ class Beta(ExponentialFamily):
 
     def __init__(self, concentration1: Any, concentration0: Any,
                  validate_args: bool | None = None) -> None:
-        both = ops.stack(broadcast_all(concentration1, concentration0), -1)
-        self._dirichlet = Dirichlet(both)
-        super().__init__(both.shape[:-1], validate_args=validate_args)
+        concentrations = ops.stack(broadcast_all(concentration1, concentration0), -1)
+        self._dirichlet = Dirichlet(concentrations)
+        super().__init__(concentrations.shape[:-1], validate_args=validate_args)
 
     @property
     def concentration1(self) -> Tensor:

@@ -213,9 +213,9 @@ class StudentT(Distribution):
         return -0.5 * (self.df + 1) * ops.log1p(y**2 / self.df) - level
 
     def entropy(self) -> Tensor:
-        half, more = 0.5 * self.df, 0.5 * (self.df + 1)
-        log_beta = ops.lgamma(half) + math.lgamma(0.5) - ops.lgamma(more)
-        return (self.scale.log() + more * (ops.digamma(more) - ops.digamma(half))
+        half, half_plus = 0.5 * self.df, 0.5 * (self.df + 1)
+        log_beta = ops.lgamma(half) + math.lgamma(0.5) - ops.lgamma(half_plus)
+        return (self.scale.log() + half_plus * (ops.digamma(half_plus) - ops.digamma(half))
                 + 0.5 * self.df.log() + log_beta)
 
 
@@ -264,8 +264,8 @@ class Uniform(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        inside = ((self.low <= value) & (self.high > value)).type_as(self.low)
-        return ops.log(inside) - ops.log(self.high - self.low)
+        indicator = ((self.low <= value) & (self.high > value)).type_as(self.low)
+        return ops.log(indicator) - ops.log(self.high - self.low)
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

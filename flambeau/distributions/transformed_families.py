@@ -193,8 +193,8 @@ class Kumaraswamy(TransformedDistribution):
 
     def _flambeau_moment(self, n: int) -> Tensor:
         """The mean of x^n: concentration0 B(1 + n / concentration1, concentration0)."""
-        b, more = self.concentration0, 1 + n / self.concentration1
-        return (b.log() + ops.lgamma(more) + ops.lgamma(b) - ops.lgamma(more + b)).exp()
+        b, shifted = self.concentration0, 1 + n / self.concentration1
+        return (b.log() + ops.lgamma(shifted) + ops.lgamma(b) - ops.lgamma(shifted + b)).exp()
 
     @property
     def mean(self) -> Tensor:
@@ -248,10 +248,10 @@ class LogisticNormal(TransformedDistribution):
         return self.base_dist.base_dist.scale  # type: ignore[attr-defined]
 
 
-def _rebuild(old: Any, kind: Any, batch_shape: Any, instance: Any, *names: str) -> Any:
-    """Another of a class whose transforms hold its parameters, for a larger batch."""
-    new = old._get_checked_instance(kind, instance)
+def _rebuild(old: Any, cls: Any, batch_shape: Any, instance: Any, *names: str) -> Any:
+    """Rebuild an instance for a larger batch: its transforms hold parameters of the old one."""
+    new = old._get_checked_instance(cls, instance)
     parameters = [getattr(old, name).expand(batch_shape) for name in names]
-    kind.__init__(new, *parameters, validate_args=False)
+    cls.__init__(new, *parameters, validate_args=False)
     new._validate_args = old._validate_args
     return new

@@ -69,15 +69,15 @@ class StickBreakingTransform(_Parameterless):
         return ops.arange(n, 0, -1, dtype=x.dtype).log()
 
     def _call(self, x: Tensor) -> Tensor:
-        part = ops.sigmoid(x - self._shift(x))
-        rest = (1 - part).cumprod(-1)
-        return pad(part, [0, 1], value=1) * pad(rest, [1, 0], value=1)
+        fraction = ops.sigmoid(x - self._shift(x))
+        remainder = (1 - fraction).cumprod(-1)
+        return pad(fraction, [0, 1], value=1) * pad(remainder, [1, 0], value=1)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        share = y[..., :-1]
-        # The last share may round to zero, which would make the rest negative.
-        rest = ops.clamp(1 - share.cumsum(-1), min=types.finfo(y.dtype).tiny)
-        return share.log() - rest.log() + self._shift(share)
+        probabilities = y[..., :-1]
+        # Rounding may exhaust the remainder before the last element; its logarithm must exist.
+        remainder = ops.clamp(1 - probabilities.cumsum(-1), min=types.finfo(y.dtype).tiny)
+        return probabilities.log() - remainder.log() + self._shift(probabilities)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         x = x - self._shift(x)

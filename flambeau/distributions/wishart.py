@@ -108,12 +108,12 @@ class Wishart(ExponentialFamily):
         return self.df.view((*self._batch_shape, 1, 1)) * (v.pow(2) + pairs)
 
     def _flambeau_draw(self, sample_shape: Sequence[int]) -> Tensor:
-        """By Bartlett's decomposition: chi numbers on the diagonal, normal ones below it."""
+        """Draw by Bartlett's decomposition: chi samples on the diagonal, normal ones below it."""
         n = self._event_shape[-1]
         noise = self._dist_chi2.rsample(sample_shape).sqrt().diag_embed(dim1=-2, dim2=-1)
         i, j = ops.tril_indices(n, n, offset=-1)
-        below = (*sample_shape, *self._batch_shape, n * (n - 1) // 2)
-        noise[..., i, j] = ops.randn(below, dtype=noise.dtype)
+        shape = (*sample_shape, *self._batch_shape, n * (n - 1) // 2)
+        noise[..., i, j] = ops.randn(shape, dtype=noise.dtype)
         chol = self._unbroadcasted_scale_tril @ noise
         return chol @ chol.mT
 
@@ -129,8 +129,8 @@ class Wishart(ExponentialFamily):
             return sample
         warn("Singular sample detected.")
         for _ in range(max_try_correction):
-            again = self._flambeau_draw(sample_shape)
-            sample = ops.where(singular[..., None, None], again, sample)
+            redrawn = self._flambeau_draw(sample_shape)
+            sample = ops.where(singular[..., None, None], redrawn, sample)
             singular = ~self.support.check(sample)
             if not singular.any():
                 break

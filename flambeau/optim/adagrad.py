@@ -124,10 +124,10 @@ class Adagrad(Elementwise):
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         (total,) = states
         grad = (-grad if flags.maximize else grad).coalesce()
-        places, values = grad._indices(), grad._values()
+        indices, values = grad._indices(), grad._values()
 
         def at_places(values: Tensor) -> Tensor:
-            return ops.sparse_coo_tensor(places, values, grad.shape, is_coalesced=True)
+            return ops.sparse_coo_tensor(indices, values, grad.shape, is_coalesced=True)
 
         total.add_(at_places(values.pow(2)))
         root = total.sparse_mask(grad)._values().sqrt_().add_(s.eps)

@@ -54,8 +54,8 @@ def update(
     square = exp_avg_sq
     if flags.amsgrad:
         square = largest[0]
-        before = square.clone() if flags.differentiable else square
-        square.copy_(before.maximum(exp_avg_sq))
+        previous = square.clone() if flags.differentiable else square
+        square.copy_(previous.maximum(exp_avg_sq))
     denominator = square.sqrt().div(s.bias2_sqrt).add_(s.eps)
     # The next step must not overwrite what autograd saves.
     mean = exp_avg.clone() if flags.differentiable else exp_avg
@@ -145,11 +145,12 @@ class Adam(Elementwise):
             lr, beta1, beta2 = (scalar(x, differentiable) for x in (lr, beta1, beta2))
         if decay.__class__ is not float:
             decay = scalar(decay, differentiable)
-        kind = ""
+        decay_mode = ""
         if isinstance(decay, Tensor) or decay != 0:
-            kind = "decoupled" if group["decoupled_weight_decay"] else "coupled"
+            decay_mode = "decoupled" if group["decoupled_weight_decay"] else "coupled"
         # _tuple takes half the time of calling the classes, which delays compiled steps.
-        return _tuple(Flags, (group["maximize"], kind, group["amsgrad"], differentiable)), _tuple(
+        return _tuple(Flags,
+                      (group["maximize"], decay_mode, group["amsgrad"], differentiable)), _tuple(
             Scalars, (1 - lr * decay, decay, 1 - beta1, beta2, 1 - beta2,
                       (1 - beta2**step) ** 0.5, group["eps"], -(lr / (1 - beta1**step))),
         )

@@ -97,12 +97,12 @@ class ASGD(Elementwise):
                          ax=ops.zeros_like(param))
         step = increment_counter(state["step"])
         eta, mu = state["eta"], state["mu"]
-        now = eta._array.item(), mu._array.item()
+        current = eta._array.item(), mu._array.item()
         eta._array[()] = lr / (1 + group["lambd"] * lr * step) ** group["alpha"]
         mu._array[()] = 1 / max(1, step - group["t0"])
         eta._bump()
         mu._bump()
-        return now
+        return current
 
     def _flambeau_states(self, group: dict[str, Any]) -> tuple[str, ...]:
         return ("ax",)

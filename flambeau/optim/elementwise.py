@@ -177,22 +177,22 @@ class Elementwise(Optimizer):
         dtype = rows[0][0]._array.dtype
         kernel = self._flambeau_kernel(flags, dtype, rows, len(names))
         if kernel is None:
-            others = [row for row in rows if row[0]._array.dtype != dtype]
-            if not others:
+            of_other_dtypes = [row for row in rows if row[0]._array.dtype != dtype]
+            if not of_other_dtypes:
                 return rows
-            same = [row for row in rows if row[0]._array.dtype == dtype]
-            return same + self._flambeau_run_compiled(flags, scalars, others, names)
-        written: list[Tensor] = []
+            of_dtype = [row for row in rows if row[0]._array.dtype == dtype]
+            return of_dtype + self._flambeau_run_compiled(flags, scalars, of_other_dtypes, names)
+        tensors: list[Tensor] = []
         for param, _, state in rows:
-            written.append(param)
+            tensors.append(param)
             for name in names:
-                written.append(state[name])
-        addresses = [id(t._array) for t in written]
-        place = rows[0][0], len(rows), kernel
-        table = self._flambeau_tables.get(place)
+                tensors.append(state[name])
+        addresses = [id(t._array) for t in tensors]
+        table_key = rows[0][0], len(rows), kernel
+        table = self._flambeau_tables.get(table_key)
         if table is None or table.addresses != addresses:
-            table = Table(kernel, addresses, written, len(names) + 1)
-            self._flambeau_tables[place] = table
+            table = Table(kernel, addresses, tensors, len(names) + 1)
+            self._flambeau_tables[table_key] = table
         if table.unfit:
             unfit = [row for row, fit in zip(rows, table.fit, strict=True) if not fit]
             rows = [row for row, fit in zip(rows, table.fit, strict=True) if fit]
@@ -203,20 +203,21 @@ class Elementwise(Optimizer):
         if grads is None:
             return rows
         table.run(grads, scalars)
-        for tensor, writes in zip(written, kernel.writes * len(rows), strict=True):
+        for tensor, writes in zip(tensors, kernel.writes * len(rows), strict=True):
             tensor._bump(writes)
         return []
 
     def _flambeau_kernel(self, flags: Any, dtype: np.dtype, rows: list[Row], states: int) -> Any:
         """Return the kernel for these flags, or None if there is none, or too few requests yet."""
-        kernels, requests, place = self._flambeau_kernels, self._flambeau_requests, (flags, dtype)
-        if place in kernels:
-            return kernels[place]
+        kernels, requests = self._flambeau_kernels, self._flambeau_requests
+        cache_key = flags, dtype
+        if cache_key in kernels:
+            return kernels[cache_key]
         key: tuple = (type(self)._flambeau_formula, flags, self._flambeau_scalars, states, dtype)
         elements = sum(param._array.size for param, _, _ in rows)
-        requests[place] += 1 + elements // _ELEMENTS_PER_STEP
-        if requests[place] <= WARM and key not in _compiled:
+        requests[cache_key] += 1 + elements // _ELEMENTS_PER_STEP
+        if requests[cache_key] <= WARM and key not in _compiled:
             return None
         _compiled.add(key)
-        kernel = kernels[place] = get_kernel(*key)
+        kernel = kernels[cache_key] = get_kernel(*key)
         return kernel

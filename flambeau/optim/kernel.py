@@ -48,21 +48,21 @@ class Table:
     ) -> None:
         self.addresses = addresses
         self.arrays = [t._array for t in tensors]  # kept alive: the program holds their addresses
-        firsts = range(0, len(tensors), columns)
+        starts = range(0, len(tensors), columns)
         self.dtype = self.arrays[0].dtype
-        self.fit = [self._fits(self.arrays[k : k + columns]) for k in firsts]
+        self.fit = [self._fits(self.arrays[k : k + columns]) for k in starts]
         self.unfit = not all(self.fit)
         if self.unfit:
             return
-        self.sizes = [self.arrays[k].size for k in firsts]
-        stored = np.zeros(max(kernel.scalars, 1))
-        self._numbers = stored.data
+        self.sizes = [self.arrays[k].size for k in starts]
+        scalars = np.zeros(max(kernel.scalars, 1))
+        self._numbers = scalars.data
         self._pack = struct.Struct(f"{kernel.scalars}d").pack_into
-        numbers = stored.ctypes.data
+        scalars_address = scalars.ctypes.data
         records = []
-        for k, size in zip(firsts, self.sizes, strict=True):
+        for k, size in zip(starts, self.sizes, strict=True):
             param, *states = [a.ctypes.data for a in self.arrays[k : k + columns]]
-            records.append(Record(kernel.address, [param, 0, *states, numbers, size], 0))
+            records.append(Record(kernel.address, [param, 0, *states, scalars_address, size], 0))
         patches = [Patch(row, 1, row) for row in range(len(records))]
         self._program = LaunchTable(records, patches, len(records))
         self._threads = 0 if sum(self.sizes) > MAX_SINGLE_THREAD_ELEMENTS else 1
@@ -117,14 +117,15 @@ def count_writes(
     formula: Callable, flags: Any, scalars: Any, states: int
 ) -> tuple[int, ...]:
     """Count a formula's in-place writes to the parameter and to each state."""
-    here = Affine(0)
-    param, grad, *rest = (
-        Symbol(Load(Buffer(Type.F32, f"x{k}"), here)) for k in range(2 + states)
+    element = Affine(0)
+    param, grad, *state_symbols = (
+        Symbol(Load(Buffer(Type.F32, f"x{k}"), element)) for k in range(2 + states)
     )
-    numbers = Buffer(Type.F64, "numbers")
-    supplied = [Number(Load(numbers, Affine(k)), Type.F32) for k in range(len(scalars._fields))]
-    formula(flags, scalars(*supplied), param, grad, *rest)
-    return param.writes, *(state.writes for state in rest)
+    scalar_buffer = Buffer(Type.F64, "numbers")
+    scalar_values = [Number(Load(scalar_buffer, Affine(k)), Type.F32)
+                     for k in range(len(scalars._fields))]
+    formula(flags, scalars(*scalar_values), param, grad, *state_symbols)
+    return param.writes, *(state.writes for state in state_symbols)
 
 
 def trace_formula(
@@ -132,22 +133,23 @@ def trace_formula(
 ) -> ir.Kernel:
     """Trace a formula. Buffers: parameter, gradient, states, scalars (F64). Size: elements."""
     index, size = Index("i"), Size("n")
-    here = Affine(0, ((index, 1),))
+    element = Affine(0, ((index, 1),))
     names = ["param", "grad", *(f"state{k}" for k in range(states))]
     buffers = [Buffer(type, name) for name in names]
-    supplied = Buffer(Type.F64, "numbers")
-    loads = [Load(b, here) for b in buffers]
+    scalar_buffer = Buffer(Type.F64, "numbers")
+    loads = [Load(b, element) for b in buffers]
     symbols = [Symbol(load) for load in loads]
-    numbers = [Number(Load(supplied, Affine(k)), type) for k in range(len(scalars._fields))]
-    formula(flags, scalars(*numbers), *symbols)
+    scalar_values = [Number(Load(scalar_buffer, Affine(k)), type)
+                     for k in range(len(scalars._fields))]
+    formula(flags, scalars(*scalar_values), *symbols)
     if symbols[1].value is not loads[1]:
         raise ValueError(f"{formula.__qualname__} writes to the gradient")
     begins: list[Statement] = []  # before any store: they read what stores change
     stores: list[Statement] = []
     for buffer, load, symbol in zip(buffers, loads, symbols, strict=True):
         if symbol.value is not load:
-            stored = Accumulator(ReduceOp.SUM, type, buffer.name)
-            begins.append(Begin(stored, symbol.value))
-            stores.append(Store(buffer, here, stored))
+            updated = Accumulator(ReduceOp.SUM, type, buffer.name)
+            begins.append(Begin(updated, symbol.value))
+            stores.append(Store(buffer, element, updated))
     loop = Loop(index, size, [*begins, *stores], LoopKind.PARALLEL)
-    return ir.Kernel(formula.__qualname__, [*buffers, supplied], [loop], [size], True)
+    return ir.Kernel(formula.__qualname__, [*buffers, scalar_buffer], [loop], [size], True)

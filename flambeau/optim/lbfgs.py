@@ -63,20 +63,20 @@ class LBFGS(Optimizer):
 
     def _flambeau_flat_grad(self) -> Tensor:
         """Return all gradients as one vector, zeros for missing ones."""
-        parts = []
+        flat_grads = []
         for p in self._flambeau_params:
             grad = ops.zeros_like(p) if p.grad is None else p.grad
             grad = ops.view_as_real(grad) if grad.is_complex() else grad
-            parts.append(grad.reshape(-1))
-        return ops.cat(parts, 0)
+            flat_grads.append(grad.reshape(-1))
+        return ops.cat(flat_grads, 0)
 
     def _flambeau_move(self, t: Any, direction: Tensor) -> None:
         """Add t times the direction to the parameters."""
         offset = 0
         for p in self._flambeau_params:
             p = ops.view_as_real(p) if p.is_complex() else p
-            part = direction[offset : offset + p.numel()]
-            p.add_(part.view(p.shape), alpha=number(t))
+            segment = direction[offset : offset + p.numel()]
+            p.add_(segment.view(p.shape), alpha=number(t))
             offset += p.numel()
 
     # ---------------------------------------------------------------- a step
@@ -113,26 +113,26 @@ class LBFGS(Optimizer):
                 state["prev_flat_grad"] = grad.clone()
             else:
                 state["prev_flat_grad"].copy_(grad)
-            before = state["prev_loss"] = loss
+            previous_loss = state["prev_loss"] = loss
             t = min(1.0, 1.0 / grad.abs().sum()) * lr if state["n_iter"] == 1 else lr
             slope = grad.dot(direction)
             state["d"], state["t"] = direction, t
             if slope > -tolerance:
                 return
-            last = iteration == group["max_iter"]
+            is_last = iteration == group["max_iter"]
             start = Point(0, loss, grad, slope)
             budget = group["max_eval"] - evaluations
-            end, used = self._flambeau_advance(closure, group, start, t, direction, budget, last)
+            end, used = self._flambeau_advance(closure, group, start, t, direction, budget, is_last)
             loss, grad, t = end.loss, end.grad, end.t
             state["t"] = t
             evaluations += used
             state["func_evals"] += used
             if (
-                last
+                is_last
                 or evaluations >= group["max_eval"]
                 or grad.abs().max() <= group["tolerance_grad"]
                 or direction.mul(t).abs().max() <= tolerance
-                or abs(loss - before) < tolerance
+                or abs(loss - previous_loss) < tolerance
             ):
                 return
 

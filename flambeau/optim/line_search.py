@@ -34,14 +34,14 @@ def minimize_cubic(a: Point, b: Point, bounds: tuple[Any, Any] | None = None) ->
     """
     if b.t < a.t:
         a, b = b, a
-    low, high = (a.t, b.t) if bounds is None else bounds
+    lower, upper = (a.t, b.t) if bounds is None else bounds
     d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
     square = d1**2 - a.slope * b.slope
     if not square >= 0:
-        return (low + high) / 2.0
+        return (lower + upper) / 2.0
     d2 = square**0.5
     best = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
-    return min(max(best, low), high)
+    return min(max(best, lower), upper)
 
 
 def strong_wolfe(
@@ -53,11 +53,11 @@ def strong_wolfe(
     change of a parameter below which the search ends, `max_tries` the number of further evaluations
     allowed. Returns the point and the number of evaluations.
     """
-    ends, tries, done = _bracket(evaluate, start, evaluate(t), max_tries)
+    ends, tries, is_found = _bracket(evaluate, start, evaluate(t), max_tries)
     evaluations = tries + 1
-    if not done:
-        ends, more = _zoom(evaluate, start, ends, longest, tolerance, max_tries - tries)
-        evaluations += more
+    if not is_found:
+        ends, zoom_evaluations = _zoom(evaluate, start, ends, longest, tolerance, max_tries - tries)
+        evaluations += zoom_evaluations
     return min(ends, key=lambda point: point.loss), evaluations
 
 
@@ -73,17 +73,17 @@ def _bracket(
     evaluate: Evaluate, start: Point, point: Point, max_tries: int
 ) -> tuple[list[Point], int, bool]:
     """Return two points around a good step, or a good one; the tries; whether it is good."""
-    before = start
+    previous = start
     for tries in range(max_tries):
-        if _is_too_high(start, point) or (tries > 1 and point.loss >= before.loss):
-            return [before, point], tries, False
+        if _is_too_high(start, point) or (tries > 1 and point.loss >= previous.loss):
+            return [previous, point], tries, False
         if _is_flat(start, point):
             return [point], tries, True
         if point.slope >= 0:
-            return [before, point], tries, False
-        bounds = point.t + 0.01 * (point.t - before.t), point.t * 10
-        t = minimize_cubic(before, point, bounds)
-        before, point = point, evaluate(t)
+            return [previous, point], tries, False
+        bounds = point.t + 0.01 * (point.t - previous.t), point.t * 10
+        t = minimize_cubic(previous, point, bounds)
+        previous, point = point, evaluate(t)
     return [start, point], max(max_tries, 0), False
 
 
@@ -92,34 +92,34 @@ def _zoom(
     max_tries: int,
 ) -> tuple[list[Point], int]:
     """Narrow the bracket around a good step; return it and the number of tries."""
-    low, high = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
+    best_end, other_end = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
     stalled = False  # whether the last try was close to an end
     for tries in range(max_tries):
         if abs(ends[1].t - ends[0].t) * longest < tolerance:
             return ends, tries
         t, stalled = _choose_between(ends, stalled)
         point = evaluate(t)
-        if _is_too_high(start, point) or point.loss >= ends[low].loss:
-            ends[high] = point
-            low, high = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
+        if _is_too_high(start, point) or point.loss >= ends[best_end].loss:
+            ends[other_end] = point
+            best_end, other_end = (0, 1) if ends[0].loss <= ends[1].loss else (1, 0)
             continue
         if _is_flat(start, point):
-            ends[low] = point
+            ends[best_end] = point
             return ends, tries + 1
-        if point.slope * (ends[high].t - ends[low].t) >= 0:
-            ends[high] = ends[low]
-        ends[low] = point
+        if point.slope * (ends[other_end].t - ends[best_end].t) >= 0:
+            ends[other_end] = ends[best_end]
+        ends[best_end] = point
     return ends, max(max_tries, 0)
 
 
 def _choose_between(ends: list[Point], stalled: bool) -> tuple[Any, bool]:
     """Choose a step between the ends, at least a tenth of the gap from them the second time."""
     t = minimize_cubic(ends[0], ends[1])
-    low, high = min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t)
-    margin = 0.1 * (high - low)
-    if not min(high - t, t - low) < margin:
+    lower, upper = min(ends[0].t, ends[1].t), max(ends[0].t, ends[1].t)
+    margin = 0.1 * (upper - lower)
+    if not min(upper - t, t - lower) < margin:
         return t, False
-    if not (stalled or t >= high or t <= low):
+    if not (stalled or t >= upper or t <= lower):
         return t, True
-    is_near_high = abs(t - high) < abs(t - low)
-    return (high - margin if is_near_high else low + margin), False
+    is_near_high = abs(t - upper) < abs(t - lower)
+    return (upper - margin if is_near_high else lower + margin), False

@@ -131,12 +131,13 @@ class NAdam(Elementwise):
         decay, (beta1, beta2) = group["weight_decay"], group["betas"]
         differentiable = group["differentiable"]
         lr = scalar(group["lr"], differentiable)
-        now, after = _compute_momentum(group, step), _compute_momentum(group, step + 1)
-        kind = "decoupled" if group["decoupled_weight_decay"] else "coupled"
-        flags = Flags(group["maximize"], kind if decay != 0 else "", differentiable)
+        momentum, next_momentum = _compute_momentum(group, step), _compute_momentum(group, step + 1)
+        decay_mode = "decoupled" if group["decoupled_weight_decay"] else "coupled"
+        flags = Flags(group["maximize"], decay_mode if decay != 0 else "", differentiable)
         return flags, Scalars(
             1 - lr * decay, decay, 1 - beta1, beta2, 1 - beta2, 1 - beta2**step, group["eps"],
-            -lr * (1.0 - now) / (1.0 - product), -lr * after / (1.0 - product * after),
+            -lr * (1.0 - momentum) / (1.0 - product),
+            -lr * next_momentum / (1.0 - product * next_momentum),
         )
 
 

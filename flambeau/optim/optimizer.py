@@ -205,13 +205,13 @@ class Optimizer(GraphCaptureChecks):
         self.defaults.setdefault("differentiable", False)
 
     def __repr__(self) -> str:
-        text = f"{type(self).__name__} ("
+        lines = f"{type(self).__name__} ("
         for index, group in enumerate(self.param_groups):
-            text += f"\nParameter Group {index}\n"
+            lines += f"\nParameter Group {index}\n"
             for key in sorted(group):
                 if key != "params":
-                    text += f"    {key}: {group[key]}\n"
-        return text + ")"
+                    lines += f"    {key}: {group[key]}\n"
+        return lines + ")"
 
     # ---------------------------------------------------------------- hooks
 
@@ -289,17 +289,17 @@ class Optimizer(GraphCaptureChecks):
         """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
-        numbers: dict[int, int] = {}
+        indices: dict[int, int] = {}
         groups, start = [], 0
         for group in self.param_groups:
-            for number, p in enumerate(group["params"], start):
-                numbers.setdefault(id(p), number)
+            for index, p in enumerate(group["params"], start):
+                indices.setdefault(id(p), index)
             start += len(group["params"])
             packed = {key: value for key, value in group.items() if key != "params"}
-            packed["params"] = [numbers[id(p)] for p in group["params"]]
+            packed["params"] = [indices[id(p)] for p in group["params"]]
             groups.append(packed)
         state = {
-            numbers[id(key)] if isinstance(key, Tensor) else key: value
+            indices[id(key)] if isinstance(key, Tensor) else key: value
             for key, value in self.state.items()
         }
         result = {"state": state, "param_groups": groups}
@@ -319,15 +319,15 @@ class Optimizer(GraphCaptureChecks):
             state_dict = state_dict if changed is None else changed
         groups = copy.deepcopy(state_dict["param_groups"])  # the optimizer keeps the copy
         self._flambeau_check_loaded_groups(groups)
-        by_number = {
-            number: (param, group)
+        by_index = {
+            index: (param, group)
             for group, current in zip(groups, self.param_groups, strict=True)
-            for number, param in zip(group["params"], current["params"], strict=True)
+            for index, param in zip(group["params"], current["params"], strict=True)
         }
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
-            if key in by_number:
-                param, group = by_number[key]
+            if key in by_index:
+                param, group = by_index[key]
                 state[param] = _cast(param, value, group)
             else:
                 state[key] = value
@@ -473,14 +473,14 @@ def _cast(param: Tensor, value: Any, group: dict[str, Any], key: Hashable = None
     """Cast a loaded state value to match `param`; step counters keep their dtype."""
     if isinstance(value, Tensor):
         if key == "step":
-            moved = group.get("capturable", False) or group.get("fused", False)
-            return value.to(dtype=float32, device=param.device) if moved else value
+            casts_step = group.get("capturable", False) or group.get("fused", False)
+            return value.to(dtype=float32, device=param.device) if casts_step else value
         if param.is_floating_point():
             return value.to(dtype=param.dtype, device=param.device)
         return value.to(device=param.device)
     if isinstance(value, dict):
         return {k: _cast(param, v, group, k) for k, v in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
-        kind: Any = type(value)
-        return kind(_cast(param, v, group) for v in value)
+        cls: Any = type(value)
+        return cls(_cast(param, v, group) for v in value)
     return value

@@ -120,8 +120,8 @@ class RAdam(Elementwise):
                 (length - 4) * (length - 2) * longest
                 / ((longest - 4) * (longest - 2) * length)
             ) ** 0.5
-        kind = "decoupled" if group["decoupled_weight_decay"] else "coupled"
-        return Flags(group["maximize"], kind if decay != 0 else "", rectified), Scalars(
+        decay_mode = "decoupled" if group["decoupled_weight_decay"] else "coupled"
+        return Flags(group["maximize"], decay_mode if decay != 0 else "", rectified), Scalars(
             1 - lr * decay, decay, 1 - beta1, beta2, 1 - beta2, 1 - beta1**step, bias2**0.5,
             group["eps"], rectifier, lr,
         )

@@ -32,12 +32,12 @@ def update(flags: Flags, s: Scalars, param: Any, grad: Any, prev: Any, step_size
     """One step of resilient backpropagation, in place."""
     if flags.maximize:
         grad = -grad
-    before = prev.clone() if flags.differentiable else prev
-    sign = grad.mul(before).sign()
-    turned = sign.lt(0)
-    factor = sign.masked_fill(sign.gt(0), s.eta_plus).masked_fill(turned, s.eta_minus)
+    previous = prev.clone() if flags.differentiable else prev
+    sign = grad.mul(previous).sign()
+    has_overshot = sign.lt(0)
+    factor = sign.masked_fill(sign.gt(0), s.eta_plus).masked_fill(has_overshot, s.eta_minus)
     step_size.mul_(factor.masked_fill(sign.eq(0), 1)).clamp_(s.smallest, s.largest)
-    grad = grad.masked_fill(turned, 0)  # do not follow the gradient after overshooting
+    grad = grad.masked_fill(has_overshot, 0)  # do not follow the gradient after overshooting
     size = step_size.clone() if flags.differentiable else step_size
     param.addcmul_(grad.sign(), size, value=-1)
     prev.copy_(grad)

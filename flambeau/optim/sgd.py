@@ -106,8 +106,8 @@ class SGD(Elementwise):
         if group["momentum"] == 0 or state.get("momentum_buffer") is not None:
             return False
         grad = param.grad
-        like = grad if grad is not None and grad.is_sparse else param
-        state["momentum_buffer"] = ops.zeros_like(like)
+        prototype = grad if grad is not None and grad.is_sparse else param
+        state["momentum_buffer"] = ops.zeros_like(prototype)
         return True
 
     def _flambeau_run_sparse(
@@ -123,8 +123,8 @@ class SGD(Elementwise):
         differentiable = group["differentiable"]
         decay = scalar(group["weight_decay"], differentiable)
         momentum = group["momentum"]
-        kind = "" if momentum == 0 else "first" if first else "later"
+        momentum_stage = "" if momentum == 0 else "first" if first else "later"
         decayed = isinstance(decay, Tensor) or decay != 0
-        flags = Flags(group["maximize"], decayed, kind, group["nesterov"])
+        flags = Flags(group["maximize"], decayed, momentum_stage, group["nesterov"])
         lr = scalar(group["lr"], differentiable)
         return flags, Scalars(decay, momentum, 1 - group["dampening"], -lr)

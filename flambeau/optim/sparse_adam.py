@@ -43,20 +43,20 @@ class SparseAdam(Optimizer):
             if not 0.0 <= betas[index] < 1.0:
                 raise ValueError(f"Invalid beta parameter at index {index}: {betas[index]}")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
-        places = [
-            (index, place, p)
+        positions = [
+            (index, position, p)
             for index, group in enumerate(self.param_groups)
-            for place, p in enumerate(group["params"])
+            for position, p in enumerate(group["params"])
         ]
-        sparse = [[index, place] for index, place, p in places if p.is_sparse]
+        sparse = [[index, position] for index, position, p in positions if p.is_sparse]
         if sparse:
             raise ValueError(
                 f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors"
             )
-        complex_ones = [[index, place] for index, place, p in places if p.is_complex()]
-        if complex_ones:
+        complex_params = [[index, position] for index, position, p in positions if p.is_complex()]
+        if complex_params:
             raise ValueError(
-                f"Complex params at indices {complex_ones}: SparseAdam does not support complex "
+                f"Complex params at indices {complex_params}: SparseAdam does not support complex "
                 "parameters"
             )
 

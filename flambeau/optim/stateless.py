@@ -43,8 +43,8 @@ def swap_in_optimizer_params_and_state(
         swapped: defaultdict[Tensor, Any] = defaultdict(dict)
         for live, (packed, params) in zip(optimizer.param_groups, groups, strict=True):
             live.update({**packed, "params": params})
-            for param, number in zip(params, packed["params"], strict=True):
-                swapped[param] = dict(state.get(number, {}))
+            for param, index in zip(params, packed["params"], strict=True):
+                swapped[param] = dict(state.get(index, {}))
         optimizer.state = swapped
         yield
     finally:
@@ -74,18 +74,18 @@ def _check_packed(
             "swapin_optim_state has a different number of parameter groups than the live "
             f"optimizer: {len(groups)}, not {len(optimizer.param_groups)}."
         )
-    flat, start, seen, paired = list(parameters.values()), 0, set(), []
+    flat, start, known_indices, paired = list(parameters.values()), 0, set(), []
     for index, (live, group) in enumerate(zip(optimizer.param_groups, groups, strict=True)):
-        numbers = _check_group(index, live, group)
-        if start + len(numbers) > len(flat):
+        indices = _check_group(index, live, group)
+        if start + len(indices) > len(flat):
             raise RuntimeError(
                 f"{_NAME} requires the explicit parameter state to match "
                 "optimizer.param_groups ordering."
             )
-        paired.append((group, flat[start : start + len(numbers)]))
-        start += len(numbers)
-        seen.update(numbers)
-    extra = [key for key in state if key not in seen]
+        paired.append((group, flat[start : start + len(indices)]))
+        start += len(indices)
+        known_indices.update(indices)
+    extra = [key for key in state if key not in known_indices]
     if extra:
         raise RuntimeError(
             f"{_NAME} requires swapin_optim_state['state'] to be keyed only by packed parameter "
@@ -114,23 +114,23 @@ def _check_state(state: Any) -> dict:
 def _check_group(index: int, live: dict[str, Any], group: Any) -> list[int]:
     if not isinstance(group, dict):
         raise RuntimeError(f"{_NAME} requires each optimizer param group to be a dictionary.")
-    numbers = group.get("params")
-    if not isinstance(numbers, list) or not all(isinstance(n, int) for n in numbers):
+    indices = group.get("params")
+    if not isinstance(indices, list) or not all(isinstance(n, int) for n in indices):
         raise RuntimeError(
             f"{_NAME} requires optimizer.state_dict()-style param_groups[*]['params'] entries "
             "keyed by packed parameter ids."
         )
-    if len(numbers) != len(live["params"]):
+    if len(indices) != len(live["params"]):
         raise RuntimeError(
             f"swapin_optim_state param group {index} has a different number of params than the "
             "live optimizer param group."
         )
-    supplied = [key for key in group if key not in live]
-    lacking = [key for key in live if key not in group]
-    if supplied or lacking:
+    extra = [key for key in group if key not in live]
+    missing = [key for key in live if key not in group]
+    if extra or missing:
         raise RuntimeError(
             f"{_NAME} requires optimizer.state_dict()-style param group keys to exactly match "
-            f"the live optimizer group keys for group {index}. Keys only in swap-in: {supplied}. "
-            f"Keys only in live: {lacking}."
+            f"the live optimizer group keys for group {index}. Keys only in swap-in: {extra}. "
+            f"Keys only in live: {missing}."
         )
-    return numbers
+    return indices

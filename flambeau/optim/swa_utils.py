@@ -158,8 +158,8 @@ class AveragedModel(Module):
         """Add the parameters of `model` to the averages. The first call copies them."""
         means = self._list_averaged(self.module)
         news = [
-            new.to(mean.device) for mean,
-            new in zip(means, self._list_averaged(model), strict=False)
+            new.to(mean.device)
+            for mean, new in zip(means, self._list_averaged(model), strict=False)
         ]
         if self.n_averaged == 0:
             for mean, new in zip(means, news, strict=True):
@@ -267,11 +267,12 @@ class SWALR(LRScheduler):
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)
-        before, now = self._share(step - 1), self._share(step)
+        previous_share, share = self._share(step - 1), self._share(step)
         rates = []
         for group in self.optimizer.param_groups:
             end = group["swa_lr"]
             # Recover the start from the current rate: other schedulers may have changed it.
-            start = end if before == 1 else (group["lr"] - before * end) / (1 - before)
-            rates.append(end * now + start * (1 - now))
+            start = end if previous_share == 1 else (group["lr"]
+                                                     - previous_share * end) / (1 - previous_share)
+            rates.append(end * share + start * (1 - share))
         return rates

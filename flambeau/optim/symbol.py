@@ -55,9 +55,9 @@ class Symbol(TensorFacade):
         """Interpolate from the nearer end, as PyTorch does: exact at weights 0 and 1."""
         gap = self._do(Scalar.SUB, end, self)
         is_near_start = Apply(Scalar.LT, (weight.wide, Constant(Type.F64, 0.5)), Type.BOOL)
-        rest = Apply(Scalar.SUB, (Constant(Type.F64, 1.0), weight.wide), Type.F64)
+        complement = Apply(Scalar.SUB, (Constant(Type.F64, 1.0), weight.wide), Type.F64)
         from_start = self.add(gap.mul(weight))
-        from_end = self._do(Scalar.SUB, end, gap.mul(Symbol(narrow(rest, self.type))))
+        from_end = self._do(Scalar.SUB, end, gap.mul(Symbol(narrow(complement, self.type))))
         return self._set(self._choose(is_near_start, from_start, from_end))
 
     def maximum(self, other: Any) -> Symbol:

@@ -14,8 +14,8 @@ _LABEL = 7  # the scope of user labels
 
 def _iterate_classes(cls: type[Optimizer]) -> Iterator[type[Optimizer]]:
     yield cls
-    for below in cls.__subclasses__():
-        yield from _iterate_classes(below)
+    for subclass in cls.__subclasses__():
+        yield from _iterate_classes(subclass)
 
 
 def _patch_steps(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:

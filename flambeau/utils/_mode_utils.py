@@ -17,5 +17,5 @@ def all_same_mode(modes: Iterable[Any]) -> bool:
     >>> all_same_mode([None, None]), all_same_mode([None, 1])
     (True, False)
     """
-    first, *others = modes
-    return all(mode is first for mode in others)
+    first, *rest = modes
+    return all(mode is first for mode in rest)

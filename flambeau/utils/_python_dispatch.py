@@ -136,7 +136,7 @@ def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> 
     if all(result.alias_info is None for result in schema.returns):
         return out
     names = [argument.name for argument in schema.arguments]
-    passed = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
+    arguments = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
 
     def corrected(result: Any, value: Any) -> Any:
         if result.alias_info is None:
@@ -144,7 +144,7 @@ def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> 
         letters = result.alias_info.before_set
         argument = next(argument for argument in schema.arguments if argument.alias_info
                         and argument.alias_info.before_set & letters)
-        source = passed[argument.name]
+        source = arguments[argument.name]
         if result.is_written:
             return source
         for view in value if isinstance(value, (list, tuple)) else (value,):

@@ -117,22 +117,22 @@ class TreeSpec:
         if self.type is None:
             subtrees.append(tree)
             return
-        kind = _get_node_type(tree)
-        if kind != self.type and not {kind, self.type} <= STANDARD_DICT_TYPES:
+        node_type = _get_node_type(tree)
+        if node_type != self.type and not {node_type, self.type} <= STANDARD_DICT_TYPES:
             raise ValueError(
                 f"Node type mismatch; expected {self.type!r}, but got {type(tree)!r}."
             )
-        children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
+        children, context = SUPPORTED_NODES[node_type].flatten_fn(tree)
         if len(children) != self.num_children:
             raise ValueError(
                 f"Node arity mismatch; expected {self.num_children}, but got {len(children)}."
             )
-        if kind in STANDARD_DICT_TYPES:
+        if node_type in STANDARD_DICT_TYPES:
             children = [tree[key] for key in self._match_keys(tree)]
         elif context != self.context:
             raise ValueError(
                 f"Node context mismatch for custom node type {self.type!r}."
-                if kind not in BUILTIN_TYPES else
+                if node_type not in BUILTIN_TYPES else
                 f"Node context mismatch; expected {self.context!r}, but got {context!r}."
             )
         for child, subtree in zip(self._children, children, strict=True):
@@ -142,9 +142,9 @@ class TreeSpec:
         keys = self.context[1] if self.type is defaultdict else self.context
         missing, extra = set(keys) - set(tree), set(tree) - set(keys)
         if missing or extra:
-            parts = [f"missing key(s): {missing}"] if missing else []
-            parts += [f"extra key(s): {extra}"] if extra else []
-            raise ValueError(f"Node keys mismatch; {'; '.join(parts)}.")
+            problems = [f"missing key(s): {missing}"] if missing else []
+            problems += [f"extra key(s): {extra}"] if extra else []
+            raise ValueError(f"Node keys mismatch; {'; '.join(problems)}.")
         return list(keys)
 
     def __eq__(self, other: object) -> bool:
@@ -323,8 +323,8 @@ _is_namedtuple_instance = is_namedtuple_instance
 
 
 def _get_node_type(tree: Any) -> Any:
-    kind = type(tree)
-    return namedtuple if is_namedtuple_class(kind) else kind  # even if registered itself
+    cls = type(tree)
+    return namedtuple if is_namedtuple_class(cls) else cls  # even if registered itself
 
 
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
@@ -409,9 +409,10 @@ def _flatten_into(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> TreeSpec:
     if tree_is_leaf(tree, is_leaf):
         leaves.append(tree)
         return _LEAF
-    kind = _get_node_type(tree)
-    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
-    return TreeSpec(kind, context, [_flatten_into(child, leaves, is_leaf) for child in children])
+    node_type = _get_node_type(tree)
+    children, context = SUPPORTED_NODES[node_type].flatten_fn(tree)
+    return TreeSpec(node_type, context,
+                    [_flatten_into(child, leaves, is_leaf) for child in children])
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
@@ -526,16 +527,17 @@ def _broadcast_to_and_flatten(
         return [tree] * treespec.num_leaves
     if treespec.is_leaf():
         return None
-    kind = _get_node_type(tree)
-    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
-    if (kind, context, len(children)) != (treespec.type, treespec.context, treespec.num_children):
+    node_type = _get_node_type(tree)
+    children, context = SUPPORTED_NODES[node_type].flatten_fn(tree)
+    if (node_type, context, len(children)) != (treespec.type, treespec.context,
+                                               treespec.num_children):
         return None
     leaves: list[Any] = []
     for child, spec in zip(children, treespec.children_specs, strict=True):
-        part = _broadcast_to_and_flatten(child, spec, is_leaf)
-        if part is None:
+        repeated = _broadcast_to_and_flatten(child, spec, is_leaf)
+        if repeated is None:
             return None
-        leaves += part
+        leaves += repeated
     return leaves
 
 
@@ -574,8 +576,8 @@ def tree_map_with_path(
     """Apply `tree_map` with a function that takes the leaf's path first."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     paths, leaves = [path for path, _ in pairs], [leaf for _, leaf in pairs]
-    others = [spec.flatten_up_to(rest) for rest in rests]
-    return spec.unflatten(map(func, paths, leaves, *others))
+    subtrees = [spec.flatten_up_to(rest) for rest in rests]
+    return spec.unflatten(map(func, paths, leaves, *subtrees))
 
 
 # ------------------------------------------------------------------------------------- as text
@@ -646,8 +648,8 @@ def _dump_defaultdict(context: list[Any]) -> str:
 
 def _load_defaultdict(text: str) -> list[Any]:
     context = json.loads(text)
-    home = importlib.import_module(context["default_factory_module"])
-    return [getattr(home, context["default_factory_name"]), context["dict_context"]]
+    module = importlib.import_module(context["default_factory_module"])
+    return [getattr(module, context["default_factory_name"]), context["dict_context"]]
 
 
 for _kind, _dump, _load in ((namedtuple, _dump_namedtuple, _load_namedtuple),
@@ -668,13 +670,13 @@ def _read_schema(schema: dict[str, Any]) -> TreeSpec:
     name = schema["type"]
     if name is None:
         return _LEAF
-    named = {n.serialized_type_name: n for n in SUPPORTED_NODES.values() if n.serialized_type_name}
-    if name not in named:
+    nodes = {n.serialized_type_name: n for n in SUPPORTED_NODES.values() if n.serialized_type_name}
+    if name not in nodes:
         raise NotImplementedError(
             f"Deserializing {name} in pytree is not registered. Only registered types can be "
             "deserialized."
         )
-    node, text = named[name], schema["context"]
+    node, text = nodes[name], schema["context"]
     load = node.from_dumpable_context
     context = json.loads(text) if load is None else load(text)
     return TreeSpec(node.type, context, [_read_schema(child) for child in schema["children_spec"]])

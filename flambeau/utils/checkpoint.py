@@ -71,11 +71,11 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
     >>> with torch.utils.checkpoint.set_checkpoint_early_stop(False):
     ...     pass
     """
-    before, _Settings.early_stop = _Settings.early_stop, enable
+    previous, _Settings.early_stop = _Settings.early_stop, enable
     try:
         yield
     finally:
-        _Settings.early_stop = before
+        _Settings.early_stop = previous
 
 
 @contextmanager
@@ -85,11 +85,11 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
     >>> with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):
     ...     pass
     """
-    before, _Settings.debug = _Settings.debug, enabled
+    previous, _Settings.debug = _Settings.debug, enabled
     try:
         yield
     finally:
-        _Settings.debug = before
+        _Settings.debug = previous
 
 
 @contextmanager
@@ -98,12 +98,12 @@ def _restore_random_state(state: Any) -> Iterator[None]:
     if state is None:
         yield
         return
-    before = default_generator.get_state()
+    previous = default_generator.get_state()
     default_generator.set_state(state)
     try:
         yield
     finally:
-        default_generator.set_state(before)
+        default_generator.set_state(previous)
 
 
 # --------------------------------------------------------------------------- non-reentrant
@@ -246,15 +246,15 @@ def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
             "Only tuple of tensors is supported. Got Unsupported input type: "
             f"{type(inputs).__name__}"
         )
-    cut = []
+    detached = []
     for x in inputs:
         if isinstance(x, Tensor):
             leaf = x.detach()
             leaf.requires_grad = x.requires_grad
-            cut.append(leaf)
+            detached.append(leaf)
         else:
-            cut.append(x)
-    return tuple(cut)
+            detached.append(x)
+    return tuple(detached)
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:
@@ -294,8 +294,8 @@ class CheckpointFunction(Function):
                 "argument."
             )
         inputs = list(ctx.others)
-        for place, x in zip(ctx.places, ctx.saved_tensors, strict=True):
-            inputs[place] = x
+        for position, x in zip(ctx.places, ctx.saved_tensors, strict=True):
+            inputs[position] = x
         leaves = detach_variable(tuple(inputs))
         with enable_grad(), _restore_random_state(ctx.state):
             outputs = ctx.run_function(*leaves)
@@ -408,13 +408,13 @@ def checkpoint_sequential(
 
         return forward
 
-    done = size * (segments - 1)
-    for start in range(0, done, size or 1):
+    checkpointed = size * (segments - 1)
+    for start in range(0, checkpointed, size or 1):
         input = checkpoint(
             part(start, start + size), input, use_reentrant=use_reentrant,
             preserve_rng_state=preserve,
         )
-    return part(done, len(steps))(input)
+    return part(checkpointed, len(steps))(input)
 
 
 class DefaultDeviceType:

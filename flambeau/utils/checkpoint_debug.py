@@ -91,22 +91,22 @@ class _Log(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        named = [*map(self._name, args), *(f"{k}={self._name(v)}" for k, v in kwargs.items())]
+        arguments = [*map(self._name, args), *(f"{k}={self._name(v)}" for k, v in kwargs.items())]
         result = func(*args, **kwargs)
         results = result if isinstance(result, (tuple, list)) else (result,)
         names = ", ".join(self._name(y) for y in results)
-        self.lines.append(f"{names} = torch._ops.{func}({', '.join(named)})")
+        self.lines.append(f"{names} = torch._ops.{func}({', '.join(arguments)})")
         frames = reversed(traceback.extract_stack()[:-1])
         self.stacks.append([f"{f.filename}:{f.lineno}:{f.name}" for f in frames])
         return result
 
     def traces(self, label: str) -> str:
         """Format every operator with its stack."""
-        parts = [
+        entries = [
             f"{line}   ({i} of {len(self.lines)} in {label})\n\n" + "\n".join(stack) + "\n\n\n"
             for i, (line, stack) in enumerate(zip(self.lines, self.stacks, strict=True), 1)
         ]
-        return "".join(parts)
+        return "".join(entries)
 
 
 class CheckpointDebugLogs:

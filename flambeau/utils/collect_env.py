@@ -62,7 +62,7 @@ def get_env_info() -> SystemEnv:
     >>> torch.utils.collect_env.get_env_info().is_cuda_available
     'False'
     """
-    known = {
+    fields = {
         "torch_version": sys.modules[__name__.partition(".")[0]].__version__,
         "is_debug_build": "False",
         "os": platform.platform(), "libc_version": "-".join(platform.libc_ver()),
@@ -78,7 +78,7 @@ def get_env_info() -> SystemEnv:
         "miopen_runtime_version": _ABSENT, "caching_allocator_config": _ABSENT,
         "cuda_module_loading": _ABSENT,
     }
-    return SystemEnv(*(known.get(field, _NOT_COLLECTED) for field in SystemEnv._fields))
+    return SystemEnv(*(fields.get(field, _NOT_COLLECTED) for field in SystemEnv._fields))
 
 
 def _version(distribution: str) -> str:

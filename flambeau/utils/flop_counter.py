@@ -142,13 +142,13 @@ class FlopCounterMode:
         depth = 999999 if depth is None else depth
         total = self.get_total_flops()
         names = [n for n in sorted(self.flop_counts) if n != "Global" and n.count(".") < depth]
-        whole = self.flop_counts.get("Global", {})
-        shown = ["Global", *names] if all(
+        total_counts = self.flop_counts.get("Global", {})
+        listed = ["Global", *names] if all(
             sum(self.flop_counts[n].values()) != total for n in names) else names
         rows = []
-        for name in shown:
-            counts = self.flop_counts[name] if name != "Global" else whole
-            indent = " " * (name.count(".") + ("Global" in shown and name != "Global"))
+        for name in listed:
+            counts = self.flop_counts[name] if name != "Global" else total_counts
+            indent = " " * (name.count(".") + ("Global" in listed and name != "Global"))
             rows.append((indent + name, _short(sum(counts.values()), total),
                          _share(sum(counts.values()), total)))
             rows += [(f"{indent} - {op}", _short(n, total), _share(n, total))
@@ -160,8 +160,8 @@ class FlopCounterMode:
     def _enter(self, module: Module, args: Any) -> None:
         name = type(module).__name__
         if self._stack:
-            above, path = self._stack[-1]
-            inner = [n for n, m in above.named_modules() if m is module]
+            parent, path = self._stack[-1]
+            inner = [n for n, m in parent.named_modules() if m is module]
             name = f"{path}.{inner[0]}" if inner else name
         self._stack.append((module, name))
 
@@ -190,18 +190,18 @@ class FlopCounterMode:
     def _add(self, result: Count, y: Tensor) -> None:
         node = _find_running_node()
         if node is None:
-            places = tuple(name for _, name in self._stack)
+            module_paths = tuple(name for _, name in self._stack)
             if y._node is not None:
-                self._places[id(y._node)] = places
+                self._places[id(y._node)] = module_paths
         else:
-            places = self._places.get(id(node), ())
+            module_paths = self._places.get(id(node), ())
         if result is None:
             return
         name = result[0]
         if name == "convolution" and node is not None:
             name = "convolution_backward"
-        for place in {*places, "Global"}:
-            self.flop_counts[place][getattr(aten, name)] += result[1]
+        for path in {*module_paths, "Global"}:
+            self.flop_counts[path][getattr(aten, name)] += result[1]
 
 
 def _find_running_node() -> Any:
@@ -221,14 +221,14 @@ def _find_running_node() -> Any:
 _SUFFIXES = ("", "K", "M", "B", "T")
 
 
-def _short(number: int, total: int) -> str:
+def _short(count: int, total: int) -> str:
     """Format a number with the suffix that fits the total."""
     index = max(0, min(len(_SUFFIXES) - 1, (len(str(total)) - 2) // 3))
-    return f"{number / 1000**index:.3f}{_SUFFIXES[index]}"
+    return f"{count / 1000**index:.3f}{_SUFFIXES[index]}"
 
 
-def _share(number: int, total: int) -> str:
-    return f"{number / total:.2%}" if total else "0%"
+def _share(count: int, total: int) -> str:
+    return f"{count / total:.2%}" if total else "0%"
 
 
 def _format_table(rows: list[tuple[str, ...]]) -> str:

@@ -57,8 +57,8 @@ class ModuleTracker:
     def _name(self, module: Any) -> str:
         if module not in self._names:
             root = type(module).__name__
-            for name, part in module.named_modules():
-                self._names[part] = f"{root}.{name}" if name else root
+            for name, submodule in module.named_modules():
+                self._names[submodule] = f"{root}.{name}" if name else root
         return self._names[module]
 
     def _begin(self, module: Any, args: tuple) -> None:

@@ -128,16 +128,16 @@ class _CachedTorchDispatchMode(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if str(func) == _UNCOUNTED:
             return func(*args, **kwargs or {})
-        at = self.calls[func]
+        index = self.calls[func]
         self.calls[func] += 1
         entries = self.storage.get(func)
         if entries is None:
             raise RuntimeError(
                 f"{func} encountered during backward but not found in storage. {_MISMATCH}")
-        if at >= len(entries):
-            raise RuntimeError(f"{func} invocation index {at} encountered during backward but not "
-                               f"found in storage. {_MISMATCH}")
-        entry = entries[at]
+        if index >= len(entries):
+            raise RuntimeError(f"{func} invocation index {index} encountered during backward but "
+                               f"not found in storage. {_MISMATCH}")
+        entry = entries[index]
         if entry is _Mark.RECOMPUTE:
             return func(*args, **kwargs or {})
         if entry is _Mark.CONSUMED:
@@ -145,7 +145,7 @@ class _CachedTorchDispatchMode(TorchDispatchMode):
                 "Trying to backward an extra time. You are only allowed to backward once on any "
                 "region computed under selective activation checkpoint."
             )
-        entries[at] = _Mark.CONSUMED
+        entries[index] = _Mark.CONSUMED
         return entry.value(self.allow_mutation)
 
 

@@ -36,10 +36,10 @@ class WeakIdRef(weakref.ref):
         return self._id
 
     def __eq__(self, other: object) -> bool:
-        mine, its = self(), other() if isinstance(other, weakref.ref) else None
-        if mine is None or its is None:
+        own, referent = self(), other() if isinstance(other, weakref.ref) else None
+        if own is None or referent is None:
             return self is other
-        return mine is its
+        return own is referent
 
 
 class _WeakHashRef(weakref.ref):
@@ -55,10 +55,10 @@ class _WeakHashRef(weakref.ref):
         return self._id
 
     def __eq__(self, other: object) -> bool:
-        mine, its = self(), other() if isinstance(other, weakref.ref) else None
-        if mine is None or its is None:
+        own, referent = self(), other() if isinstance(other, weakref.ref) else None
+        if own is None or referent is None:
             return self is other
-        return hash(mine) == hash(its)
+        return hash(own) == hash(referent)
 
 
 class WeakIdKeyDictionary(MutableMapping[Any, Any]):
@@ -180,22 +180,22 @@ class WeakIdKeyDictionary(MutableMapping[Any, Any]):
     def __or__(self, other: Any) -> Any:
         if not isinstance(other, Mapping):
             return NotImplemented
-        joined = self.copy()
-        joined.update(other)
-        return joined
+        merged = self.copy()
+        merged.update(other)
+        return merged
 
     def __ror__(self, other: Any) -> Any:
         if not isinstance(other, Mapping):
             return NotImplemented
-        joined = type(self)(other)
-        joined.update(self)
-        return joined
+        merged = type(self)(other)
+        merged.update(self)
+        return merged
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mapping):
             return NotImplemented
-        mine = {id(key): value for key, value in self.items()}
-        return mine == {id(key): value for key, value in other.items()}
+        own = {id(key): value for key, value in self.items()}
+        return own == {id(key): value for key, value in other.items()}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {id(self):#x}>"

@@ -39,25 +39,25 @@ class CosineAnnealingLR(LRScheduler):
         warn_outside_step(self)
         if self._is_initial:
             return self._flambeau_kept()
-        low, epoch, half = self.eta_min, self.last_epoch, self.T_max
+        lowest, epoch, half = self.eta_min, self.last_epoch, self.T_max
         if self._step_count == 1 and epoch > 0:
             return self._get_closed_form_lr()
         groups = self.optimizer.param_groups
         if (epoch - 1 - half) % (2 * half) == 0:  # the formula below would divide by zero
             rise = 1 - math.cos(math.pi / half)
             return [
-                group["lr"] + (base_lr - low) * rise / 2
+                group["lr"] + (base_lr - lowest) * rise / 2
                 for base_lr, group in zip(self.base_lrs, groups, strict=True)
             ]
         factor = (1 + math.cos(math.pi * epoch / half)) / (
             1 + math.cos(math.pi * (epoch - 1) / half)
         )
-        return [factor * (group["lr"] - low) + low for group in groups]
+        return [factor * (group["lr"] - lowest) + lowest for group in groups]
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
         wave = 1 + math.cos(math.pi * self.last_epoch / self.T_max)
-        low = self.eta_min
-        return [low + (base_lr - low) * wave / 2 for base_lr in self.base_lrs]
+        lowest = self.eta_min
+        return [lowest + (base_lr - lowest) * wave / 2 for base_lr in self.base_lrs]
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
@@ -107,8 +107,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         """Return the rates of this epoch."""
         warn_outside_step(self)
         wave = 1 + math.cos(math.pi * self.T_cur / self.T_i)
-        low = self.eta_min
-        return [low + (base_lr - low) * wave / 2 for base_lr in self.base_lrs]
+        lowest = self.eta_min
+        return [lowest + (base_lr - lowest) * wave / 2 for base_lr in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
         """Advance by one epoch, or to a possibly fractional `epoch`. Raises ValueError below 0."""

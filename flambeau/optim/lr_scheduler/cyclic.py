@@ -134,15 +134,15 @@ class CyclicLR(MomentumCycle):
         state = super().state_dict()
         state.pop("_scale_fn_ref", None)
         function = state["_scale_fn_custom"]
-        plain = function is None or isinstance(function, types.FunctionType)
-        state["_scale_fn_custom"] = None if plain else function.__dict__.copy()
+        is_function = function is None or isinstance(function, types.FunctionType)
+        state["_scale_fn_custom"] = None if is_function else function.__dict__.copy()
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore a `state_dict`. A `scale_fn` object is kept and its attributes are updated."""
         attributes = state_dict["_scale_fn_custom"]
-        rest = {k: v for k, v in state_dict.items() if k != "_scale_fn_custom"}
-        super().load_state_dict(rest)
+        options = {k: v for k, v in state_dict.items() if k != "_scale_fn_custom"}
+        super().load_state_dict(options)
         if attributes is not None:
             self._scale_fn_custom.__dict__.update(attributes)
         self._init_scale_fn()

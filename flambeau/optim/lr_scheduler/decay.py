@@ -78,8 +78,8 @@ class MultiStepLR(LRScheduler):
         return self._flambeau_times(self.gamma ** self.milestones[self.last_epoch])
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
-        passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
-        return [base_lr * self.gamma**passed for base_lr in self.base_lrs]
+        n_passed = bisect_right(sorted(self.milestones.elements()), self.last_epoch)
+        return [base_lr * self.gamma**n_passed for base_lr in self.base_lrs]
 
 
 class ExponentialLR(LRScheduler):

@@ -12,12 +12,12 @@ from .momentum import MomentumCycle
 from .scheduler import check_optimizer, expand_to_groups, warn_outside_step
 
 
-def _anneal_by_cosine(start: Any, end: Any, done: float) -> Any:
-    return end + (start - end) / 2.0 * (math.cos(math.pi * done) + 1)
+def _anneal_by_cosine(start: Any, end: Any, progress: float) -> Any:
+    return end + (start - end) / 2.0 * (math.cos(math.pi * progress) + 1)
 
 
-def _anneal_linearly(start: Any, end: Any, done: float) -> Any:
-    return (end - start) * done + start
+def _anneal_linearly(start: Any, end: Any, progress: float) -> Any:
+    return (end - start) * progress + start
 
 
 def _create_phase(end: float, rates: tuple[str, str], momenta: tuple[str, str]) -> dict[str, Any]:
@@ -35,11 +35,11 @@ def _create_phases(steps: int, rising: float, three: bool) -> list[dict[str, Any
     first = _create_phase(float(rising * steps) - 1, up, fall)
     if not three:
         return [first, _create_phase(steps - 1, down, rise)]
-    still = ("max_momentum", "max_momentum")
+    constant = ("max_momentum", "max_momentum")
     return [
         first,
         _create_phase(float(2 * rising * steps) - 2, ("max_lr", "initial_lr"), rise),
-        _create_phase(steps - 1, ("initial_lr", "min_lr"), still),
+        _create_phase(steps - 1, ("initial_lr", "min_lr"), constant),
     ]
 
 
@@ -113,14 +113,14 @@ class OneCycleLR(MomentumCycle):
         index = next((i for i in range(last) if step <= phases[i]["end_step"]), last)
         phase = phases[index]
         start = phases[index - 1]["end_step"] if index else 0.0
-        done = (step - start) / (phase["end_step"] - start)
+        progress = (step - start) / (phase["end_step"] - start)
         anneal = _anneal_by_cosine if self._anneal_func_type == "cos" else _anneal_linearly
         rates = []
         for group in self.optimizer.param_groups:
-            rates.append(anneal(group[phase["start_lr"]], group[phase["end_lr"]], done))
+            rates.append(anneal(group[phase["start_lr"]], group[phase["end_lr"]], progress))
             if self.cycle_momentum:
                 ends = group[phase["start_momentum"]], group[phase["end_momentum"]]
-                self._flambeau_set_momentum(group, anneal(*ends, done))
+                self._flambeau_set_momentum(group, anneal(*ends, progress))
         return rates
 
 

@@ -50,8 +50,8 @@ class ConstantLR(LRScheduler):
         return self._flambeau_times(1.0 / self.factor)
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
-        over = self.last_epoch >= self.total_iters
-        factor = self.factor + over * (1 - self.factor)
+        is_over = self.last_epoch >= self.total_iters
+        factor = self.factor + is_over * (1 - self.factor)
         return [base_lr * factor for base_lr in self.base_lrs]
 
 
@@ -101,13 +101,13 @@ class LinearLR(LRScheduler):
         if self._is_initial or self.last_epoch > self.total_iters:
             return self._flambeau_kept()
         rise = self.end_factor - self.start_factor
-        before = self.total_iters * self.start_factor + (self.last_epoch - 1) * rise
-        return self._flambeau_times(1.0 + rise / before)
+        scaled_factor = self.total_iters * self.start_factor + (self.last_epoch - 1) * rise
+        return self._flambeau_times(1.0 + rise / scaled_factor)
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
         rise = self.end_factor - self.start_factor
-        done = min(self.total_iters, self.last_epoch)
-        factor = self.start_factor + rise * done / self.total_iters
+        epoch = min(self.total_iters, self.last_epoch)
+        factor = self.start_factor + rise * epoch / self.total_iters
         return [base_lr * factor for base_lr in self.base_lrs]
 
 
@@ -147,6 +147,6 @@ class PolynomialLR(LRScheduler):
         return self._flambeau_times((remaining / left_before) ** self.power)
 
     def _get_closed_form_lr(self) -> list[float | Tensor]:
-        done = min(self.total_iters, self.last_epoch)
-        factor = (1.0 - done / self.total_iters) ** self.power
+        epoch = min(self.total_iters, self.last_epoch)
+        factor = (1.0 - epoch / self.total_iters) ** self.power
         return [base_lr * factor for base_lr in self.base_lrs]

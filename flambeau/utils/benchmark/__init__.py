@@ -82,12 +82,12 @@ class Timer:
         return result
 
     def _run(self, number: int) -> float:
-        before = thread_pool.threads()
+        previous_threads = thread_pool.threads()
         thread_pool.set_threads(self._threads)
         try:
             return self._timer.timeit(number)
         finally:
-            thread_pool.set_threads(before)
+            thread_pool.set_threads(previous_threads)
 
     def _time_blocks(self, number: int, run: Callable[[], list[float]]) -> Measurement:
         self._run(max(number // 100, 2))

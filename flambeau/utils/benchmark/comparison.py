@@ -91,24 +91,24 @@ class _Table:
 
     def render(self) -> str:
         """Return the table as text."""
-        texts = [self._name_rows()] + [self._write_column(column) for column in self.columns]
-        heads = ["", *[column or "" for column in self.columns]]
+        columns = [self._name_rows()] + [self._write_column(column) for column in self.columns]
+        headings = ["", *[column or "" for column in self.columns]]
         widths = [max(len(head), *map(len, column))
-                  for head, column in zip(heads, texts, strict=True)]
-        lines = ["  |  ".join(head.center(w) for head, w in zip(heads, widths, strict=True))]
+                  for head, column in zip(headings, columns, strict=True)]
+        lines = ["  |  ".join(head.center(w) for head, w in zip(headings, widths, strict=True))]
         width, threads = len(lines[0]), None
         for k, row in enumerate(self.rows):
             if row[0] != threads:
                 threads = row[0]
                 lines.append(f"{threads} threads: ".ljust(width, "-"))
-            cells = [self._paint(text[k].center(w), row, column) for text, w, column in
-                     zip(texts[1:], widths[1:], self.columns, strict=True)]
-            lines.append("  |  ".join([texts[0][k].ljust(widths[0]), *cells]))
+            cells = [self._paint(rendered[k].center(w), row, column) for rendered, w, column in
+                     zip(columns[1:], widths[1:], self.columns, strict=True)]
+            lines.append("  |  ".join([columns[0][k].ljust(widths[0]), *cells]))
         title = f" {self.results[0].label or ''} ".center(width - 2, "-")
-        end = "(! XX%) Measurement has high variance, where XX is the IQR / median * 100.\n"
+        footnote = "(! XX%) Measurement has high variance, where XX is the IQR / median * 100.\n"
         return "\n".join([f"[{title}]", *lines, "",
                           f"Times are in {_NAMES[self.unit]}s ({self.unit}).",
-                          end if self.warns else ""])
+                          footnote if self.warns else ""])
 
     def _name_rows(self) -> list[str]:
         names, last = [], None
@@ -121,33 +121,33 @@ class _Table:
 
     def _write_column(self, column: str | None) -> list[str]:
         cells = [self.cells.get((row, column)) for row in self.rows]
-        measured = [cell for cell in cells if cell is not None]
-        digits = [math.ceil(math.log10(cell.median / self.scale)) for cell in measured]
-        places = 1
+        measurements = [cell for cell in cells if cell is not None]
+        digits = [math.ceil(math.log10(cell.median / self.scale)) for cell in measurements]
+        decimals = 1
         if self.trims:
-            places = min(max(cell.significant_figures - n, 0)
-                         for cell, n in zip(measured, digits, strict=True))
-        length = max(digits) + places + (1 if places else 0)
-        return [self._write(cell, length, places) for cell in cells]
+            decimals = min(max(cell.significant_figures - n, 0)
+                           for cell, n in zip(measurements, digits, strict=True))
+        length = max(digits) + decimals + (1 if decimals else 0)
+        return [self._write(cell, length, decimals) for cell in cells]
 
-    def _write(self, cell: Measurement | None, length: int, places: int) -> str:
-        room = 7 if self.warns else 0
+    def _write(self, cell: Measurement | None, length: int, decimals: int) -> str:
+        width = 7 if self.warns else 0
         if cell is None:
-            return " " * (max(length, 1) + room)
+            return " " * (max(length, 1) + width)
         value = cell.median / self.scale
         if self.trims:
             value = _round(value, cell.significant_figures)
         spread = f" (! {cell.iqr / cell.median * 100:.0f}%)" \
             if self.warns and cell.has_warnings else ""
-        return f"{value:>{max(length, 0)}.{places}f}{spread:>{room}}"
+        return f"{value:>{max(length, 0)}.{decimals}f}{spread:>{width}}"
 
     def _paint(self, text: str, row: Any, column: str | None) -> str:
         cell = self.cells.get((row, column))
         if self.colors is Colorize.NONE or cell is None:
             return text
-        rivals = [other.median for (place, name), other in self.cells.items()
-                  if (place == row if self.colors is Colorize.ROWWISE
-                      else name == column and place[0] == row[0])]
+        rivals = [other.median for (other_row, name), other in self.cells.items()
+                  if (other_row == row if self.colors is Colorize.ROWWISE
+                      else name == column and other_row[0] == row[0])]
         best, value = min(rivals), cell.median
         if value <= best * 1.01 or value <= best + 100e-9:
             return f"{_BEST}{_BOLD}{text}{_END}{_END}"
@@ -163,5 +163,5 @@ def _find_row(result: Measurement) -> tuple[int, str | None, str]:
 
 
 def _round(value: float, digits: int) -> float:
-    places = digits - math.ceil(math.log10(value))
-    return round(value, places)
+    decimals = digits - math.ceil(math.log10(value))
+    return round(value, decimals)

@@ -92,8 +92,8 @@ class Measurement:
     @property
     def iqr(self) -> float:
         """Interquartile range of `times`."""
-        low, high = self._compute_quartiles()
-        return high - low
+        lower, upper = self._compute_quartiles()
+        return upper - lower
 
     @property
     def significant_figures(self) -> int:
@@ -137,8 +137,8 @@ class Measurement:
     def _compute_quartiles(self) -> tuple[float, float]:
         if len(self.raw_times) < 2:
             return self.median, self.median
-        low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
-        return low, high
+        lower, _, upper = statistics.quantiles(self.times, n=4, method="inclusive")
+        return lower, upper
 
     def __repr__(self) -> str:
         n, threads = len(self.raw_times), self.num_threads
@@ -146,9 +146,9 @@ class Measurement:
         lines = [object.__repr__(self), self.task_spec.summarize(),
                  f"  {'Median: ' if n > 1 else ''}{self.median / scale:.2f} {unit}"]
         if n >= 4:
-            low, high = self._compute_quartiles()
-            lines.append(f"  IQR:    {self.iqr / scale:.2f} {unit} ({low / scale:.2f} to "
-                         f"{high / scale:.2f})")
+            lower, upper = self._compute_quartiles()
+            lines.append(f"  IQR:    {self.iqr / scale:.2f} {unit} ({lower / scale:.2f} to "
+                         f"{upper / scale:.2f})")
         lines.append(f"  {n} measurement{'s' if n > 1 else ''}, {self.number_per_run} runs "
                      f"{'per measurement,' if n > 1 else ','} {threads} "
                      f"thread{'s' if threads > 1 else ''}")

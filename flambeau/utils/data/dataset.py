@@ -192,9 +192,9 @@ class ConcatDataset(Dataset[_T_co]):
                     f"index {idx}, length {len(self)}"
                 )
             idx += len(self)
-        part = bisect.bisect_right(self.cumulative_sizes, idx)
-        start = self.cumulative_sizes[part - 1] if part else 0
-        return self.datasets[part][idx - start]
+        dataset_index = bisect.bisect_right(self.cumulative_sizes, idx)
+        start = self.cumulative_sizes[dataset_index - 1] if dataset_index else 0
+        return self.datasets[dataset_index][idx - start]
 
     @property
     def cummulative_sizes(self) -> list[int]:

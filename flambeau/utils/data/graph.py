@@ -24,17 +24,17 @@ def _stub_unpickler() -> str:
 
 
 def _find_connections(state: Any) -> Any:
-    """Return what of a pipe's state can hold pipes: pipes and collections."""
-    kinds = (*_CLASSES, Collection)
+    """Return the pipes and collections in a pipe's state, which may hold pipes."""
+    classes = (*_CLASSES, Collection)
     if isinstance(state, dict):
-        return {name: value for name, value in state.items() if isinstance(value, kinds)}
+        return {name: value for name, value in state.items() if isinstance(value, classes)}
     if isinstance(state, (tuple, list)):
-        return [value for value in state if isinstance(value, kinds)]
-    return state if isinstance(state, kinds) else None
+        return [value for value in state if isinstance(value, classes)]
+    return state if isinstance(state, classes) else None
 
 
 def _list_connected_datapipes(pipe: Any, only_datapipe: bool, cache: set[int]) -> list[Any]:
-    """Return the pipes that pickle comes to from this one, without those in the cache."""
+    """Return the pipes that pickle reaches from this one, except those in the cache."""
     connected: list[Any] = []
 
     def reduce(reached: Any) -> Any:
@@ -45,10 +45,10 @@ def _list_connected_datapipes(pipe: Any, only_datapipe: bool, cache: set[int]) -
         return _stub_unpickler, ()
 
     try:
-        for kind in _CLASSES:
-            kind.set_reduce_ex_hook(reduce)
+        for cls in _CLASSES:
+            cls.set_reduce_ex_hook(reduce)
             if only_datapipe:
-                kind.set_getstate_hook(_find_connections)
+                cls.set_getstate_hook(_find_connections)
         try:
             pickle.Pickler(io.BytesIO()).dump(pipe)
         except (pickle.PickleError, AttributeError, TypeError):
@@ -56,10 +56,10 @@ def _list_connected_datapipes(pipe: Any, only_datapipe: bool, cache: set[int]) -
                 raise
             import_dill().Pickler(io.BytesIO()).dump(pipe)
     finally:
-        for kind in _CLASSES:
-            kind.set_reduce_ex_hook(None)
+        for cls in _CLASSES:
+            cls.set_reduce_ex_hook(None)
             if only_datapipe:
-                kind.set_getstate_hook(None)
+                cls.set_getstate_hook(None)
     return connected
 
 

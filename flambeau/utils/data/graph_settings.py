@@ -45,14 +45,14 @@ def apply_sharding(
 
     Raises RuntimeError if a branch of the graph has two of them.
     """
-    def apply(graph: DataPipeGraph, before: Any) -> None:
+    def apply(graph: DataPipeGraph, first: Any) -> None:
         for pipe, sources in graph.values():
-            applied = before
+            applied = first
             if _is_sharding_datapipe(pipe):
-                if before is not None:
+                if first is not None:
                     raise RuntimeError(
                         "Sharding twice on a single pipeline is likely unintended and will cause "
-                        f"data loss. Sharding already applied to {before} while trying to apply to "
+                        f"data loss. Sharding already applied to {first} while trying to apply to "
                         f"{pipe}"
                     )
                 takes_group = len(inspect.signature(pipe.apply_sharding).parameters) >= 3

@@ -181,8 +181,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             worker = next(self._worker_queue_idx_cycle)
             if not self._workers_status[worker]:
                 continue
-            share = self._prefetch_factor * self._num_workers // active
-            if self._in_order or self._workers_num_tasks[worker] < share:
+            max_tasks = self._prefetch_factor * self._num_workers // active
+            if self._in_order or self._workers_num_tasks[worker] < max_tasks:
                 return worker
         return None
 

@@ -115,10 +115,10 @@ class RandomSampler(Sampler[int]):
                 drawn = ops.randint(high=n, size=size, dtype=int64, generator=generator)
                 yield from drawn.tolist()
             return
-        whole, rest = divmod(self.num_samples, n)
-        for _ in range(whole):
+        n_permutations, n_left = divmod(self.num_samples, n)
+        for _ in range(n_permutations):
             yield from ops.randperm(n, generator=generator).tolist()
-        yield from ops.randperm(n, generator=generator).tolist()[:rest]
+        yield from ops.randperm(n, generator=generator).tolist()[:n_left]
 
     def __len__(self) -> int:
         return self.num_samples

@@ -62,8 +62,8 @@ class SummaryWriter:
         filename_suffix: str = "",
     ) -> None:
         if not log_dir:
-            now = datetime.now().strftime("%b%d_%H-%M-%S")
-            log_dir = os.path.join("runs", f"{now}_{socket.gethostname()}{comment}")
+            timestamp = datetime.now().strftime("%b%d_%H-%M-%S")
+            log_dir = os.path.join("runs", f"{timestamp}_{socket.gethostname()}{comment}")
         self.log_dir = os.fspath(log_dir)
         self.purge_step = purge_step
         self.max_queue = max_queue
@@ -314,11 +314,11 @@ class SummaryWriter:
         """Add a run to the hyperparameter table: its settings and metrics."""
         if not isinstance(hparam_dict, Mapping) or not isinstance(metric_dict, Mapping):
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
-        parts = summary.hparams(dict(hparam_dict), dict(metric_dict), hparam_domain_discrete)
+        summaries = summary.hparams(dict(hparam_dict), dict(metric_dict), hparam_domain_discrete)
         name = str(time.time()) if run_name is None else run_name
         with SummaryWriter(os.path.join(self.log_dir, name)) as inner:
-            for part in parts:
-                inner._add(part, None, None)
+            for entry in summaries:
+                inner._add(entry, None, None)
             for tag, value in metric_dict.items():
                 inner.add_scalar(tag, value, global_step)
 
@@ -359,7 +359,7 @@ class SummaryWriter:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:

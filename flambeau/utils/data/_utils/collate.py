@@ -37,8 +37,8 @@ def _fill_mapping(example: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
             result = copy.copy(example)
             result.update(items)
             return result
-        kind: Any = type(example)
-        return kind(items)
+        cls: Any = type(example)
+        return cls(items)
     except TypeError:  # no copy, no update, or a different constructor
         return items
 
@@ -51,8 +51,8 @@ def _fill_sequence(example: Sequence[Any], items: list[Any]) -> Any:
             for i, item in enumerate(items):
                 result[i] = item
             return result
-        kind: Any = type(example)
-        return items if isinstance(example, tuple) else kind(items)
+        cls: Any = type(example)
+        return items if isinstance(example, tuple) else cls(items)
     except TypeError:
         return items
 
@@ -73,9 +73,9 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, Mapping):
         return _fill_mapping(data, {key: default_convert(data[key]) for key in data})
     if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return cls(*(default_convert(part) for part in data))
+        return cls(*(default_convert(element) for element in data))
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return _fill_sequence(data, [default_convert(part) for part in data])
+        return _fill_sequence(data, [default_convert(element) for element in data])
     return data
 
 
@@ -105,18 +105,18 @@ def collate(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:
         if chosen is not None:
             return chosen(batch, collate_fn_map=collate_fn_map)
     if isinstance(example, Mapping):
-        joined = {
+        columns = {
             key: collate([sample[key] for sample in batch], collate_fn_map=collate_fn_map)
             for key in example
         }
-        return _fill_mapping(example, joined)
+        return _fill_mapping(example, columns)
     if not isinstance(example, Sequence):
         raise _refuse(cls)
-    named = isinstance(example, tuple) and hasattr(example, "_fields")
-    if not named and len({*map(len, batch)}) != 1:
+    is_namedtuple = isinstance(example, tuple) and hasattr(example, "_fields")
+    if not is_namedtuple and len({*map(len, batch)}) != 1:
         raise RuntimeError("each element in list of batch should be of equal size")
-    parts = _collate_parts(zip(*batch, strict=False), collate_fn_map)
-    return cls(*parts) if named else _fill_sequence(example, parts)
+    fields = _collate_parts(zip(*batch, strict=False), collate_fn_map)
+    return cls(*fields) if is_namedtuple else _fill_sequence(example, fields)
 
 
 def _collate_parts(columns: Iterable[Any], collate_fn_map: CollateMap | None) -> list[Any]:
@@ -126,9 +126,9 @@ def _collate_parts(columns: Iterable[Any], collate_fn_map: CollateMap | None) ->
 def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     """Stack tensors along a new first dimension."""
     if {*map(type, batch)} == {Tensor} and not _require_grad(batch) and may_write_arrays():
-        joined = _stack([*map(_ARRAY, batch)])
-        if joined is not None:  # same result, without autograd's overhead per tensor
-            return wrap(joined)
+        stacked = _stack([*map(_ARRAY, batch)])
+        if stacked is not None:  # same result, without autograd's overhead per tensor
+            return wrap(stacked)
     return ops.stack(batch, 0)
 
 
@@ -146,11 +146,11 @@ def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = No
     first = batch[0]
     if _holds_text(first):
         raise _refuse(first.dtype)
-    plain = collate_fn_map is not None and collate_fn_map.get(Tensor) is collate_tensor_fn
-    if plain and first.dtype in FROM_NUMPY:
-        joined = _stack(batch)
-        if joined is not None:
-            return wrap(joined)
+    uses_default = collate_fn_map is not None and collate_fn_map.get(Tensor) is collate_tensor_fn
+    if uses_default and first.dtype in FROM_NUMPY:
+        stacked = _stack(batch)
+        if stacked is not None:
+            return wrap(stacked)
     return collate([ops.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
 
 
@@ -164,17 +164,17 @@ def _stack(arrays: Any) -> np.ndarray | None:
     shape = len(arrays), *first.shape
     if first.nbytes <= _SMALL_BYTES:
         try:
-            joined = np.array(arrays)  # checks each array, which is most of the cost
+            stacked = np.array(arrays)  # checks each array, which is most of the cost
         except ValueError:
             return None
-        return joined if joined.shape == shape else None
+        return stacked if stacked.shape == shape else None
     if any(map(ne, map(_SHAPE, arrays), repeat(first.shape))):
         return None
-    shared = allocate_shared_batch(shape, first.dtype)
-    joined = np.empty(shape, first.dtype) if shared is None else shared
+    buffer = allocate_shared_batch(shape, first.dtype)
+    stacked = np.empty(shape, first.dtype) if buffer is None else buffer
     for i, array in enumerate(arrays):
-        joined[i] = array
-    return joined
+        stacked[i] = array
+    return stacked
 
 
 def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:

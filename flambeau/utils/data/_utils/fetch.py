@@ -84,11 +84,11 @@ def _describe_uneven(samples: list[Any], indices: Any) -> str | None:
     """Describe two samples that cannot be batched together, or return None."""
     first = describe(_describe_kind, samples[0])
     for index, sample in zip(indices, samples, strict=True):
-        kind = describe(_describe_kind, sample)
-        if kind != first:
+        description = describe(_describe_kind, sample)
+        if description != first:
             advice = "return a sample for each index" if sample is None else \
                 "pad them in a collate_fn of your own"
-            return f"dataset[{indices[0]}] is {first}, dataset[{index}] is {kind}: {advice}"
+            return f"dataset[{indices[0]}] is {first}, dataset[{index}] is {description}: {advice}"
     return None
 
 
@@ -117,8 +117,8 @@ def _gather_rows(dataset: Any, indices: Any) -> list[Tensor] | None:
     for tensor in dataset.tensors:
         if type(tensor) is not Tensor or tensor.requires_grad or not tensor.is_contiguous():
             return None
-    where = ops.from_numpy(np.array(indices))
-    return [tensor[where] for tensor in dataset.tensors]
+    rows = ops.from_numpy(np.array(indices))
+    return [tensor[rows] for tensor in dataset.tensors]
 
 
 class _DatasetKind:

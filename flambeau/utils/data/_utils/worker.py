@@ -152,11 +152,11 @@ class _Worker:
     def _answer(self, task: int, indices: Any) -> None:
         data = self._load(indices)
         try:
-            parts = self._pickler.message(self._epoch, task, data)
+            message = self._pickler.message(self._epoch, task, data)
         except Exception:  # the data cannot be pickled
-            parts = self._pickler.message(self._epoch, task, self._wrapped(indices))
+            message = self._pickler.message(self._epoch, task, self._wrapped(indices))
         del data  # the parent may release its region for reuse any time
-        self._channel.send(parts)
+        self._channel.send(message)
         if self._arena.failure != self._reported_failure:
             self._reported_failure = self._arena.failure
             self._channel.send(self._pickler.message(

@@ -37,14 +37,14 @@ class functional_datapipe:
             marked = cls if isinstance(cls, non_deterministic) else getattr(cls, "__self__", None)
             if not isinstance(marked, non_deterministic):
                 raise TypeError("`functional_datapipe` can only decorate IterDataPipe")
-            kind: Any = marked.cls
+            pipe_class: Any = marked.cls
         else:
-            kind = cls
-        if issubclass(kind, IterDataPipe):
+            pipe_class = cls
+        if issubclass(pipe_class, IterDataPipe):
             IterDataPipe.register_datapipe_as_function(
                 self.name, cls, enable_df_api_tracing=self.enable_df_api_tracing
             )
-        elif issubclass(kind, MapDataPipe):
+        elif issubclass(pipe_class, MapDataPipe):
             MapDataPipe.register_datapipe_as_function(self.name, cls)
         return cls
 

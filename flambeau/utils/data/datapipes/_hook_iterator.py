@@ -111,13 +111,13 @@ def _take_fast_forward(pipe: Any) -> Iterator[Any] | None:
 
 def _name_pipe(error: Exception, pipe: Any) -> None:
     """Add the pipe that raised an error to the error's message."""
-    text = f"thrown by __iter__ of {type(pipe).__name__}({describe_arguments(pipe)})"
+    origin = f"thrown by __iter__ of {type(pipe).__name__}({describe_arguments(pipe)})"
     if not error.args or not isinstance(error.args[0], str):
-        error.args = (f"\nThis exception is {text}",)
-    elif not any(part in error.args[0] for part in (
+        error.args = (f"\nThis exception is {origin}",)
+    elif not any(phrase in error.args[0] for phrase in (
         "thrown by __iter__ of", "single iterator per IterDataPipe constraint"
     )):
-        error.args = (f"{error.args[0]}\nThis exception is {text}", *error.args[1:])
+        error.args = (f"{error.args[0]}\nThis exception is {origin}", *error.args[1:])
 
 
 def _hook_generator(function: Callable[..., Any]) -> Callable[..., Any]:

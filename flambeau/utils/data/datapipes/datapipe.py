@@ -103,10 +103,10 @@ class _Chainable:
 
     @classmethod
     def _flambeau_set_hook(cls, name: str, hook: Callable[..., Any] | None) -> None:
-        kind = next(base for base in cls.__mro__ if "functions" in base.__dict__)
-        if getattr(kind, name) is not None and hook is not None:
+        owner = next(base for base in cls.__mro__ if "functions" in base.__dict__)
+        if getattr(owner, name) is not None and hook is not None:
             raise RuntimeError(f"Attempt to override existing {name}")
-        setattr(kind, name, None if hook is None else staticmethod(hook))
+        setattr(owner, name, None if hook is None else staticmethod(hook))
 
     def __repr__(self) -> str:
         return type(self).__qualname__ if self.repr_hook is None else self.repr_hook(self)

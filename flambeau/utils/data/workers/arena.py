@@ -67,10 +67,10 @@ class Arena:
         return np.ndarray(shape, dtype, np.asarray(handle))
 
     def _allocate(self, capacity: int) -> _Region | None:
-        free = self._free.get(capacity)
-        if free:
+        regions = self._free.get(capacity)
+        if regions:
             self._free_count -= 1
-            return free.pop()
+            return regions.pop()
         offset = self._end
         try:
             os.posix_fallocate(self.descriptor, offset, capacity)
@@ -117,9 +117,9 @@ class Arena:
 
     def _give_back(self, in_use: int) -> None:
         """Return to the system a free region whose size differs from the one in use."""
-        for capacity, free in self._free.items():
-            if free and capacity != in_use:
-                region = free.pop()
+        for capacity, regions in self._free.items():
+            if regions and capacity != in_use:
+                region = regions.pop()
                 self._free_count -= 1
                 del self._regions[region.offset]
                 punch_hole(self.descriptor, region.offset, capacity)

@@ -101,17 +101,19 @@ class BatchPickler(ForkingPickler):
             return tensor.__reduce_ex__(2)
         if tensor.requires_grad and not tensor.is_leaf:
             raise RuntimeError(NON_LEAF)
-        number = _NUMBER_OF_DTYPE[array.dtype]
+        dtype_code = _NUMBER_OF_DTYPE[array.dtype]
         if array.nbytes <= INLINE_BYTES:
             array = array.copy(order="K")
-            return rebuild_tensor, (type(tensor), bytearray(bytes_of(array)), number, array.shape,
+            return rebuild_tensor, (type(tensor), bytearray(bytes_of(array)), dtype_code,
+                                    array.shape,
                                     array.strides, 0, tensor.requires_grad)
         owner = find_owner(array)
         if owner.nbytes > 2 * array.nbytes:  # copy a small part of a large memory
             owner = array = array.copy(order="K")
         buffer = self._buffer_of(owner)
-        place = array.ctypes.data - owner.ctypes.data
-        return rebuild_tensor, (type(tensor), buffer, number, array.shape, array.strides, place,
+        offset = array.ctypes.data - owner.ctypes.data
+        return rebuild_tensor, (type(tensor), buffer, dtype_code, array.shape, array.strides,
+                                offset,
                                 tensor.requires_grad)
 
     def _buffer_of(self, owner: np.ndarray) -> Any:
@@ -140,14 +142,14 @@ _IN_ARENA = pickle.PickleBuffer(bytearray())  # writable, like the buffer that r
 
 
 def rebuild_tensor(
-    kind: type[Tensor], memory: Any, number: int, shape: tuple[int, ...],
+    cls: type[Tensor], memory: Any, dtype_code: int, shape: tuple[int, ...],
     strides: tuple[int, ...], offset: int, requires_grad: bool,
 ) -> Tensor:
     """Rebuild a tensor on bytes received with a message."""
     if 0 in shape:
-        return rewrap(kind, np.empty(shape, _DTYPES[number]), requires_grad)
-    array = np.ndarray(shape, _DTYPES[number], memory, offset, strides)
-    return rewrap(kind, array, requires_grad)
+        return rewrap(cls, np.empty(shape, _DTYPES[dtype_code]), requires_grad)
+    array = np.ndarray(shape, _DTYPES[dtype_code], memory, offset, strides)
+    return rewrap(cls, array, requires_grad)
 
 
 class Unreadable:
@@ -160,17 +162,17 @@ class Unreadable:
 def read_message(message: bytes, view: ArenaView | None) -> tuple[int, int, Any]:
     """Return epoch, task and data of a worker's message."""
     epoch, task, region_count, dropped_count, in_arena = _HEADER.unpack_from(message)
-    place = _HEADER.size
+    position = _HEADER.size
     regions: list[Any] = []
     for _ in range(region_count):
         assert view is not None
-        regions.append(view.region(*_REGION.unpack_from(message, place)))
-        place += _REGION.size
+        regions.append(view.region(*_REGION.unpack_from(message, position)))
+        position += _REGION.size
     for _ in range(dropped_count):
         assert view is not None
-        view.drop(*_OFFSET.unpack_from(message, place))
-        place += _OFFSET.size
-    pickled = regions.pop() if in_arena else memoryview(message)[place:]
+        view.drop(*_OFFSET.unpack_from(message, position))
+        position += _OFFSET.size
+    pickled = regions.pop() if in_arena else memoryview(message)[position:]
     try:
         return epoch, task, pickle.loads(pickled, buffers=regions)
     except Exception as error:

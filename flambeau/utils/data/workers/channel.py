@@ -131,10 +131,10 @@ class WorkerChannel:
     def receive(self) -> bytes | None:
         """Return the next message, or None once the parent has closed its end or exited."""
         while not self._messages:
-            ready = self._poll.poll(None if self._parent is not None else _CHECK_S * 1000)
-            if not ready and os.getppid() != self._parent_pid:
+            events = self._poll.poll(None if self._parent is not None else _CHECK_S * 1000)
+            if not events and os.getppid() != self._parent_pid:
                 return None
-            for descriptor, _ in ready:
+            for descriptor, _ in events:
                 if descriptor == self._parent:
                     return None
                 data = self._socket.recv(_CHUNK)

@@ -225,13 +225,13 @@ def _describe_end(process: Any) -> RuntimeError:
             f"{start}exited unexpectedly with exit code {code}. Details are lost due to "
             "multiprocessing. Rerunning with num_workers=0 may give better error trace."
         )
-    text = f"{start}is killed by signal: {signal.strsignal(-code)}. "
+    message = f"{start}is killed by signal: {signal.strsignal(-code)}. "
     if -code == signal.SIGBUS:
-        text += ("It is possible that dataloader's workers are out of shared memory. Please try "
-                 "to raise your shared memory limit.")
-    error = RuntimeError(text)
+        message += ("It is possible that dataloader's workers are out of shared memory. Please try "
+                    "to raise your shared memory limit.")
+    error = RuntimeError(message)
     if -code == signal.SIGKILL:
-        error.add_note("Often it is the system that kills a worker, for want of memory.")
+        error.add_note("The system often kills a worker when memory runs out.")
     return error
 
 

@@ -317,18 +317,18 @@ class _DemultiplexerIterDataPipe(IterDataPipe[Any], _ContainerTemplate):
                     "called directly without invoking get_next_element_by_instance() first."
                 )
             sample = next(self._datapipe_iterator)
-            kind = self.classifier_fn(sample)
-            if kind is None and self.drop_none:
+            child = self.classifier_fn(sample)
+            if child is None and self.drop_none:
                 StreamWrapper.close_streams(sample)
                 continue
-            if kind is None or not 0 <= kind < self.num_instances:
+            if child is None or not 0 <= child < self.num_instances:
                 raise ValueError(
                     "Output of the classification fn should be between 0 and "
-                    f"{self.num_instances - 1}. {kind} is returned."
+                    f"{self.num_instances - 1}. {child} is returned."
                 )
-            if kind == instance_id:
+            if child == instance_id:
                 return sample
-            self.child_buffers[kind].append(sample)
+            self.child_buffers[child].append(sample)
             self.current_buffer_usage += 1
             if 0 <= self.buffer_size < self.current_buffer_usage:
                 raise BufferError(

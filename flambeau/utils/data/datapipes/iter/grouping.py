@@ -132,8 +132,8 @@ class GrouperIterDataPipe(IterDataPipe[Any]):
     def _remove_biggest_key(self) -> tuple[Any, list[Any] | None]:
         """Take the largest group out of the buffer. Return its key, and None if it is dropped."""
         key = max(self.buffer_elements, key=lambda key: len(self.buffer_elements[key]))
-        group, least = self.buffer_elements[key], self.guaranteed_group_size
-        is_small = least is not None and len(group) < least
+        group, min_size = self.buffer_elements[key], self.guaranteed_group_size
+        is_small = min_size is not None and len(group) < min_size
         if is_small and not self.drop_remaining:
             raise RuntimeError("Failed to group items", str(group))
         self.curr_buffer_size -= len(group)

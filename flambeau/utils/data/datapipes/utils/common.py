@@ -82,12 +82,12 @@ def _check_unpickable_fn(fn: Any) -> None:
     function = fn.func if isinstance(fn, functools.partial) else fn
     if dill_available():
         return
-    for is_so, kind in (
+    for applies, label in (
         (_is_local(function), "Local"), (getattr(function, "__name__", "") == "<lambda>", "Lambda"),
     ):
-        if is_so:
+        if applies:
             warn(
-                f"{kind} function is not supported by pickle, please use regular python function "
+                f"{label} function is not supported by pickle, please use regular python function "
                 "or functools.partial instead."
             )
             return
@@ -118,13 +118,13 @@ def get_file_pathnames_from_root(
             yield os.path.abspath(root) if abspath else root
         return
     for path, folders, files in os.walk(root, onerror=_fail):
-        place = os.path.abspath(path) if abspath else path
+        folder = os.path.abspath(path) if abspath else path
         if not non_deterministic:
             files.sort()
             folders.sort()
         for file in files:
             if match_masks(file, masks):
-                yield os.path.join(place, file)
+                yield os.path.join(folder, file)
         if not recursive:
             return
 
@@ -209,8 +209,8 @@ class StreamWrapper:
         if isinstance(v, StreamWrapper):
             v.close()
         elif isinstance(v, (dict, list, tuple)):
-            for part in v.values() if isinstance(v, dict) else v:
-                cls.close_streams(part, depth + 1)
+            for value in v.values() if isinstance(v, dict) else v:
+                cls.close_streams(value, depth + 1)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["file_obj"], name)

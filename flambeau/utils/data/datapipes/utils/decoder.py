@@ -67,10 +67,10 @@ def handle_extension(extensions: str, f: Callable[[Any], Any]) -> Callable[[str,
     targets = [target.split(".") for target in extensions.lower().split()]
 
     def handle(key: str, data: Any) -> Any:
-        parts = key.lower().split(".")
+        suffixes = key.lower().split(".")
         for target in targets:
-            if len(target) <= len(parts):
-                return f(data) if parts[-len(target):] == target else None
+            if len(target) <= len(suffixes):
+                return f(data) if suffixes[-len(target):] == target else None
         return None
 
     return handle
@@ -98,18 +98,18 @@ class ImageHandler:
         if extension.lower() not in _IMAGES:
             return None
         images = _import("PIL.Image", "Pillow", "default image decoder")
-        kind, numbers, mode = imagespecs[self.imagespec]
+        container, dtype, mode = imagespecs[self.imagespec]
         with io.BytesIO(data) as stream:
             image = images.open(stream)
             image.load()
         image = image.convert(mode.upper())
-        if kind == "pil":
+        if container == "pil":
             return image
         pixels = np.asarray(image)
-        if kind == "torch":
+        if container == "torch":
             tensor = ops.tensor(pixels.transpose(2, 0, 1).copy())  # (channels, height, width)
-            return tensor if numbers == "uint8" else tensor / 255.0
-        return pixels if numbers == "uint8" else pixels.astype("f") / 255.0
+            return tensor if dtype == "uint8" else tensor / 255.0
+        return pixels if dtype == "uint8" else pixels.astype("f") / 255.0
 
 
 def imagehandler(imagespec: str) -> ImageHandler:
