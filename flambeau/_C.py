@@ -270,8 +270,8 @@ class _Functions(_Builtins):
             elif value is not None:
                 place = value
         blocking = flags[0] if flags else bool(kwargs.get("non_blocking", False))
-        where = None if place is None else device(place)
-        return where, kind, blocking, kwargs.get("memory_format")
+        target = None if place is None else device(place)
+        return target, kind, blocking, kwargs.get("memory_format")
 
     @staticmethod
     def pad_sequence(*args: Any, **kwargs: Any) -> Tensor:

@@ -132,10 +132,10 @@ class Future:
 def collect_all(futures: Sequence[Future]) -> Future:
     """Return a future of the list of futures, done when all of them are."""
     _check_futures(futures)
-    whole, remaining = Future(), len(futures)
+    combined, remaining = Future(), len(futures)
     lock = threading.Lock()
     if not futures:
-        whole.set_result([])
+        combined.set_result([])
 
     def one_done(_: Future) -> None:
         nonlocal remaining
@@ -143,11 +143,11 @@ def collect_all(futures: Sequence[Future]) -> Future:
             remaining -= 1
             last = remaining == 0
         if last:
-            whole.set_result(list(futures))
+            combined.set_result(list(futures))
 
     for future in list(futures):
         future.add_done_callback(one_done)
-    return whole
+    return combined
 
 
 def wait_all(futures: Sequence[Future]) -> list[Any]:

@@ -110,9 +110,9 @@ class check_sparse_tensor_invariants:
         import functools
 
         @functools.wraps(function)
-        def checked(*args: Any, **named: Any) -> Any:
+        def checked(*args: Any, **kwargs: Any) -> Any:
             with type(self)(self.state):
-                return function(*args, **named)
+                return function(*args, **kwargs)
 
         return checked
 

@@ -121,6 +121,6 @@ def typename(obj: Any) -> str:
     """
     if isinstance(obj, Tensor):
         return str(obj.type())
-    named = obj if hasattr(obj, "__qualname__") else type(obj)
-    module = getattr(named, "__module__", None)
-    return named.__qualname__ if module in (None, "builtins") else f"{module}.{named.__qualname__}"
+    owner = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(owner, "__module__", None)
+    return owner.__qualname__ if module in (None, "builtins") else f"{module}.{owner.__qualname__}"

@@ -294,18 +294,19 @@ class _Call:
         self.several_outputs, self.outputs = _as_tensors(func(*self.inputs), _OUTPUTS, name)
         _check_recorded(self.outputs, "outputs", strict)
 
-    def vectors(self, v: Any, like: Sequence[Tensor], several: bool) -> tuple[Tensor, ...]:
-        """Return `v` as a tuple of tensors. Raise RuntimeError unless shaped like `like`."""
+    def vectors(self, v: Any, templates: Sequence[Tensor], several: bool) -> tuple[Tensor, ...]:
+        """Return `v` as a tuple of tensors. Raise RuntimeError unless shaped like `templates`."""
         supplied = tuple(
             x if self.create_graph and x.requires_grad else x.detach()
             for x in _as_tensors(v, "v", self.name)[1]
         )
-        if len(like) != len(supplied):
+        if len(templates) != len(supplied):
             raise RuntimeError(
-                f"v is a tuple of invalid length: should be {len(like)} but got {len(supplied)}."
+                f"v is a tuple of invalid length: should be {len(templates)} but got "
+                f"{len(supplied)}."
                 if several else "The given v should contain a single Tensor."
             )
-        for i, (x, other) in enumerate(zip(supplied, like, strict=True)):
+        for i, (x, other) in enumerate(zip(supplied, templates, strict=True)):
             if x.shape != other.shape:
                 entry = f"Entry {i} in " if several else ""
                 raise RuntimeError(
@@ -369,13 +370,13 @@ def _is_single(tensors: Sequence[Tensor]) -> bool:
     return len(tensors) == 1 and tensors[0].numel() == 1
 
 
-def _create_zeros(like: Tensor) -> Tensor:
-    return like.detach().new_zeros(like.shape)
+def _create_zeros(templates: Tensor) -> Tensor:
+    return templates.detach().new_zeros(templates.shape)
 
 
-def _create_slots(like: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return zeros shaped like `like`, as leaves to differentiate with respect to."""
-    return tuple(_create_zeros(x).requires_grad_(True) for x in like)
+def _create_slots(templates: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return zeros shaped like `templates`, as leaves to differentiate with respect to."""
+    return tuple(_create_zeros(x).requires_grad_(True) for x in templates)
 
 
 def _compute_grad(
@@ -403,12 +404,12 @@ def _check_recorded(tensors: Sequence[Tensor | None], what: str, strict: bool) -
 
 
 def _fill_missing(
-    result: Sequence[Tensor | None], like: Sequence[Tensor], strict: bool, create_graph: bool,
+    result: Sequence[Tensor | None], templates: Sequence[Tensor], strict: bool, create_graph: bool,
     stage: str,
 ) -> tuple[Tensor, ...]:
     """Replace missing gradients by zeros; in strict mode, raise RuntimeError instead."""
     new = []
-    for i, (g, x) in enumerate(zip(result, like, strict=True)):
+    for i, (g, x) in enumerate(zip(result, templates, strict=True)):
         if g is None and strict:
             raise RuntimeError(_MISSING[stage].format(i))
         if g is not None and strict and create_graph and not g.requires_grad:

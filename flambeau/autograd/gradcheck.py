@@ -145,11 +145,11 @@ def _check(
     rng = np.random.RandomState(0)
     cotangents = {i: draw_like(rng, y._array) for i, y in live.items()}
     analytic = _compute_gradient_arrays(live, checked, cotangents)
-    again = _compute_gradient_arrays(live, checked, cotangents)
-    if _find_difference(analytic, again, nondet_tol) is not None:
+    recomputed = _compute_gradient_arrays(live, checked, cotangents)
+    if _find_difference(analytic, recomputed, nondet_tol) is not None:
         # Kernels begin at an operator's second call, and round otherwise: compare later passes.
         third = _compute_gradient_arrays(live, checked, cotangents)
-        _check_reproducible(again, third, nondet_tol)
+        _check_reproducible(recomputed, third, nondet_tol)
     difference = _Difference(func, inputs, cotangents, eps)
     for i, (x, actual) in enumerate(zip(checked, analytic, strict=True)):
         if fast_mode and difference.agrees_along(x, actual, rng, rtol, atol):

@@ -202,8 +202,8 @@ class profile:
 def _create_events(recorder: Recorder) -> EventList:
     threads: dict[int, int] = {}
     result = []
-    for i, (name, begin, end, thread, shapes, stack, scope, *more) in enumerate(recorder.events):
-        details = more[0] if more else Details()
+    for i, (name, begin, end, thread, shapes, stack, scope, *extra) in enumerate(recorder.events):
+        details = extra[0] if extra else Details()
         lines = None if stack is None else [
             f"{code.co_filename}({line}): {code.co_name}" for code, line in stack]
         result.append(FunctionEvent(
@@ -231,17 +231,17 @@ def _attribute_memory(
     alone, begun = [], 0
     running: dict[int, list[FunctionEvent]] = {}
     for change in recorder.memory_events:
-        at, thread = (change.time_ns - recorder.began_ns) / 1e3, threads.get(change.thread, 0)
-        while begun < len(events) and events[begun].time_range.start <= at:
+        time_us, thread = (change.time_ns - recorder.began_ns) / 1e3, threads.get(change.thread, 0)
+        while begun < len(events) and events[begun].time_range.start <= time_us:
             running.setdefault(events[begun].thread, []).append(events[begun])
             begun += 1
         around = running[thread] = [
-            e for e in running.get(thread, []) if e.time_range.end >= at]
+            e for e in running.get(thread, []) if e.time_range.end >= time_us]
         for event in around:
             event.cpu_memory_usage += change.nbytes
         if not around:
             alone.append(FunctionEvent(
-                0, "[memory]", thread, at, at, cpu_memory_usage=change.nbytes))
+                0, "[memory]", thread, time_us, time_us, cpu_memory_usage=change.nbytes))
     for event in events:
         event.cpu_parent = None
         event.cpu_children.clear()

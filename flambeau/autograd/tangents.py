@@ -79,9 +79,9 @@ def collect_tangents(tensor: Tensor) -> dict[int, Any]:
         return carried
     hidden = tensor.__dict__.get(_HIDDEN, ())
     for n in sorted(late):
-        outer, start, whole = late[n]
+        outer, start, tangent_memory = late[n]
         if n not in carried and n not in hidden and outer <= carried.keys():
-            carried = {**carried, n: (None, _view_tangent(whole, start, tensor))}
+            carried = {**carried, n: (None, _view_tangent(tangent_memory, start, tensor))}
             tensor.__dict__[_SLOT] = carried
     return carried
 
@@ -95,15 +95,15 @@ def allocate_memory_tangent(target: Tensor, tangent: Tensor, level: int) -> Tens
     """
     base = target if target._base is None else target._base
     outer = frozenset(n for n in collect_tangents(target) if n < level and n in LEVELS.active)
-    whole, start = allocate_tangent(base, tangent), _find_lowest(base).storage_offset()
+    tangent_memory, start = allocate_tangent(base, tangent), _find_lowest(base).storage_offset()
     LEVELS.has_late = True
     counter: Any = alias_history(target)._counter
     counter.late_tangents = {**getattr(counter, "late_tangents", _NOTHING),
-                             level: (outer, start, whole)}
+                             level: (outer, start, tangent_memory)}
     for x in (target, base):  # a base that lacks outer levels is the primal of another tensor
         own = x.__dict__.get(_SLOT, _NOTHING)
         if level not in own and outer <= own.keys():
-            attach(x, level, _strip_tangent(x, level), _view_tangent(whole, start, x))
+            attach(x, level, _strip_tangent(x, level), _view_tangent(tangent_memory, start, x))
     result = get_tangent(target, level)
     assert result is not None
     return result

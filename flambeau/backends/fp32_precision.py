@@ -72,7 +72,7 @@ class OperatorPrecision:
 
 def give_precision(module: str, backend: str) -> None:
     """Give a module the setting `fp32_precision` of a whole library."""
-    here: Any = sys.modules[module]
+    namespace: Any = sys.modules[module]
     setting = property(lambda _: get_precision(backend, "all"),
                        lambda _, value: set_precision(backend, "all", value))
-    here.__class__ = type("BackendSettings", (type(here),), {"fp32_precision": setting})
+    namespace.__class__ = type("BackendSettings", (type(namespace),), {"fp32_precision": setting})

@@ -53,8 +53,8 @@ def _report(names: ProgramNames) -> int:
             missing.setdefault(use.name, (reason, []))[1].append(use)
     for name, (reason, uses) in sorted(missing.items()):
         first = uses[0]
-        more = f" and {len(uses) - 1} more" if len(uses) > 1 else ""
-        print(f"{first.file}:{first.line}{more}: {name}: {reason}")
+        others = f" and {len(uses) - 1} more" if len(uses) > 1 else ""
+        print(f"{first.file}:{first.line}{others}: {name}: {reason}")
     count = len({use.name for use in names.uses})
     files_read = "1 file" if len(names.files) == 1 else f"{len(names.files)} files"
     print(f"{count} torch names in {files_read}, {len(missing)} missing")

@@ -181,9 +181,9 @@ def _run_script(path: str, rest: list[str]) -> int:
         with open(path, "rb") as file:
             source = file.read()
     except OSError as error:
-        where = os.path.abspath(path)
+        full_path = os.path.abspath(path)
         print(
-            f"flambeau: can't open file {where!r}: [Errno {error.errno}] {error.strerror}",
+            f"flambeau: can't open file {full_path!r}: [Errno {error.errno}] {error.strerror}",
             file=sys.stderr,
         )
         return 2

@@ -54,8 +54,8 @@ def split(args: list[str]) -> CommandLine:
                 raise OptionError(f"unknown option {word}")
             options += [word, _take_argument(word, rest)]
             continue
-        for at, letter in enumerate(word[1:], 1):
-            following = word[at + 1 :]
+        for i, letter in enumerate(word[1:], 1):
+            following = word[i + 1 :]
             if letter in "mc":
                 joined = [following] if following else []
                 return CommandLine(options, [f"-{letter}", *joined, *rest])

@@ -140,9 +140,9 @@ def _parameters(name: str, function: Callable[..., Any], method: bool) -> str:
         notes = {} if composite else {p.name: p.annotation for p in operator.parameters}
         for name_, alias in (("dim", "axis"), ("keepdim", "keepdims")):
             if name_ in names and alias not in names:
-                at = len(supplied) - (supplied[-1].kind is inspect.Parameter.VAR_KEYWORD)
-                supplied.insert(at, inspect.Parameter(alias, inspect.Parameter.KEYWORD_ONLY,
-                                                      default=None))
+                end = len(supplied) - (supplied[-1].kind is inspect.Parameter.VAR_KEYWORD)
+                supplied.insert(end, inspect.Parameter(alias, inspect.Parameter.KEYWORD_ONLY,
+                                                       default=None))
     has_axis = "axis" in {p.name for p in supplied}
     return ", ".join(_write_parameters(name, supplied, notes, method, has_axis))
 
@@ -214,9 +214,9 @@ def _write_overloads(name: str, indent: str) -> str:
 def _choose_result_type(function: Callable[..., Any], name: str) -> str:
     operator = getattr(function, "operator", None)
     own = function.__name__.removeprefix("linalg_")
-    named = _find_named_result(function, name)
-    if named is not None:
-        return named
+    result_type = _find_named_result(function, name)
+    if result_type is not None:
+        return result_type
     if name in _RETURNS or own in _RETURNS or "_with_indices" in name:
         return _replace_hidden_types(_RETURNS.get(name, _RETURNS.get(own, "Any")))
     if name.endswith("_") and not name.endswith("__"):

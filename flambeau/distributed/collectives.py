@@ -55,17 +55,18 @@ def _check_op(op: ReduceOp, tensor: Tensor) -> None:
         raise ValueError(f"all_reduce does not support {op} on complex tensors")
 
 
-def _check_sizes(function: str, kind: str, tensors: Sequence[Tensor], like: Tensor) -> None:
-    """Raise RuntimeError if a tensor of the list differs from `like` in dtype or size."""
-    dtype, size = like.dtype, like.numel()
-    for at, tensor in enumerate(tensors):
+def _check_sizes(function: str, kind: str, tensors: Sequence[Tensor], template: Tensor) -> None:
+    """Raise RuntimeError if a tensor of the list differs from `template` in dtype or size."""
+    dtype, size = template.dtype, template.numel()
+    for i, tensor in enumerate(tensors):
         if tensor.dtype is not dtype:
-            raise RuntimeError(f"ProcessGroupGloo::{function}: invalid tensor type at index {at} "
+            raise RuntimeError(f"ProcessGroupGloo::{function}: invalid tensor type at index {i} "
                                f"(expected {dtype}, got {tensor.dtype})")
         if tensor.numel() != size:
             raise RuntimeError(
-                f"ProcessGroupGloo::{function}: invalid {kind}tensor size at index {at} (expected "
-                f"({', '.join(map(str, like.shape))}), got ({', '.join(map(str, tensor.shape))}))"
+                f"ProcessGroupGloo::{function}: invalid {kind}tensor size at index {i} (expected "
+                f"({', '.join(map(str, template.shape))}), got "
+                f"({', '.join(map(str, tensor.shape))}))"
             )
 
 
@@ -161,9 +162,9 @@ def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_o
     return launch(pg, "BROADCAST", call, [tensor], [tensor], async_op)
 
 
-def _allocate_gathered(pg: ProcessGroup, like: Array) -> Array:
-    """Allocate room for one array like `like` per member."""
-    return np.empty((pg.size(), *like.shape), like.dtype)
+def _allocate_gathered(pg: ProcessGroup, template: Array) -> Array:
+    """Allocate room for one array like `template` per member."""
+    return np.empty((pg.size(), *template.shape), template.dtype)
 
 
 def _spread(rows: Array, targets: Sequence[Destination]) -> None:

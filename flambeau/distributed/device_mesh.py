@@ -51,8 +51,9 @@ class DeviceMesh:
         """Return this process's group along an axis. Every process creates all its groups."""
         containing: Any = None
         for ranks in self._list_lines(axis):
-            whole = sorted(ranks) == list(range(get_world_size()))
-            result = require_member() if whole else new_group(ranks, group_desc=f"mesh_dim_{axis}")
+            is_world = sorted(ranks) == list(range(get_world_size()))
+            result = require_member() if is_world else new_group(ranks,
+                                                                 group_desc=f"mesh_dim_{axis}")
             if self._rank in ranks:
                 containing = result
         return containing

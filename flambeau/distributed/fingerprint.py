@@ -68,7 +68,7 @@ def check_agreement(
             raise _describe_mismatch(here, rank, prints[here], other)
 
 
-def _describe_mismatch(here: int, peer: int, local: dict[str, Any],
+def _describe_mismatch(rank: int, peer: int, local: dict[str, Any],
                        remote: dict[str, Any]) -> RuntimeError:
     aspects = "".join(
         f"\t {label}: {local[key]}vs {remote[key]}"
@@ -76,7 +76,7 @@ def _describe_mismatch(here: int, peer: int, local: dict[str, Any],
         if local[key] != remote[key]
     )
     error = RuntimeError(
-        f"Detected mismatch between collectives on ranks. Rank {here} is running collective: "
+        f"Detected mismatch between collectives on ranks. Rank {rank} is running collective: "
         f"{_format_fingerprint(local)}, but Rank {peer} is running collective: "
         f"{_format_fingerprint(remote)}."
         f"Collectives differ in the following aspects: {aspects}"

@@ -382,5 +382,5 @@ def new_subgroups(
     if world_size % group_size:
         raise ValueError(f"The world size ({world_size}) must be divisible by '{group_size=}'")
     ranks = everybody._ranks
-    parts = [ranks[at : at + group_size] for at in range(0, world_size, group_size)]
+    parts = [ranks[start : start + group_size] for start in range(0, world_size, group_size)]
     return new_subgroups_by_enumeration(parts, timeout, backend, pg_options, group_desc)

@@ -87,9 +87,9 @@ def save(
         warn(f"torch.export.save: PyTorch will not read this file, which has {error}")
         _save_own(ep, f, own, extra_files)
         return
-    named = isinstance(f, (str, os.PathLike))
-    stem = os.path.splitext(os.path.basename(os.fspath(f)))[0] if named else "archive"
-    with open(f, "wb") if named else nullcontext(f) as opened:
+    is_path = isinstance(f, (str, os.PathLike))
+    stem = os.path.splitext(os.path.basename(os.fspath(f)))[0] if is_path else "archive"
+    with open(f, "wb") if is_path else nullcontext(f) as opened:
         writer = ArchiveWriter(opened, stem)
         records = {"archive_format": b"pt2", "archive_version": b"0", "byteorder": b"little",
                    "models/model.json": document, _OWN: own, **tensors,
@@ -262,8 +262,8 @@ def load(
 
 def _read_pytorch_program(f: Any, extra_files: dict[str, Any] | None) -> ExportedProgram | None:
     """Read the program in one of PyTorch's `.pt2` files; return None for any other file."""
-    named = isinstance(f, (str, os.PathLike))
-    with open(f, "rb") if named else nullcontext(f) as opened:
+    is_path = isinstance(f, (str, os.PathLike))
+    with open(f, "rb") if is_path else nullcontext(f) as opened:
         start = opened.tell()
         try:
             archive = ArchiveReader(opened)

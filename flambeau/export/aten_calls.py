@@ -125,8 +125,8 @@ def _layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any
 def _convert_varying(name: str) -> Form:
     """Return the form of a method that takes a shape as a sequence or as separate numbers."""
 
-    def form(self: Any, *sizes: Any, **named: Any) -> Any:
-        if named:
+    def form(self: Any, *sizes: Any, **kwargs: Any) -> Any:
+        if kwargs:
             return None
         if name in ("view",) and len(sizes) == 1 and not isinstance(sizes[0], (int, tuple, list)):
             return None  # a dtype

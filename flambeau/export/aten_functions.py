@@ -212,10 +212,10 @@ def _index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) -
 
 
 def _index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    at = tuple(slice(None) if i is None else i for i in indices)
+    index = tuple(slice(None) if i is None else i for i in indices)
     if accumulate:
         return self.index_put_(tuple(_fill_indices(self, indices)), values, True)
-    self[at] = values
+    self[index] = values
     return self
 
 

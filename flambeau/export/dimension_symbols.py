@@ -111,15 +111,15 @@ class DimensionSymbols:
         for key, symbol in self.symbols.items():
             root = self.roots[key]
             low, high, torn = _narrow_bounds(symbol)
-            named, count = isinstance(root, Dim), len(broken)
-            for relation, n, c, where in symbol.guards:
-                if named and not _holds(relation, n, c, max(root.min, _LEAST_COMMON), root.max):
+            is_named, count = isinstance(root, Dim), len(broken)
+            for relation, n, c, line in symbol.guards:
+                if is_named and not _holds(relation, n, c, max(root.min, _LEAST_COMMON), root.max):
                     shown = Expression([(symbol, n)])
                     broken.append(
                         f"  - Not all values of {key} in the specified range "
                         f"{_format_range(str(key), root)} satisfy the generated guard "
                         f"{str(shown).replace(symbol.name, str(key))} {_SIGNS[relation]} {-c} "
-                        f"({where})"
+                        f"({line})"
                     )
             if len(broken) > count and not torn:
                 fix = Dim(str(key), min=low, max=high) if low < high else low

@@ -357,13 +357,13 @@ class _Unflattening:
             _PyTreeInfo(names, signature.in_spec, signature.out_spec))
         graph = above.graph
         flat = [at(above, argument) for argument in signature.inputs]
-        whole = graph.call_function(pytree.tree_unflatten, (
+        structure = graph.call_function(pytree.tree_unflatten, (
             flat, self.spec(above, signature.in_spec)))
-        args, words = (_create_item(graph, whole, i) for i in range(2))
+        args, words = (_create_item(graph, structure, i) for i in range(2))
         args_spec, words_spec = signature.in_spec.children()
         positional = tuple(_create_item(graph, args, i) for i in range(args_spec.num_children))
-        named = {k: _create_item(graph, words, k) for k in words_spec.context}
-        call = self.call(above, frame, positional, named)
+        keywords = {k: _create_item(graph, words, k) for k in words_spec.context}
+        call = self.call(above, frame, positional, keywords)
         leaves = graph.call_function(pytree.tree_leaves, (call,))
         for i, argument in enumerate(signature.outputs):
             if not isinstance(argument, ConstantArgument):

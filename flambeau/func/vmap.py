@@ -140,32 +140,32 @@ def _iterate_chunks(args: tuple, dims: list[int | None], start: int, length: int
         yield x if dim is None else x.narrow(dim, start, min(length, x.size(dim) - start))
 
 
-def _join_chunks(parts: list[Any], out_dims: Any, what: str) -> Any:
+def _join_chunks(parts: list[Any], out_dims: Any, caller: str) -> Any:
     """Concatenate the results of chunks along `out_dims`."""
     first = parts[0]
-    dims = _spread_over(out_dims, first, what)
+    dims = _spread_over(out_dims, first, caller)
     columns = zip(*map(get_leaves, parts), strict=True)
     new = [column[0] if dim is None or column[0] is None else ops.cat(column, dim)
            for dim, column in zip(dims, columns, strict=True)]
     return rebuild(first, iter(new))
 
 
-def _spread_dims(dims: Any, nested: Any, what: str, of: str) -> list[Any]:
+def _spread_dims(dims: Any, nested: Any, caller: str, of: str) -> list[Any]:
     """`spread`, with PyTorch's ValueError if the structures do not match."""
     try:
-        return spread(dims, nested, what)
+        return spread(dims, nested, caller)
     except ValueError:
         raise ValueError(
-            f"{what} is not compatible with the structure of `{of}`. {what.rpartition(' ')[2]} has "
-            f"structure {tree_structure(dims)} but {of} has structure {tree_structure(nested)}."
+            f"{caller} is not compatible with the structure of `{of}`. {caller.rpartition(' ')[2]} "
+            f"has structure {tree_structure(dims)} but {of} has structure {tree_structure(nested)}."
         ) from None
 
 
-def _spread_over(out_dims: Any, result: Any, what: str) -> list[Any]:
+def _spread_over(out_dims: Any, result: Any, caller: str) -> list[Any]:
     """Return the entry of `out_dims` for each leaf of a result."""
     if any(not isinstance(dim, int) and dim is not None for dim in tree_leaves(out_dims)):
         raise ValueError(
-            f"{what.removesuffix('(<inputs>)')}: `out_dims` must be an int, None or a python "
+            f"{caller.removesuffix('(<inputs>)')}: `out_dims` must be an int, None or a python "
             "collection of ints representing where in the outputs the vmapped dimension should "
             "appear."
         )
@@ -174,7 +174,7 @@ def _spread_over(out_dims: Any, result: Any, what: str) -> list[Any]:
         dims = dims[0]
     elif isinstance(dims, tuple) and isinstance(result, list):
         dims = list(dims)
-    return _spread_dims(dims, result, f"{what}: out_dims", "outputs")
+    return _spread_dims(dims, result, f"{caller}: out_dims", "outputs")
 
 
 def _move_results(

@@ -111,9 +111,9 @@ class _WrappedCall:
             above: Any = super(self.cls, obj)
             return above.__call__(*args, **kwargs)
         except Exception as error:
-            places = traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__))
-            if places and "eval_with_key" in places[-1].filename:
-                print(self._generate_error_message(places[-1]), file=sys.stderr)
+            summary = traceback.StackSummary.extract(traceback.walk_tb(error.__traceback__))
+            if summary and "eval_with_key" in summary[-1].filename:
+                print(self._generate_error_message(summary[-1]), file=sys.stderr)
                 raise error.with_traceback(None) from None
             raise
 

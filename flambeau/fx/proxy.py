@@ -277,9 +277,9 @@ class Proxy:
         return self.tracer.create_proxy("call_method", "__call__", (self, *args), kwargs)
 
     def __iter__(self) -> Iterator[Any]:
-        code, at = _find_instruction(sys._getframe(1))
-        if code[at].opname == "UNPACK_SEQUENCE":
-            return (self[i] for i in range(code[at].argval))
+        code, position = _find_instruction(sys._getframe(1))
+        if code[position].opname == "UNPACK_SEQUENCE":
+            return (self[i] for i in range(code[position].argval))
         return self.tracer.iter(self)
 
     def __getitem__(self, item: Any) -> Any:
@@ -359,11 +359,11 @@ def _list_arguments(function: Any, args: tuple, kwargs: dict[str, Any]
 
 def _is_in_assertion(frame: FrameType) -> bool:
     """Return whether a frame is at the jump of an `assert` statement."""
-    code, at = _find_instruction(frame)
-    if not code[at].opname.endswith("POP_JUMP_IF_TRUE") and \
-            code[at].opname not in ("POP_JUMP_FORWARD_IF_TRUE", "TO_BOOL"):
+    code, position = _find_instruction(frame)
+    if not code[position].opname.endswith("POP_JUMP_IF_TRUE") and \
+            code[position].opname not in ("POP_JUMP_FORWARD_IF_TRUE", "TO_BOOL"):
         return False
-    behind = next((x for x in code[at + 1 :] if not x.opname.startswith("POP_JUMP")
+    behind = next((x for x in code[position + 1 :] if not x.opname.startswith("POP_JUMP")
                    and x.opname not in ("NOT_TAKEN", "CACHE")), None)
     return behind is not None and (
         behind.opname == "LOAD_ASSERTION_ERROR" or behind.argval == "AssertionError"

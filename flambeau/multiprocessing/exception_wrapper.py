@@ -49,8 +49,8 @@ class ExceptionWrapper:
         """Pickle the type by name if it can be looked up, else as a new RuntimeError subclass."""
         kind = self.exc_type
         module = sys.modules.get(kind.__module__)
-        named = getattr(module, kind.__qualname__, None) is kind
-        return _rebuild, (kind if named else None, kind.__name__, self.exc_msg, self.where,
+        is_importable = getattr(module, kind.__qualname__, None) is kind
+        return _rebuild, (kind if is_importable else None, kind.__name__, self.exc_msg, self.where,
                           self.note)
 
     def reraise(self) -> NoReturn:
@@ -79,9 +79,9 @@ class ExceptionWrapper:
 
 
 def _rebuild(
-    kind: type[BaseException] | None, name: str, text: str, where: str, note: str | None
+    kind: type[BaseException] | None, name: str, text: str, context: str, note: str | None
 ) -> ExceptionWrapper:
-    wrapper = ExceptionWrapper((RuntimeError, RuntimeError(), None), where)
+    wrapper = ExceptionWrapper((RuntimeError, RuntimeError(), None), context)
     wrapper.exc_type = kind if kind is not None else type(name, (RuntimeError,), {})
     wrapper.exc_msg, wrapper.note = text, note
     return wrapper

@@ -59,14 +59,14 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 
 @rule()
-def embedding(input: Tensor, weight: Tensor, *args: Any, **named: Any) -> NestedTensor:
+def embedding(input: Tensor, weight: Tensor, *args: Any, **kwargs: Any) -> NestedTensor:
     """A row of the table for each index; `torch.embedding` takes the table first."""
     if isinstance(input, NestedTensor):
         check_plain(input, "embedding_default(weight: t, indices: jt, padding_idx: any?, "
                            "scale_grad_by_freq: any?, sparse: any?)")
-        return input._build_like(_functional["embedding"](input._values, weight, *args, **named))
+        return input._build_like(_functional["embedding"](input._values, weight, *args, **kwargs))
     indices: Any = weight
-    return indices._build_like(ops.embedding(input, indices._values, *args, **named))
+    return indices._build_like(ops.embedding(input, indices._values, *args, **kwargs))
 
 
 @rule()
@@ -95,19 +95,19 @@ def broadcast_tensors(*tensors: Any) -> Sequence[Any]:
 
 
 @rule()
-def convolution(input: NestedTensor, *args: Any, **named: Any) -> NestedTensor:
+def convolution(input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
     """A convolution of each place of the rows, which are the images."""
     check_plain(input, "convolution_default(input: jt, weight: t, bias: t?, stride: any, padding: "
                        "any, dilation: any, transposed: any, output_padding: any, groups: any)")
-    return input._build_like(ops.convolution(input._values, *args, **named))
+    return input._build_like(ops.convolution(input._values, *args, **kwargs))
 
 
 def _register_convolution(name: str) -> None:
     function = _functional[name]
 
-    def convolve(input: NestedTensor, *args: Any, **named: Any) -> NestedTensor:
+    def convolve(input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
         check_plain(input, f"{name}(input: jt, weight: t, ...)")
-        return input._build_like(function(input._values, *args, **named))
+        return input._build_like(function(input._values, *args, **kwargs))
 
     rule(name)(convolve)
 
@@ -150,10 +150,10 @@ def scaled_dot_product_attention(
     """Attention within each row: (batch, heads, *, width). No row is padded."""
     _check_attention(query, key, value, attn_mask)
     attend = _functional["scaled_dot_product_attention"]
-    named = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
+    options = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
     if query._ragged_idx == 1 and query.dim() > 3:  # each row is a batch
-        return query._build_like(attend(query._values, key._values, value._values, **named))
-    rows = [attend(*parts, enable_gqa=enable_gqa, **named)
+        return query._build_like(attend(query._values, key._values, value._values, **options))
+    rows = [attend(*parts, enable_gqa=enable_gqa, **options)
             for parts in zip(unbind(query), unbind(key), unbind(value), strict=True)]
     if query._lengths is None:
         return query._build_like(ops.cat(rows, query._ragged_idx - 1))

@@ -153,7 +153,7 @@ def _normalize_softmax_axis(input: NestedTensor, dim: Any, name: str) -> int:
 
 @rule("softmax", "_softmax")
 def softmax(
-    input: NestedTensor, dim: Any = None, *args: Any, dtype: Any = None, **named: Any
+    input: NestedTensor, dim: Any = None, *args: Any, dtype: Any = None, **kwargs: Any
 ) -> NestedTensor:
     """Softmax along an axis; along the ragged axis, per row."""
     axis, r = _normalize_softmax_axis(input, dim, "softmax"), input._ragged_idx
@@ -171,7 +171,7 @@ def softmax(
 
 @rule("log_softmax", "_log_softmax")
 def log_softmax(
-    input: NestedTensor, dim: Any = None, *args: Any, dtype: Any = None, **named: Any
+    input: NestedTensor, dim: Any = None, *args: Any, dtype: Any = None, **kwargs: Any
 ) -> NestedTensor:
     """The logarithm of softmax along an axis other than the ragged one."""
     axis = _normalize_softmax_axis(input, dim, "log_softmax")
@@ -184,7 +184,7 @@ def log_softmax(
 @rule()
 def layer_norm(
     input: NestedTensor, normalized_shape: Any, weight: Tensor | None = None,
-    bias: Tensor | None = None, eps: float = 1e-5, *args: Any, **named: Any,
+    bias: Tensor | None = None, eps: float = 1e-5, *args: Any, **kwargs: Any,
 ) -> NestedTensor:
     """Layer normalization over trailing axes; over the ragged axis, per row."""
     if input.dim() <= 2:

@@ -343,9 +343,9 @@ def copy_(self: NestedTensor, src: NestedTensor, non_blocking: bool = False) -> 
 
 
 def _register_like_factory(name: str) -> None:
-    def make(input: NestedTensor, *args: Any, **named: Any) -> NestedTensor:
-        named.pop("layout", None)
-        return input._build_like(getattr(ops, name)(input._values, *args, **named))
+    def make(input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
+        kwargs.pop("layout", None)
+        return input._build_like(getattr(ops, name)(input._values, *args, **kwargs))
 
     rule(name)(make)
 
@@ -356,10 +356,10 @@ for _name in ("empty_like", "ones_like", "zeros_like", "rand_like", "randn_like"
 
 
 def _register_new_factory(name: str) -> None:
-    def make(self: NestedTensor, size: Any = (), *rest: Any, **named: Any) -> Tensor:
+    def make(self: NestedTensor, size: Any = (), *rest: Any, **kwargs: Any) -> Tensor:
         if size != () and size != []:
             raise RuntimeError("new_empty() not supported for NJT with shape != ()")
-        return getattr(self._values, name)((), *rest, **named)
+        return getattr(self._values, name)((), *rest, **kwargs)
 
     rule(name)(make)
 

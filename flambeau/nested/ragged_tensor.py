@@ -184,12 +184,12 @@ def find_first_nested(values: Iterable[Any]) -> Any:
     return next(v for v in values if isinstance(v, RaggedTensor))
 
 
-def _call_on_values(name: str, func: Any, args: tuple, named: dict) -> tuple[Any, Any]:
+def _call_on_values(name: str, func: Any, args: tuple, kwargs: dict) -> tuple[Any, Any]:
     """Call the function on values; return the nested tensor that defines rows, and the result."""
-    operands_and_settings = (*args, *named.values())
+    operands_and_settings = (*args, *kwargs.values())
     pattern = find_first_nested(operands_and_settings)
     operands = pattern._operands(name, operands_and_settings)
-    result = func(*operands[:len(args)], **dict(zip(named, operands[len(args):], strict=True)))
+    result = func(*operands[:len(args)], **dict(zip(kwargs, operands[len(args):], strict=True)))
     return pattern, result
 
 
@@ -201,11 +201,11 @@ def apply_elementwise(name: str, func: Any, args: tuple, named: dict) -> Any:
     return pattern._build_like(result) if isinstance(result, Tensor) else result
 
 
-def _write(name: str, func: Any, args: tuple, named: dict) -> Any:
+def _write(name: str, func: Any, args: tuple, kwargs: dict) -> Any:
     """Run an in-place function on the values of its first argument."""
     target = args[0]
-    operands = target._operands(name, (*args, *named.values()))
-    func(*operands[:len(args)], **dict(zip(named, operands[len(args):], strict=True)))
+    operands = target._operands(name, (*args, *kwargs.values()))
+    func(*operands[:len(args)], **dict(zip(kwargs, operands[len(args):], strict=True)))
     return target
 
 
@@ -261,26 +261,26 @@ def register_hook(self: RaggedTensor, hook: Callable) -> Any:
 
 
 @shared
-def backward(self: Any, gradient: Any = None, *args: Any, **named: Any) -> None:
+def backward(self: Any, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
     """`Tensor.backward`, and `torch.autograd.backward` of several tensors."""
     if isinstance(self, Tensor):
         if gradient is None and isinstance(self, RaggedTensor) and self._values.numel() != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        _unwrap(self).backward(_unwrap(gradient), *args, **named)
+        _unwrap(self).backward(_unwrap(gradient), *args, **kwargs)
         return
     from ..autograd import backward
 
-    backward(_unwrap_all(self), _unwrap_all(gradient), *args, **named)
+    backward(_unwrap_all(self), _unwrap_all(gradient), *args, **kwargs)
 
 
 @shared
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **named: Any) -> Any:
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
     """`torch.autograd.grad`: gradients of nested inputs are nested."""
     from ..autograd import grad
 
     targets = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     gradients = grad(_unwrap_all(outputs), _unwrap_all(targets), _unwrap_all(grad_outputs),
-                     *args, **named)
+                     *args, **kwargs)
     return tuple(x._build_like(g) if isinstance(x, RaggedTensor) and g is not None else g
                  for x, g in zip(targets, gradients, strict=True))
 
@@ -303,11 +303,11 @@ def equal(input: Any, other: Any) -> bool:
 
 
 @shared
-def allclose(input: Any, other: Any, *args: Any, **named: Any) -> bool:
+def allclose(input: Any, other: Any, *args: Any, **kwargs: Any) -> bool:
     """Return whether the rows have the same lengths and close elements."""
     parts, other_parts = input.unbind(), other.unbind()
     return len(parts) == len(other_parts) and all(
-        a.shape == b.shape and a.allclose(b, *args, **named)
+        a.shape == b.shape and a.allclose(b, *args, **kwargs)
         for a, b in zip(parts, other_parts, strict=True))
 
 

@@ -59,7 +59,7 @@ def sum_(
 
 @rule("softmax")
 def softmax(
-    input: StridedNestedTensor, dim: Any = None, *args: Any, dtype: Any = None, **named: Any
+    input: StridedNestedTensor, dim: Any = None, *args: Any, dtype: Any = None, **kwargs: Any
 ) -> Tensor:
     """Softmax along an axis of each row."""
     if not input._sizes:
@@ -73,7 +73,7 @@ def softmax(
 @rule()
 def layer_norm(
     input: StridedNestedTensor, normalized_shape: Any, weight: Tensor | None = None,
-    bias: Tensor | None = None, eps: float = 1e-5, *args: Any, **named: Any,
+    bias: Tensor | None = None, eps: float = 1e-5, *args: Any, **kwargs: Any,
 ) -> Tensor:
     """Layer normalization over trailing axes in which the rows agree."""
     normalized = tuple(normalized_shape)
@@ -94,11 +94,11 @@ def layer_norm(
 
 
 @rule()
-def embedding(input: Any, weight: Any, *args: Any, **named: Any) -> Tensor:
+def embedding(input: Any, weight: Any, *args: Any, **kwargs: Any) -> Tensor:
     """A row of the table for each index."""
     if not isinstance(input, StridedNestedTensor):
         input, weight = weight, input
-    y = _functional["embedding"](input._values, weight, *args, **named)
+    y = _functional["embedding"](input._values, weight, *args, **kwargs)
     return StridedNestedTensor(y.reshape(-1), [(*n, y.shape[-1]) for n in input._sizes])
 
 

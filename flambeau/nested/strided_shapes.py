@@ -305,18 +305,18 @@ def contiguous(self: StridedNestedTensor, memory_format: Any = contiguous_format
 
 
 @rule("to", "type_as")
-def to(self: StridedNestedTensor, *args: Any, **named: Any) -> Tensor:
+def to(self: StridedNestedTensor, *args: Any, **kwargs: Any) -> Tensor:
     """Cast the elements; return the tensor itself if it has the dtype."""
     args = tuple(a._values if isinstance(a, StridedNestedTensor) else a for a in args)
-    values = self._values.to(*args, **named)
+    values = self._values.to(*args, **kwargs)
     return self if values is self._values else self._build_like(values)
 
 
 def _register_like_factory(name: str) -> None:
-    def make(input: StridedNestedTensor, *args: Any, **named: Any) -> Tensor:
-        form = named.pop("memory_format", None)
+    def make(input: StridedNestedTensor, *args: Any, **kwargs: Any) -> Tensor:
+        form = kwargs.pop("memory_format", None)
         _check_format(name, form)
-        values = getattr(ops, name)(input._values, *args, **named)
+        values = getattr(ops, name)(input._values, *args, **kwargs)
         if form is contiguous_format:
             return StridedNestedTensor(values[:input.numel()], input._sizes)
         return input._build_like(values)

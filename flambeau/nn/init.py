@@ -201,8 +201,8 @@ def _truncate_by_redrawing(
         outside = (drawn < low) | (drawn > high)
         if not outside.any():
             return drawn
-        again = ops.empty_like(drawn).normal_(mean, std, generator=generator)
-        drawn = ops.where(outside, again, drawn)
+        redrawn = ops.empty_like(drawn).normal_(mean, std, generator=generator)
+        drawn = ops.where(outside, redrawn, drawn)
 
 
 def _truncate_by_rejection(

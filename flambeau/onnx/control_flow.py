@@ -129,8 +129,8 @@ def _while_loop(
         part.inputs.append(b.helper.make_tensor_value_info(
             b.unique(f"{part.name}_runs"), DTYPES["bool"], []))
         names = _run(b, body, [*[part.input(_example(x)) for x in carried], *others])
-        again = b.op("Identity", is_true(names))
-        part.outputs.append(b.helper.make_tensor_value_info(again, DTYPES["bool"], []))
+        continues = b.op("Identity", is_true(names))
+        part.outputs.append(b.helper.make_tensor_value_info(continues, DTYPES["bool"], []))
         for name, value in zip(names, carried, strict=True):
             part.output(name, _example(value))
     return _as_tuple(b.op("Loop", "", first, *start, outputs=len(start), body=part.graph()))

@@ -28,7 +28,7 @@ _SIZES = {"add": "Add", "sub": "Sub", "mul": "Mul", "floordiv": "Div", "mod": "M
 
 
 def _same(kind: str) -> Any:
-    def convert(b: GraphBuilder, node: Node, x: Any, *rest: Any, **named: Any) -> str:
+    def convert(b: GraphBuilder, node: Node, x: Any, *rest: Any, **kwargs: Any) -> str:
         return b.op(kind, b.value(x))
 
     return convert

@@ -144,11 +144,11 @@ def _convert_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[st
     known: dict[str, Dim] = {}
     shapes: dict[str, Any] = {}
     for i, parameter in enumerate(supplied):
-        named = axes.get(names[i] if i < len(names) else parameter, axes.get(parameter))
-        if not named:
+        axis_names = axes.get(names[i] if i < len(names) else parameter, axes.get(parameter))
+        if not axis_names:
             continue
-        pairs = named.items() if isinstance(named, dict) else (
-            (d, f"{parameter}_dim_{d}") for d in named
+        pairs = axis_names.items() if isinstance(axis_names, dict) else (
+            (d, f"{parameter}_dim_{d}") for d in axis_names
         )
         shapes[parameter] = {d: known.setdefault(n, Dim(n)) for d, n in pairs}
     return {name: shapes.get(name) for name in supplied}

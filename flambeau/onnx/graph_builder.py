@@ -85,12 +85,12 @@ class GraphBuilder:
 
     def op(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
         """Add an operator; return the name of its result, or a tuple of names."""
-        named = tuple(self.unique(f"{self.current}_{kind.lower()}" if self.current else kind)
-                      for _ in range(outputs))
+        output_names = tuple(self.unique(f"{self.current}_{kind.lower()}" if self.current else kind)
+                             for _ in range(outputs))
         attributes = {k: v for k, v in attributes.items() if v is not None}
-        self.nodes.append(self.helper.make_node(kind, list(inputs), list(named),
+        self.nodes.append(self.helper.make_node(kind, list(inputs), list(output_names),
                                                 name=self.unique(f"node_{kind}"), **attributes))
-        return named[0] if outputs == 1 else named
+        return output_names[0] if outputs == 1 else output_names
 
     # ---------------------------------------------------------------- shapes
 

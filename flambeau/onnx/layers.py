@@ -328,7 +328,7 @@ def _topk(b: GraphBuilder, node: Node, x: Any, k: Any, dim: int = -1, largest: b
 
 
 @converts("cumsum")
-def _cumsum(b: GraphBuilder, node: Node, x: Any, dim: int, **named: Any) -> str:
+def _cumsum(b: GraphBuilder, node: Node, x: Any, dim: int, **kwargs: Any) -> str:
     value = b.cast(x, node.meta["val"].dtype)
     return b.op("CumSum", value, b.constant(b.axis(x, dim), "int64"))
 

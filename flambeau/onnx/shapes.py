@@ -44,9 +44,9 @@ def _size(b: GraphBuilder, x: Node, dim: int) -> str:
 
 @converts("unflatten")
 def _unflatten(b: GraphBuilder, node: Node, x: Any, dim: int, sizes: Any) -> str:
-    at = b.axis(x, dim)
+    axis = b.axis(x, dim)
     parts = [_size(b, x, d) for d in range(b.rank(x))]
-    parts[at] = b.sizes(sizes)
+    parts[axis] = b.sizes(sizes)
     return b.op("Reshape", b.value(x), b.op("Concat", *parts, axis=0))
 
 
@@ -70,10 +70,11 @@ def _transpose(b: GraphBuilder, node: Node, x: Any, dim0: int, dim1: int) -> str
 
 @converts("movedim", "moveaxis")
 def _movedim(b: GraphBuilder, node: Node, x: Any, source: Any, destination: Any) -> str:
-    sources, places = ([b.axis(x, d) for d in (dims if isinstance(dims, (tuple, list)) else [dims])]
-                       for dims in (source, destination))
+    sources, targets = ([b.axis(x, d)
+                         for d in (dims if isinstance(dims, (tuple, list)) else [dims])]
+                        for dims in (source, destination))
     order = [d for d in range(b.rank(x)) if d not in sources]
-    for place, d in sorted(zip(places, sources, strict=True)):
+    for place, d in sorted(zip(targets, sources, strict=True)):
         order.insert(place, d)
     return b.op("Transpose", b.value(x), perm=order)
 
@@ -94,8 +95,8 @@ def _t(b: GraphBuilder, node: Node, x: Any) -> str:
 
 @converts("unsqueeze")
 def _unsqueeze(b: GraphBuilder, node: Node, x: Any, dim: int) -> str:
-    at = dim % (b.rank(x) + 1)
-    return b.op("Unsqueeze", b.value(x), b.sizes([at]))
+    axis = dim % (b.rank(x) + 1)
+    return b.op("Unsqueeze", b.value(x), b.sizes([axis]))
 
 
 @converts("squeeze")
@@ -119,9 +120,9 @@ def _expand_as(b: GraphBuilder, node: Node, x: Any, other: Any) -> str:
 @converts("repeat", "tile")
 def _repeat(b: GraphBuilder, node: Node, x: Any, counts: Any) -> str:
     value = b.value(x)
-    more = len(counts) - b.rank(x)
-    if more > 0:
-        value = b.op("Unsqueeze", value, b.sizes(list(range(more))))
+    missing = len(counts) - b.rank(x)
+    if missing > 0:
+        value = b.op("Unsqueeze", value, b.sizes(list(range(missing))))
     return b.op("Tile", value, b.sizes(counts))
 
 
@@ -134,10 +135,10 @@ def _cat(b: GraphBuilder, node: Node, tensors: Any, dim: int = 0) -> str:
 
 @converts("stack")
 def _stack(b: GraphBuilder, node: Node, tensors: Any, dim: int = 0) -> str:
-    at = dim % node.meta["val"].ndim
+    axis = dim % node.meta["val"].ndim
     dtype = node.meta["val"].dtype
-    parts = [b.op("Unsqueeze", b.cast(t, dtype), b.sizes([at])) for t in tensors]
-    return b.op("Concat", *parts, axis=at)
+    parts = [b.op("Unsqueeze", b.cast(t, dtype), b.sizes([axis])) for t in tensors]
+    return b.op("Concat", *parts, axis=axis)
 
 
 @converts("chunk", "split", "tensor_split", "unbind")
@@ -145,13 +146,13 @@ def _split(b: GraphBuilder, node: Node, x: Any, size: Any = None, dim: int = 0) 
     name = node.target.__name__.partition(".")[0]
     parts = node.meta["val"]
     if name == "unbind":
-        at = b.axis(x, size if isinstance(size, int) else dim)
-        pieces = b.op("Split", b.value(x), outputs=len(parts), axis=at, num_outputs=len(parts))
+        axis = b.axis(x, size if isinstance(size, int) else dim)
+        pieces = b.op("Split", b.value(x), outputs=len(parts), axis=axis, num_outputs=len(parts))
         pieces = pieces if isinstance(pieces, tuple) else (pieces,)
-        return tuple(b.op("Squeeze", p, b.sizes([at])) for p in pieces)
-    at = b.axis(x, dim)
-    lengths = b.sizes([int(p.shape[at]) for p in parts])
-    pieces = b.op("Split", b.value(x), lengths, outputs=len(parts), axis=at)
+        return tuple(b.op("Squeeze", p, b.sizes([axis])) for p in pieces)
+    axis = b.axis(x, dim)
+    lengths = b.sizes([int(p.shape[axis]) for p in parts])
+    pieces = b.op("Split", b.value(x), lengths, outputs=len(parts), axis=axis)
     return pieces if isinstance(pieces, tuple) else (pieces,)
 
 
@@ -165,8 +166,8 @@ def _slice(b: GraphBuilder, node: Node, x: Any, dim: int = 0, start: Any = 0, en
 
 @converts("select")
 def _select(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any) -> str:
-    at = b.value(index) if isinstance(index, Node) else b.constant(index, "int64")
-    return b.op("Gather", b.value(x), at, axis=b.axis(x, dim))
+    position = b.value(index) if isinstance(index, Node) else b.constant(index, "int64")
+    return b.op("Gather", b.value(x), position, axis=b.axis(x, dim))
 
 
 @converts("narrow")
@@ -182,28 +183,28 @@ def _index_select(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any) -> 
 
 
 @converts("gather")
-def _gather(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any, **named: Any) -> str:
+def _gather(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any, **kwargs: Any) -> str:
     return b.op("GatherElements", b.value(x), b.value(index), axis=b.axis(x, dim))
 
 
 @converts("index")
 def _index(b: GraphBuilder, node: Node, x: Any, indices: Any) -> str:
-    places = [i for i, index in enumerate(indices) if index is not None]
-    kinds = [short(b.tensor(indices[i]).dtype) for i in places]
+    indexed = [i for i, index in enumerate(indices) if index is not None]
+    kinds = [short(b.tensor(indices[i]).dtype) for i in indexed]
     if "bool" in kinds:
         raise NotImplementedError("indexing with a mask")
-    if len(places) == 1:
-        return b.op("Gather", b.value(x), b.value(indices[places[0]]), axis=places[0])
-    if places != list(range(len(places))):
+    if len(indexed) == 1:
+        return b.op("Gather", b.value(x), b.value(indices[indexed[0]]), axis=indexed[0])
+    if indexed != list(range(len(indexed))):
         raise NotImplementedError("indexing with tensors behind a slice")
-    shapes = [b.tensor(indices[i]).shape for i in places]
+    shapes = [b.tensor(indices[i]).shape for i in indexed]
     rank = max(len(s) for s in shapes)
-    zero = b.op("Mul", b.value(indices[places[0]]), b.constant(0, "int64"))
-    for i in places[1:]:
+    zero = b.op("Mul", b.value(indices[indexed[0]]), b.constant(0, "int64"))
+    for i in indexed[1:]:
         zero = b.op("Add", zero, b.op("Mul", b.value(indices[i]), b.constant(0, "int64")))
-    whole = [b.op("Unsqueeze", b.op("Add", b.value(indices[i]), zero), b.sizes([rank]))
-             for i in places]
-    return b.op("GatherND", b.value(x), b.op("Concat", *whole, axis=rank))
+    columns = [b.op("Unsqueeze", b.op("Add", b.value(indices[i]), zero), b.sizes([rank]))
+               for i in indexed]
+    return b.op("GatherND", b.value(x), b.op("Concat", *columns, axis=rank))
 
 
 @converts("embedding")
@@ -260,37 +261,37 @@ def _filled(b: GraphBuilder, node: Node, shape: str, value: Any) -> str:
 
 
 @converts("zeros", "ones", "empty")
-def _zeros(b: GraphBuilder, node: Node, *size: Any, **named: Any) -> str:
+def _zeros(b: GraphBuilder, node: Node, *size: Any, **kwargs: Any) -> str:
     lengths = size[0] if len(size) == 1 and isinstance(size[0], (list, tuple)) else size
     value = 1 if node.target.__name__.startswith("ones") else 0
     return _filled(b, node, b.sizes(lengths), value)
 
 
 @converts("full")
-def _full(b: GraphBuilder, node: Node, size: Any, fill_value: Any, **named: Any) -> str:
+def _full(b: GraphBuilder, node: Node, size: Any, fill_value: Any, **kwargs: Any) -> str:
     return _filled(b, node, b.sizes(size), fill_value)
 
 
 @converts("new_zeros", "new_ones", "new_empty")
-def _new_zeros(b: GraphBuilder, node: Node, x: Any, *size: Any, **named: Any) -> str:
+def _new_zeros(b: GraphBuilder, node: Node, x: Any, *size: Any, **kwargs: Any) -> str:
     lengths = size[0] if len(size) == 1 and isinstance(size[0], (list, tuple)) else size
     value = 1 if node.target.__name__.startswith("new_ones") else 0
     return _filled(b, node, b.sizes(lengths), value)
 
 
 @converts("new_full")
-def _new_full(b: GraphBuilder, node: Node, x: Any, size: Any, value: Any, **named: Any) -> str:
+def _new_full(b: GraphBuilder, node: Node, x: Any, size: Any, value: Any, **kwargs: Any) -> str:
     return _filled(b, node, b.sizes(size), value)
 
 
 @converts("zeros_like", "ones_like", "empty_like")
-def _like(b: GraphBuilder, node: Node, x: Any, **named: Any) -> str:
+def _like(b: GraphBuilder, node: Node, x: Any, **kwargs: Any) -> str:
     value = 1 if node.target.__name__.startswith("ones") else 0
     return _filled(b, node, b.op("Shape", b.value(x)), value)
 
 
 @converts("full_like")
-def _full_like(b: GraphBuilder, node: Node, x: Any, value: Any, **named: Any) -> str:
+def _full_like(b: GraphBuilder, node: Node, x: Any, value: Any, **kwargs: Any) -> str:
     return _filled(b, node, b.op("Shape", b.value(x)), value)
 
 
@@ -310,7 +311,7 @@ def _copy(b: GraphBuilder, node: Node, x: Any, source: Any, *args: Any) -> str:
 
 
 @converts("arange")
-def _arange(b: GraphBuilder, node: Node, *bounds: Any, **named: Any) -> str:
+def _arange(b: GraphBuilder, node: Node, *bounds: Any, **kwargs: Any) -> str:
     dtype = node.meta["val"].dtype
     start, end, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     work = short(dtype) if not dtype.is_floating_point else "float32"
@@ -324,7 +325,7 @@ def _arange(b: GraphBuilder, node: Node, *bounds: Any, **named: Any) -> str:
 
 
 @converts("tensor", "scalar_tensor", "as_tensor")
-def _tensor(b: GraphBuilder, node: Node, data: Any, **named: Any) -> str:
+def _tensor(b: GraphBuilder, node: Node, data: Any, **kwargs: Any) -> str:
     value = node.meta["val"]
     assert isinstance(value, Tensor)
     if isinstance(data, Node):

@@ -61,11 +61,12 @@ def find_fixed_nodes(program: ExportedProgram) -> set[Node]:
             if fixed.issuperset(node.all_input_nodes) and _find_memory(node) not in varying and \
                     find_operator_name(node).rstrip("_") not in _RANDOM:
                 fixed.add(node)
-        more = {_find_memory(node.args[0]) for node in calls if _writes(node) and node.args
-                and (node not in fixed or _is_read_before(node, calls, fixed))} - varying - {None}
-        if not more:
+        writers = {_find_memory(node.args[0]) for node in calls if _writes(node) and node.args
+                   and (node not in fixed
+                        or _is_read_before(node, calls, fixed))} - varying - {None}
+        if not writers:
             return fixed
-        varying |= more  # type: ignore[arg-type]
+        varying |= writers  # type: ignore[arg-type]
 
 
 def _is_read_before(write: Node, calls: list[Node], fixed: set[Node]) -> bool:
@@ -133,26 +134,26 @@ class SharedMemory:
         """Update the names of a memory's values after a write of `value`, or a setitem (None)."""
         target: Any = node.args[0]
         sharing = self.nodes[_find_memory(target) or -1]
-        whole = _find_whole(sharing)
-        assert whole is not None
-        places = _find_offsets(target.meta["val"])
+        region = _find_whole(sharing)
+        assert region is not None
+        offsets = _find_offsets(target.meta["val"])
         if value is None:
-            places = places[_find_region(node)]
-            value = _spread(b, node.args[2], places.shape, target.meta["val"].dtype)
-        # from the place in memory to the index in `whole`
-        order = np.argsort(_find_offsets(whole.meta["val"]), axis=None)
+            offsets = offsets[_find_region(node)]
+            value = _spread(b, node.args[2], offsets.shape, target.meta["val"].dtype)
+        # from the place in memory to the index in `region`
+        order = np.argsort(_find_offsets(region.meta["val"]), axis=None)
 
         def format_list(chosen: Any) -> str:
             return b.constant(order[chosen.ravel()], "int64")
 
         row = b.constant([-1], "int64")
-        flat = b.op("ScatterElements", b.op("Reshape", b.name(whole), row), format_list(places),
+        flat = b.op("ScatterElements", b.op("Reshape", b.name(region), row), format_list(offsets),
                     b.op("Reshape", value, row), axis=0)
-        for other in {whole, target, *self._find_later_reads(node)}:
+        for other in {region, target, *self._find_later_reads(node)}:
             if other > node:
                 continue
             positions = _find_offsets(other.meta["val"])
-            part = flat if other is whole else b.op("Gather", flat, format_list(positions), axis=0)
+            part = flat if other is region else b.op("Gather", flat, format_list(positions), axis=0)
             b.names[other] = b.op("Reshape", part, b.sizes(positions.shape))
 
 
@@ -160,21 +161,21 @@ def _find_whole(sharing: list[Node]) -> Node | None:
     """Return a value that contains each element of the memory once, or None."""
     for node in sharing:
         value = node.meta["val"]
-        places = np.sort(_find_offsets(value), axis=None)
+        offsets = np.sort(_find_offsets(value), axis=None)
         length = value.untyped_storage().nbytes() // value.element_size()
-        if len(places) == length and np.array_equal(places, np.arange(length)):
+        if len(offsets) == length and np.array_equal(offsets, np.arange(length)):
             return node
     return None
 
 
 def _find_offsets(value: Tensor) -> Any:
     """Return the memory offsets of a tensor's elements, in its shape."""
-    places: Any = np.full(tuple(value.shape), int(value.storage_offset()))
+    offsets: Any = np.full(tuple(value.shape), int(value.storage_offset()))
     for dim, (length, stride) in enumerate(zip(value.shape, value.stride(), strict=True)):
         along = [1] * value.ndim
         along[dim] = int(length)
-        places = places + (np.arange(int(length)) * int(stride)).reshape(along)
-    return places
+        offsets = offsets + (np.arange(int(length)) * int(stride)).reshape(along)
+    return offsets
 
 
 def _find_region(node: Node) -> Any:

@@ -131,10 +131,11 @@ class BasicEvaluation:
                 kernels.append(event)
         kernels.sort(key=lambda e: e.start_ns())
         self.cuda_events = sorted(launches + kernels, key=lambda e: e.start_ns())
-        places = {k.linked_correlation_id(): i for i, k in enumerate(kernels)}
+        kernel_numbers = {k.linked_correlation_id(): i for i, k in enumerate(kernels)}
         starts = [k.start_ns() for k in kernels]
-        launched = sorted((e.start_ns(), places[e.linked_correlation_id()]) for e in launches
-                          if e.linked_correlation_id() in places)
+        launched = sorted((e.start_ns(), kernel_numbers[e.linked_correlation_id()])
+                          for e in launches
+                          if e.linked_correlation_id() in kernel_numbers)
         launch_times = [time_ns for time_ns, _ in launched]
 
         def depth_at(time_ns: int) -> int:

@@ -51,16 +51,16 @@ class _Storages:
             place = location.decode("ascii") if isinstance(location, bytes) else location
             self.by_key[key] = (TypedStorage(wrap_storage=memory, dtype=kind), place)
             self._limit -= memory.nbytes()
-        whole = self.by_key[key][0]
+        storage = self.by_key[key][0]
         if view is None:
-            return whole
+            return storage
         if type(view) is not tuple or [type(part) for part in view[1:]] != [int, int]:
             raise pickle.UnpicklingError("a view of a storage is malformed")
         _, offset, size = view
         start, end = offset * kind.itemsize, (offset + size) * kind.itemsize
-        if not 0 <= start <= end <= whole.nbytes():
+        if not 0 <= start <= end <= storage.nbytes():
             raise pickle.UnpicklingError("a view of a storage reaches outside it")
-        return TypedStorage(wrap_storage=whole._untyped_storage[start:end], dtype=kind)
+        return TypedStorage(wrap_storage=storage._untyped_storage[start:end], dtype=kind)
 
 
 def _as_text(key: Any) -> Any:

@@ -124,8 +124,8 @@ def restorer(map_location: MapLocation) -> Restorer:
     if map_location is None:
         return default_restore_location
     if isinstance(map_location, dict):
-        places = map_location
-        return lambda storage, tag: default_restore_location(storage, places.get(tag, tag))
+        renamed = map_location
+        return lambda storage, tag: default_restore_location(storage, renamed.get(tag, tag))
     if isinstance(map_location, bytes):
         map_location = map_location.decode()
     if isinstance(map_location, (str, device)):

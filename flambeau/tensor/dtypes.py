@@ -64,12 +64,12 @@ class dtype:
         """Return the complex dtype for parts of this dtype; RuntimeError if there is none."""
         if self.is_complex:
             return self
-        whole = {"float64": complex128, "float32": complex64, "float16": complex32,
-                 "bfloat16": complex64}.get(self.name)
-        if whole is None:
+        complex_types = {"float64": complex128, "float32": complex64, "float16": complex32,
+                         "bfloat16": complex64}.get(self.name)
+        if complex_types is None:
             name = _SCALARS.get(self.name, self.name.capitalize())
             raise RuntimeError(f"Unknown Complex ScalarType for {name}")
-        return whole
+        return complex_types
 
 
 _SCALARS = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int",

@@ -104,10 +104,10 @@ def _format_floats(array: np.ndarray) -> tuple[list[str], int]:
         telling = np.isfinite(values) & (values != 0)
     known = values[telling]
     write: Callable[[float], str]
-    whole = bool((known == np.ceil(known)).all())
+    are_integers = bool((known == np.ceil(known)).all())
     if known.size and _wants_scientific(known):
         write = f"{{:.{OPTIONS.precision}e}}".format
-    elif whole:
+    elif are_integers:
         write = _format_whole_number
     else:
         write = f"{{:.{OPTIONS.precision}f}}".format

@@ -83,8 +83,8 @@ class _Run:
                 while i < len(checks) and checks[i][0] == "CHECK-DAG":
                     group.append(checks[i][1])
                     i += 1
-                places = [self._find(kind, part, start) for part in group]
-                first, self.at = min(a for a, _ in places), max(b for _, b in places)
+                spans = [self._find(kind, part, start) for part in group]
+                first, self.at = min(a for a, _ in spans), max(b for _, b in spans)
             else:
                 first = self._check(kind, pattern, count)
             self._refuse(absent, start, first)

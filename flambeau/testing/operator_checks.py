@@ -198,9 +198,10 @@ def _run(call: Callable, args: tuple, kwargs: dict) -> tuple[list, list, list]:
     smooth = [y for y in outputs if y.requires_grad]
     gradients: list[Any] = []
     if differentiable and smooth:
-        some = gradients_of(sum(y.sum().abs() for y in smooth), differentiable, allow_unused=True)
+        first_gradients = gradients_of(sum(y.sum().abs() for y in smooth), differentiable,
+                                       allow_unused=True)
         gradients = [x.new_zeros(x.shape) if g is None else g.detach()
-                     for x, g in zip(differentiable, some, strict=True)]
+                     for x, g in zip(differentiable, first_gradients, strict=True)]
     return [y.detach() for y in outputs], gradients, [x.detach() for x in leaves]
 
 

@@ -256,8 +256,8 @@ class Trainer(Loop):
             callbacks = add_resume(resume, attached, callbacks)
         from .training_step.gradient_checkpointing import recompute_blocks
 
-        again = recompute_blocks(self, gradient_checkpointing)
-        with self._apply_class_weights(class_weight), self._let_doctor_watch(), again:
+        recomputation = recompute_blocks(self, gradient_checkpointing)
+        with self._apply_class_weights(class_weight), self._let_doctor_watch(), recomputation:
             return self._run(loader, epochs, callbacks)
 
     @contextmanager

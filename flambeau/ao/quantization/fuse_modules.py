@@ -71,8 +71,8 @@ def _find_parent(model: Any, path: str) -> tuple[Any, str]:
 
 
 def _fuse_known(model: Any, names: list[str], is_qat: bool) -> None:
-    places = [_find_parent(model, name) for name in names]
-    parts = [parent._modules[name] for parent, name in places]
+    owners = [_find_parent(model, name) for name in names]
+    parts = [parent._modules[name] for parent, name in owners]
     hooks = list(parts[0]._forward_pre_hooks.values()), list(parts[-1]._forward_hooks.values())
     for part in (parts[0], parts[-1]):
         part._forward_pre_hooks.clear()
@@ -82,7 +82,7 @@ def _fuse_known(model: Any, names: list[str], is_qat: bool) -> None:
         fused.register_forward_pre_hook(hook)
     for hook in hooks[1]:
         fused.register_forward_hook(hook)
-    for i, (parent, name) in enumerate(places):
+    for i, (parent, name) in enumerate(owners):
         parent._modules[name] = fused if i == 0 else modules.Identity()
         parent._modules[name].training = parts[0].training
 

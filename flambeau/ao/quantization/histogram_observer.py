@@ -81,8 +81,8 @@ class HistogramObserver(UniformQuantizationObserverBase):
         middles = ops.linspace(float(old_low), float(old_high), self.bins * _FINER + 1)[:-1] \
             + 0.5 * width
         bounds = ops.linspace(float(low), float(high), self.bins + 1)
-        places = (ops.bucketize(middles, bounds, right=True) - 1).clamp(0, self.bins - 1)
-        result: Tensor = ops.bincount(places, weights=fine, minlength=self.bins)
+        bins = (ops.bucketize(middles, bounds, right=True) - 1).clamp(0, self.bins - 1)
+        result: Tensor = ops.bincount(bins, weights=fine, minlength=self.bins)
         return result
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:

@@ -62,20 +62,21 @@ class JvpCheck:
         """Return an output with its tangent; an input written in place is the argument itself."""
         if t is None or not isinstance(y, Tensor):
             return y
-        at = next((i for i, x in enumerate(self.primals) if x is y), None)
-        if at is not None and id(y) in self.dirty:
-            return self._written(args[at], y, at, t, level)
+        number = next((i for i, x in enumerate(self.primals) if x is y), None)
+        if number is not None and id(y) in self.dirty:
+            return self._written(args[number], y, number, t, level)
         if y._base is not None:
             self._check_view(y, t)
         dual = alias_history(y)
         attach(dual, level, y, t)
         return dual
 
-    def _written(self, target: Tensor, primal: Tensor, at: int, t: Tensor, level: int) -> Tensor:
-        own = self.tangents[at]
+    def _written(self, target: Tensor, primal: Tensor, number: int, t: Tensor,
+                 level: int) -> Tensor:
+        own = self.tangents[number]
         if own is None:
             allocate_memory_tangent(target, t, level).copy_(t)
-        elif get_version(t) == self.versions[at]:
+        elif get_version(t) == self.versions[number]:
             raise RuntimeError(
                 "An inplace custom Function is not modifying the forward mode gradients inplace. "
                 "If the forward is modifying an input inplace, then the jvp function must modify "

@@ -54,9 +54,9 @@ def explain_missing_graph(y: Tensor) -> str:
         cause = _find_cause(y, frame)
     if cause is not None:
         return cause
-    where = "" if frame is None else f" of {frame.f_code.co_name}"
+    function = "" if frame is None else f" of {frame.f_code.co_name}"
     return (
-        f"no statement{where} cuts the graph: what it is computed from does not require grad (a "
+        f"no statement{function} cuts the graph: what it is computed from does not require grad (a "
         "frozen model?), or a function that it calls cuts it: flambeau --doctor says where"
     )
 
@@ -187,7 +187,7 @@ def _cut_in_function(function: Any, code: CodeType) -> str | None:
     if not isinstance(definition, ast.FunctionDef):
         return None
     statements = [node for node in ast.walk(definition) if isinstance(node, ast.stmt)]
-    where = f"of {code.co_qualname} in {code.co_filename}"
+    location = f"of {code.co_qualname} in {code.co_filename}"
     for decorator in map(ast.unparse, definition.decorator_list):
         if any(switch in decorator for switch in _SWITCHES):
             return f"{code.co_qualname} is decorated by @{decorator}, which records no graph"
@@ -197,11 +197,11 @@ def _cut_in_function(function: Any, code: CodeType) -> str | None:
         for line, value in _iterate_sources(statement, statements):
             switch = _find_no_grad(line, statements)
             if switch is not None:
-                return (f"line {line + first - 1} {where} runs inside of {switch[1]}, which "
+                return (f"line {line + first - 1} {location} runs inside of {switch[1]}, which "
                         f"records no graph\n    {lines[line - 1].strip()}")
             cut = next(filter(None, map(_cut_of, _iterate_differentiable(value))), None)
             if cut is not None:
-                return (f"line {line + first - 1} {where} cuts the graph: {cut}"
+                return (f"line {line + first - 1} {location} cuts the graph: {cut}"
                         f"\n    {lines[line - 1].strip()}")
     return None
 
@@ -310,9 +310,9 @@ def explain_freed_graph(node: Node) -> str:
     else:
         notes.append(f"line {here} has run before: it freed the graph that is used again here")
     if len(carried) > 1 or (carried and not earlier):
-        where = "; ".join(_describe_assignments(name, statements) for name in carried[:3])
-        notes.append(f"what brings the old graph along: {where}. Detach what is carried over from "
-                     "one step to the next: state = state.detach()")
+        assignments = "; ".join(_describe_assignments(name, statements) for name in carried[:3])
+        notes.append(f"what brings the old graph along: {assignments}. Detach what is carried over "
+                     "from one step to the next: state = state.detach()")
     return "\n".join(notes)
 
 

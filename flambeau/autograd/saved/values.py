@@ -104,16 +104,16 @@ def recompute(node: Node, index: int | None) -> Any:
     """Recompute the node's output, the one at `index` if several; None if an input isn't saved."""
     if not can_recompute(node):
         return None
-    operator, args, named = node.operator, [], {}
+    operator, args, kwargs = node.operator, [], {}
     for position, k in sorted(node.plan.arguments):
         parameter, value = operator.parameters[position], node.saved_value(k)
         if parameter.kind is parameter.KEYWORD_ONLY:
-            named[parameter.name] = value
+            kwargs[parameter.name] = value
         elif parameter.kind is parameter.VAR_POSITIONAL:
             args += value
         else:  # by position: public functions of two operands have other names for them
             args.append(value)
-    y = operator.function(*args, **named)
+    y = operator.function(*args, **kwargs)
     return y if index is None else y[index]
 
 

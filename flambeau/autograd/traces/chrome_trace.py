@@ -45,10 +45,10 @@ def write_chrome_trace(
         rows += _list_memory_changes(recorder, pid, began_us)
         end_us = max(end_us, began_us + (recorder.ended_ns - recorder.began_ns) / 1e3)
     rows += _mark_span(began_us, end_us)
-    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {}), "traceEvents": rows,
+    trace = {"schemaVersion": 1, "displayTimeUnit": "ms", **(metadata or {}), "traceEvents": rows,
              "traceName": path}
     with _open_file(path) as file:
-        json.dump(whole, file)
+        json.dump(trace, file)
 
 
 def _describe_process(

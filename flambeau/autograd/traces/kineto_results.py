@@ -191,8 +191,8 @@ class _ProfilerResult:
 
     def _make(self, recorder: Recorder) -> Iterable[_ProfilerEvent]:
         began = recorder.began_ns
-        for name, begin, end, thread, shapes, stack, scope, *more in recorder.events:
-            fields = _ExtraFields_TorchOp(name, scope, shapes, more[0] if more else Details())
+        for name, begin, end, thread, shapes, stack, scope, *extra in recorder.events:
+            fields = _ExtraFields_TorchOp(name, scope, shapes, extra[0] if extra else Details())
             event = _ProfilerEvent(name, begin - began, end - began, thread, fields, stack)
             self._list.append(_KinetoEvent(event))
             yield event
@@ -202,9 +202,9 @@ class _ProfilerResult:
             self._list.append(_KinetoEvent(event))
             yield event
         for change in recorder.memory_events:
-            at = change.time_ns - began
+            time_ns = change.time_ns - began
             event = _ProfilerEvent(
-                "[memory]", at, at, change.thread, _ExtraFields_Allocation(change))
+                "[memory]", time_ns, time_ns, change.thread, _ExtraFields_Allocation(change))
             self._list.append(_KinetoEvent(event))
             yield event
 

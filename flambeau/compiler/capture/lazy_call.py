@@ -63,19 +63,19 @@ class Deferred:
         self, operator: Operator, refs: tuple, bound: tuple, original: Callable, swapped: bool
     ) -> Any:
         """Record an operator. Return its results without values, or NOT_NOW if it must run."""
-        at = len(self.trace.events)
+        number = len(self.trace.events)
         event = Event(OPERATOR, operator=operator, args=refs)
-        if not self.precedent.matches_inputs(at, event, self.trace) \
+        if not self.precedent.matches_inputs(number, event, self.trace) \
                 or not self._takes_values(operator, bound):
             return NOT_NOW
         try:
-            arrays = self._allocate_results(at)
+            arrays = self._allocate_results(number)
         except MemoryError:  # there may be enough memory without the arena
             return NOT_NOW
         if arrays is None:
             return NOT_NOW
-        self.originals[at] = original, swapped
-        is_tuple, _ = self.precedent.forms[at]
+        self.originals[number] = original, swapped
+        is_tuple, _ = self.precedent.forms[number]
         source = next((x for x in bound if isinstance(x, Tensor)), None)
         with self.recorder.silence():
             tensors = [None if y is None else
@@ -97,24 +97,24 @@ class Deferred:
             return True
         return rule.holds(*(x._array if isinstance(x, Tensor) else x for x in bound))
 
-    def _allocate_results(self, at: int) -> list[np.ndarray | None] | None:
+    def _allocate_results(self, number: int) -> list[np.ndarray | None] | None:
         """Allocate the results of an event; None if they lie on known memory."""
         owners: dict[int, np.ndarray] = {}
         result: list[np.ndarray | None] = []
-        _, parts = self.precedent.forms[at]
-        for value, part in zip(self.precedent.results[at], parts, strict=True):
+        _, parts = self.precedent.forms[number]
+        for value, part in zip(self.precedent.results[number], parts, strict=True):
             if value is None:
                 result.append(None)
                 continue
             if value.storage < len(self.trace.storages):
                 return None
-            whole = self.precedent.wholes[value.storage]
+            geometry = self.precedent.wholes[value.storage]
             owner = owners.get(value.storage)
             if owner is None:
-                owner = owners[value.storage] = allocate(whole)
+                owner = owners[value.storage] = allocate(geometry)
             if not part:
                 result.append(owner)
-            elif (value.shape, value.strides, value.dtype) == whole and not value.offset:
+            elif (value.shape, value.strides, value.dtype) == geometry and not value.offset:
                 result.append(owner[...])
             else:
                 result.append(view_bytes(_as_bytes(owner), value))
@@ -122,10 +122,10 @@ class Deferred:
 
     def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
         """Return a grad without values for a leaf; None unless the precedent writes one now."""
-        at = len(self.trace.events)
+        number = len(self.trace.events)
         supplied = self.precedent.inputs
         order = find_dense_order(leaf._array)
-        if at >= len(supplied) or not supplied[at].startswith(WRITE) or order is None:
+        if number >= len(supplied) or not supplied[number].startswith(WRITE) or order is None:
             return None
         array = g._array
         strides = [n // leaf._array.itemsize for n in leaf._array.strides]
@@ -148,10 +148,10 @@ class Deferred:
 
     def added(self, event: Event) -> None:
         """Compare the event just recorded with the precedent; compute all values if it differs."""
-        at = len(self.trace.events) - 1
+        number = len(self.trace.events) - 1
         precedent, trace = self.precedent, self.trace
-        if not precedent.matches_inputs(at, event, trace) or not precedent.matches_outputs(
-            at, event, trace
+        if not precedent.matches_inputs(number, event, trace) or not precedent.matches_outputs(
+            number, event, trace
         ):
             self.compute()
 
@@ -213,8 +213,8 @@ class _Computation:
 
     def run(self) -> None:
         done: dict[int, list[int]] = {}
-        for storage, at in self.last.items():
-            done.setdefault(at, []).append(storage)
+        for storage, last_use in self.last.items():
+            done.setdefault(last_use, []).append(storage)
         for i, event in enumerate(self.trace.events):
             HANDLERS[event.kind](self, i, event)
             for storage in done.get(i, ()):
@@ -231,8 +231,8 @@ class _Computation:
         """Run an operator."""
         operator = event.operator
         args = map_values(event.args, lambda value: wrap(self.array(value)))
-        at = operator.tensor_positions
-        args = tuple(x if k in at else as_arrays(x) for k, x in enumerate(args))
+        positions = operator.tensor_positions
+        args = tuple(x if k in positions else as_arrays(x) for k, x in enumerate(args))
         plain, named = unbind(operator, args)
         original, swapped = self.deferred.originals.get(i, (operator.function, False))
         result = original(*(plain[::-1] if swapped and len(plain) == 2 else plain), **named)
@@ -291,5 +291,5 @@ def allocate(geometry: Geometry) -> np.ndarray:
 def _find_memory(storage: Storage) -> np.ndarray:
     """Return a storage's memory, or new memory if the call freed it."""
     owner = storage.owner if storage.owner_ref is None else storage.owner_ref()
-    whole = storage.whole
-    return allocate((whole.shape, whole.strides, whole.dtype)) if owner is None else owner
+    geometry = storage.whole
+    return allocate((geometry.shape, geometry.strides, geometry.dtype)) if owner is None else owner

@@ -123,8 +123,8 @@ def _repeat_interleave(
         return original(input, repeats, dim, output_size=output_size)
     if dim is None:
         input, dim = input.reshape(-1), 0
-    places = ops.arange(input.shape[dim] * repeats) // repeats
-    return input.index_select(dim, places)
+    rows = ops.arange(input.shape[dim] * repeats) // repeats
+    return input.index_select(dim, rows)
 
 
 def _record_total_norm(
@@ -255,8 +255,8 @@ def _update(r: Recorder, optimizer: Any, group: int, flags: Any, scalars: Any, r
         r.compute()
         r.problem(f"{type(optimizer).__name__} has options that are tensors")
         return False
-    where = {"optimizer": optimizer, "group": group, "flags": flags, "names": names,
-             "positions": tuple(row[0] for row in rows)}
+    fields = {"optimizer": optimizer, "group": group, "flags": flags, "names": names,
+              "positions": tuple(row[0] for row in rows)}
     refs = tuple(
         (r.refer(param), r.refer(grad), tuple(r.refer(state[n]) for n in names))
         for _, param, grad, state in rows
@@ -264,6 +264,6 @@ def _update(r: Recorder, optimizer: Any, group: int, flags: Any, scalars: Any, r
     deferred = r.deferred
     if deferred is not None:
         deferred.scalars[len(r.trace.events)] = scalars
-    r.add(UPDATE, function=type(optimizer)._flambeau_formula, args=refs, kwargs=where,
+    r.add(UPDATE, function=type(optimizer)._flambeau_formula, args=refs, kwargs=fields,
           array=np.array(scalars, np.float64))
     return deferred is not None

@@ -189,9 +189,9 @@ class Recorder:
         """Record an allocation."""
         self.add(EMPTY, function=function, results=(self.trace.value_of(array, fresh=True),))
 
-    def problem(self, what: str) -> None:
+    def problem(self, message: str) -> None:
         """Add a reason why this step cannot be compiled, with the line."""
-        self.trace.add_problem(what, self.line()[0])
+        self.trace.add_problem(message, self.line()[0])
 
     def visit(self, args: tuple) -> None:
         """Refuse the step if another thread runs an operator on its memory."""

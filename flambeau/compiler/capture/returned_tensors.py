@@ -107,10 +107,10 @@ class _Description:
             source = self._locate_sharer(tensor._counter)
         version = get_version(tensor) if source is None else 0
         node = tensor._history()
-        whole = source is not None and trace.returned_arrays[source] is tensor._array
+        is_unchanged = source is not None and trace.returned_arrays[source] is tensor._array
         return ReturnedTensor(
-            None, None, trace.value_of(tensor._array), source, base is not None, whole, version,
-            tensor._tracked and requires(tensor), node is None,
+            None, None, trace.value_of(tensor._array), source, base is not None, is_unchanged,
+            version, tensor._tracked and requires(tensor), node is None,
             "" if node is None else type(node.shown()).__name__,
             self._find_inference_switch(tensor, source),
         )
@@ -129,11 +129,11 @@ class _Description:
 
         Tensors with one version counter are one for this purpose.
         """
-        owners = {key: SavedOwner(position=at) for key, at in self.counters.items()}
+        owners = {key: SavedOwner(position=position) for key, position in self.counters.items()}
         objects: dict[int, SavedOwner] = {}
-        for key, at in self.trace.positions.items():
-            if self.trace.returned[at].is_new:
-                objects[key] = SavedOwner(position=at)
+        for key, position in self.trace.positions.items():
+            if self.trace.returned[position].is_new:
+                objects[key] = SavedOwner(position=position)
         for tensor in (*self.existing, *self.trace.externals.values()):
             owners[id(tensor._counter)] = objects[id(tensor)] = SavedOwner(outside=tensor)
         for number, leaf in self.arguments.items():

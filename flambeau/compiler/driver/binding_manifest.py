@@ -193,8 +193,8 @@ def _write_window(array: np.ndarray, trace: Trace) -> str:
 
 
 def _write_value(value: Value, trace: Trace) -> str:
-    at = value.offset - trace.storages[value.storage].argument_offset
-    return f"{value.storage}+{at} {value.shape} {value.strides} {value.dtype}"
+    offset = value.offset - trace.storages[value.storage].argument_offset
+    return f"{value.storage}+{offset} {value.shape} {value.strides} {value.dtype}"
 
 
 # --------------------------------------------------------------------------------- parts

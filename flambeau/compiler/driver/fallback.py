@@ -47,8 +47,8 @@ class Fallback:
         """Keep a specialization's calls eager, with a warning. Raises if fullgraph=True."""
         specialization.precedent = None
         specialization.become(Event.STOPPED, Eager(reason=reason))
-        where = f" ({line})" if line else ""
-        text = f"flambeau.compile: {self.name} stays eager: {reason}{where}"
+        location = f" ({line})" if line else ""
+        text = f"flambeau.compile: {self.name} stays eager: {reason}{location}"
         text += f". {more}" if (more := advise(reason)) else ""
         if self.policy.raises:
             raise RuntimeError(text)

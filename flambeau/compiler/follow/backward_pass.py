@@ -85,8 +85,8 @@ class BackwardPass:
             value = None if grad is None else recorder.trace.value_of(grad._array)
             if grad is None or value is None or grad._base is not None or grad._requires_grad:
                 return False
-            whole = recorder.trace.storages[value.storage].whole
-            part = grad._array.base is not None or value.shape != whole.shape
+            geometry = recorder.trace.storages[value.storage].whole
+            part = grad._array.base is not None or value.shape != geometry.shape
             self.grads.append((leaf, leaf._array, value, part))
             self.versions.append(get_version(grad))
         return self.end > self.start

@@ -187,6 +187,6 @@ class _GradMemory:
 
 
 def _create_window(owner: Any, value: Any) -> Any:
-    whole = value.offset == 0 and value.shape == owner.shape \
+    is_whole_owner = value.offset == 0 and value.shape == owner.shape \
         and value.strides == owner.strides and value.dtype == owner.dtype
-    return owner[...] if whole else view_bytes(_as_bytes(owner), value)
+    return owner[...] if is_whole_owner else view_bytes(_as_bytes(owner), value)

@@ -27,11 +27,11 @@ def list_write(session: Session, target: np.ndarray, source: np.ndarray) -> None
     """List a copy of `source` into `target`."""
 
     def test(following: Following, entry: Entry) -> bool:
-        into, what = entry.event.args
+        into, source_value = entry.event.args
         fresh = into.storage in entry.allocated
         begun = (following.begins(entry, into, target) if fresh
                  else following.matches_window(into, target))
-        return begun and following.matches_window(what, source)
+        return begun and following.matches_window(source_value, source)
 
     if is_exposed(find_owner(target)):
         session.flush()
@@ -100,9 +100,9 @@ def list_copy_of(session: Session, leaf: Tensor, g: Tensor) -> Tensor | None:
     """List copying a cotangent into a leaf's new grad. Return that grad, or None on a mismatch."""
 
     def test(following: Following, entry: Entry) -> bool:
-        into, what = entry.event.args
+        into, source_value = entry.event.args
         return (into.storage in entry.allocated and into.strides == leaf._array.strides
-                and following.matches_window(what, g._array))
+                and following.matches_window(source_value, g._array))
 
     following = session.match(WRITE, test)
     if following is None:
@@ -144,13 +144,13 @@ def list_draw(session: Session, original: Callable, args: tuple, kwargs: dict[st
 
 
 def list_update(
-    session: Session, rows: tuple, where: dict[str, Any], scalars: Any, formula: Callable
+    session: Session, rows: tuple, fields: dict[str, Any], scalars: Any, formula: Callable
 ) -> None:
     """List an optimizer update. `rows`: (parameter, grad, states) of each parameter."""
 
     def test(following: Following, entry: Entry) -> bool:
         event = entry.event
-        return event.kwargs == where and following.all_same(event.args, rows)
+        return event.kwargs == fields and following.all_same(event.args, rows)
 
     following = session.match(UPDATE, test)
     if following is not None:
@@ -162,11 +162,11 @@ def list_update(
     if recorder is not None:
         refs = tuple([(recorder.refer(p), recorder.refer(g), tuple(map(recorder.refer, s)))
                       for p, g, s in rows])
-        recorder.add(UPDATE, function=formula, args=refs, kwargs=where,
+        recorder.add(UPDATE, function=formula, args=refs, kwargs=fields,
                      array=np.array(scalars, np.float64))
     with session.silence(), no_grad():
         for param, grad, states in rows:
             tensors = [wrap(t._array) for t in (param, grad, *states)]
-            where["optimizer"]._flambeau_run_formula(
-                where["flags"], scalars, *tensors[:2], tensors[2:]
+            fields["optimizer"]._flambeau_run_formula(
+                fields["flags"], scalars, *tensors[:2], tensors[2:]
             )

@@ -135,9 +135,9 @@ class Following:
         assert owner is not None
         array = owner
         if part:
-            whole = value.offset == 0 and value.shape == owner.shape \
+            is_whole_owner = value.offset == 0 and value.shape == owner.shape \
                 and value.strides == owner.strides and value.dtype == owner.dtype
-            array = owner[...] if whole else view_bytes(_as_bytes(owner), value)
+            array = owner[...] if is_whole_owner else view_bytes(_as_bytes(owner), value)
         if source is not None:
             return view_of(source, array)
         result = _new(Tensor)
@@ -230,8 +230,8 @@ class Following:
         s = value.storage
         if s not in entry.allocated:
             return False
-        owner, whole = find_owner(array), self.segment.memory[s].whole
-        if not _is_alike(whole, owner) or id(owner) in self.bound:
+        owner, geometry = find_owner(array), self.segment.memory[s].whole
+        if not _is_alike(geometry, owner) or id(owner) in self.bound:
             return False
         self.owners[s] = owner
         self.bound.add(id(owner))
@@ -274,8 +274,8 @@ class Following:
         copy = owner.copy()
         self.owners[s], self.sources[s], self.inputs[s] = copy, owner, copy
         if array is not owner:
-            at = data_address(array) - data_address(owner)
-            place = Value(s, at, array.shape, array.strides, array.dtype)
+            offset = data_address(array) - data_address(owner)
+            place = Value(s, offset, array.shape, array.strides, array.dtype)
             self.inputs[s] = view_bytes(_as_bytes(copy), place)
         return True
 

@@ -61,7 +61,8 @@ class GrowingSegment(Segment):
         outside = {e[0].results[0].storage for e, varies in zip(columns, varying, strict=True)
                    if varies}
         self.takes_constants = bool(outside)
-        events = {at: forms for at, i in enumerate(fixed) if (forms := common.event(columns[i]))}
+        events = {number: forms for number,
+                  i in enumerate(fixed) if (forms := common.event(columns[i]))}
         memories = {k: forms for k in range(len(first.memory))
                     if (forms := common.memory([s.memory[k] for s in segments], k in outside))}
         plain = [_move_calls(s.calls, fixed) for s in segments]
@@ -99,7 +100,7 @@ class GrowingSegment(Segment):
             entry = source.name(segment.entries[i])
             source.add(*[f"{entry}.event.{name} = {form.text}" for name, form in forms.items()])
             source.add(f"{entry}.prepare(memory)")
-        source.add(*[f"calls[{at}] = {text}" for at, text in calls.items()])
+        source.add(*[f"calls[{number}] = {text}" for number, text in calls.items()])
         return source.define("write(n)", "<flambeau growing segment>")[1]
 
     def resize(self, length: int) -> None:
@@ -108,19 +109,19 @@ class GrowingSegment(Segment):
             self.length = length
             self._write(length)
 
-    def adapt(self, at: int, bound: tuple) -> bool:
+    def adapt(self, number: int, bound: tuple) -> bool:
         """Rewrite the list if the operands imply another length. Return whether it changed."""
-        form = self._first_form if at == self.first_varying else None
+        form = self._first_form if number == self.first_varying else None
         length = None if form is None else form.solve(bound)
         if length is None or length < self.least or length == self.length:
             return False
         self.resize(length)
         return True
 
-    def is_fixed(self, at: int, owners: Any, arguments: Any) -> bool:
+    def is_fixed(self, number: int, owners: Any, arguments: Any) -> bool:
         """Whether an event, and a function before it with these arguments, are the same for all
         lengths."""
-        if at in self.varying or at in self.varying_calls:
+        if number in self.varying or number in self.varying_calls:
             return False
         varying = {id(owners[s]) for s in self.varying_storages if owners[s] is not None}
         return not any(id(find_owner(x._array)) in varying for x in collect_tensors(arguments))
@@ -211,8 +212,8 @@ class _Common:
         if any(calls.keys() != first.keys() for calls in calls):
             raise NoCommonForm("different functions")
         result = {}
-        for at, here in first.items():
-            several = [calls[at] for calls in calls]
+        for number, here in first.items():
+            several = [calls[number] for calls in calls]
             if any(len(calls) != len(here) for calls in several):
                 raise NoCommonForm("different functions")
             parts = []
@@ -223,7 +224,7 @@ class _Common:
             if any(isinstance(form, Form) for _, form in parts):
                 text = ", ".join(f"({self._write_part(hook)}, {self._write_part(key)})"
                                  for hook, key in parts)
-                result[at] = f"[{text}]"
+                result[number] = f"[{text}]"
         return result
 
     def common(self, items: Sequence[Any]) -> Any:
@@ -324,8 +325,8 @@ def _is_varying_constant(events: Sequence[Event]) -> bool:
 def _move_calls(calls: dict[int, list[Any]], events: Sequence[int]) -> dict[int, list[Any]]:
     """Renumber composite calls, keyed by the event they precede, to positions in `events`."""
     result: dict[int, list[Any]] = {}
-    for at, here in calls.items():
-        result.setdefault(bisect_left(events, at), []).extend(here)
+    for number, here in calls.items():
+        result.setdefault(bisect_left(events, number), []).extend(here)
     return result
 
 
@@ -349,6 +350,6 @@ def _is_same(a: Any, b: Any) -> bool:
 
 def _allocate_like(memory: Memory) -> np.ndarray:
     """Return a new array with the layout of an input's first use."""
-    whole = memory.whole
-    owner = allocate((whole.shape, whole.strides, whole.dtype))
+    geometry = memory.whole
+    owner = allocate((geometry.shape, geometry.strides, geometry.dtype))
     return owner if memory.first is None else create_window_in(owner, memory.first)

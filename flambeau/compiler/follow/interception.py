@@ -152,13 +152,13 @@ def _check_values_first(hook: Hook, rule: ValueRule, binder: _Binder) -> Callabl
 
     If the values are still pending, the operator ends the segment and they are computed with it.
     """
-    list_operator, places = hook.follow, [*map(binder.operator.names.index, rule.parameters)]
+    list_operator, positions = hook.follow, [*map(binder.operator.names.index, rule.parameters)]
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         following, bound = session.following, binder(args, kwargs)
         if bound is None or session.recorder is not None:
             return list_operator(session, args, kwargs)
-        arrays = [array for i in places for array in collect_arrays(bound[i])]
+        arrays = [array for i in positions for array in collect_arrays(bound[i])]
         if rule.holds is None or (
                 following is not None and any(map(following.is_pending, arrays))):
             result = list_operator(session, args, kwargs)

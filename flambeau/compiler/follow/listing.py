@@ -57,7 +57,7 @@ class Listing:
         """Compute the listed events, because their values are needed."""
         ACTIVE.session.flush()
 
-    def problem(self, what: str) -> None:
+    def problem(self, message: str) -> None:
         """Compute the listed events, because the next one cannot be listed."""
         ACTIVE.session.flush()
 

@@ -64,8 +64,8 @@ class Replay:
         memory = self.following.segment.memory[s]
         if memory.owner is not None:
             return memory.owner
-        whole = memory.whole
-        owner = allocate((whole.shape, whole.strides, whole.dtype))
+        geometry = memory.whole
+        owner = allocate((geometry.shape, geometry.strides, geometry.dtype))
         self.following.owners[s] = owner
         return owner
 
@@ -73,8 +73,8 @@ class Replay:
         """Run an operator."""
         event, operator = entry.event, entry.operator
         args = map_values(event.args, lambda value: wrap(self.array(value)))
-        at = operator.tensor_positions
-        args = tuple([x if k in at else as_arrays(x) for k, x in enumerate(args)])
+        positions = operator.tensor_positions
+        args = tuple([x if k in positions else as_arrays(x) for k, x in enumerate(args)])
         result = apply(operator, args)
         result = result if isinstance(result, (tuple, list)) else (result,)
         for y, value in zip(result, event.results, strict=True):
@@ -83,8 +83,8 @@ class Replay:
 
     def write(self, i: int, entry: Entry) -> None:
         """Copy one window into another."""
-        into, what = entry.event.args
-        np.copyto(self.array(into), self.array(what), casting="unsafe")
+        into, source = entry.event.args
+        np.copyto(self.array(into), self.array(source), casting="unsafe")
 
     def draw(self, i: int, entry: Entry) -> None:
         """Copy the numbers drawn when the event was listed."""

@@ -124,9 +124,10 @@ class Entry:
 
 def is_whole(value: Value, memory: Memory) -> bool:
     """Whether a window covers all of its storage."""
-    whole = memory.whole
-    return (value.offset == 0 and value.shape == whole.shape and value.strides == whole.strides
-            and value.dtype == whole.dtype)
+    geometry = memory.whole
+    return (value.offset == 0 and value.shape == geometry.shape
+            and value.strides == geometry.strides
+            and value.dtype == geometry.dtype)
 
 
 def is_owner(value: Value, memory: Memory) -> bool:
@@ -197,12 +198,12 @@ class Segment:
             if (computed := memory[s].computed) is not None
         ]
 
-    def adapt(self, at: int, bound: tuple) -> bool:
+    def adapt(self, number: int, bound: tuple) -> bool:
         """Adapt the list to another length implied by an event's operands. Return whether it
         changed."""
         return False
 
-    def is_fixed(self, at: int, owners: Any, arguments: Any) -> bool:
+    def is_fixed(self, number: int, owners: Any, arguments: Any) -> bool:
         """Whether an event, and a function before it with these arguments, are the same in every
         call that follows the segment."""
         return True
@@ -232,11 +233,11 @@ class Segment:
         """Whether a program covers the whole segment."""
         return bool(self.exit(self.count).programs)
 
-    def exit(self, at: int) -> Exit:
+    def exit(self, number: int) -> Exit:
         """Return the exit before an event, creating it if needed."""
-        known = self.exits.get(at)
+        known = self.exits.get(number)
         if known is None:
-            known = self.exits[at] = Exit()
+            known = self.exits[number] = Exit()
         return known
 
     def _find_origins(self) -> None:

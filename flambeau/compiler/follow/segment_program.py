@@ -188,40 +188,40 @@ class SegmentProgram:
     def run(self, following: Following) -> bool:
         """Compute the listed events. Return False, with no side effects, if a check fails."""
         ran = self.step.ran[0]
-        places: list[np.ndarray] = []
+        copied: list[np.ndarray] = []
         try:
             values = self.values(following)
             if values is None:
                 return False
-            self._run(following, values, places)
-            self._copy_out(following, places)
+            self._run(following, values, copied)
+            self._copy_out(following, copied)
         except Exception:  # a failed check, or out of memory
             if self.step.ran[0] == ran:
                 return False
-            self._copy_out(following, places)
+            self._copy_out(following, copied)
             raise
         except BaseException:
             if self.step.ran[0] != ran:  # interrupted after the last write
                 following.is_computed = True
-                self._copy_out(following, places)
+                self._copy_out(following, copied)
             raise
         following.is_computed = True
         self.calls += 1
         return True
 
-    def _run(self, following: Following, values: list[Any], places: list[np.ndarray]) -> None:
-        """Run the program. Add to `places` the outputs that may still have to be copied."""
+    def _run(self, following: Following, values: list[Any], copied: list[np.ndarray]) -> None:
+        """Run the program. Add to `copied` the outputs that may still have to be copied."""
         owners = following.owners
         if self.outputs_are_whole and self.step.is_direct:  # addresses suffice
             self.step.run_into(values, [owners[s] for s in self.target_storages])
             return
-        places += [t.array(owners[t.storage]) if t.is_packed  # type: ignore[arg-type]
+        copied += [t.array(owners[t.storage]) if t.is_packed  # type: ignore[arg-type]
                    else np.empty(t.shape, t.dtype) for t in self.targets]
-        self.step.run_into(values, [*places, *self.flags])
+        self.step.run_into(values, [*copied, *self.flags])
 
-    def _copy_out(self, following: Following, places: list[np.ndarray]) -> None:
+    def _copy_out(self, following: Following, copied: list[np.ndarray]) -> None:
         """Copy outputs whose layout is not packed to their storages."""
-        for target, array in zip(self.targets, places, strict=False):
+        for target, array in zip(self.targets, copied, strict=False):
             if not target.is_packed:
                 owner = following.owners[target.storage]
                 target.array(owner)[...] = array  # type: ignore[arg-type]

@@ -86,10 +86,10 @@ class SegmentRecorder(Recorder):
         with self.session.silence():
             yield
 
-    def problem(self, what: str) -> None:
+    def problem(self, message: str) -> None:
         """End the segment before an unsupported event."""
         if self.cut is None:
-            self.cut, self.why = len(self.trace.events), f"{what} ({self.line()[0]})"
+            self.cut, self.why = len(self.trace.events), f"{message} ({self.line()[0]})"
 
     def record(self, hook: Hook, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Call an intercepted function. If an operator warns, end the segment before it: the
@@ -152,7 +152,8 @@ class SegmentRecorder(Recorder):
         trace.walked_nodes.clear()
         trace.grads.clear()
         if self.fault or not events or self.trace.problems:
-            self.why = self.fault or self.why or "".join(what for what, _ in trace.problems[:1])
+            self.why = self.fault or self.why or "".join(message for message,
+                                                         _ in trace.problems[:1])
             return None
         for event in events:
             if event.kind == UPDATE:

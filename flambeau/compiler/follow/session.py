@@ -72,11 +72,11 @@ class Session:
         segments = self.exit.segments
         if self.tried < len(segments) and not self.exit.fresh:
             modes = read_ambient_modes()
-            for at in range(self.tried, len(segments)):
-                if segments[at].is_ready and segments[at].modes == modes:
-                    self.tried = at + 1
-                    self.following = Following(segments[at])
-                    segments[at].last_call = self.driver.calls
+            for i in range(self.tried, len(segments)):
+                if segments[i].is_ready and segments[i].modes == modes:
+                    self.tried = i + 1
+                    self.following = Following(segments[i])
+                    segments[i].last_call = self.driver.calls
                     return True
         # Candidates with other modes remain untried: a backward pass may restore their grad mode.
         return False
@@ -282,19 +282,19 @@ class Session:
 def _follow_and_write(session: Session, hook: Hook, following: Following, cues: list[Any],
                       args: tuple, kwargs: dict[str, Any]) -> Any:
     """Call a function and write its cue."""
-    at, pos, warned = len(cues), following.pos, WarningCount.value
+    cue_number, pos, warned = len(cues), following.pos, WarningCount.value
     cues.append(None)
     session.composites += hook.repeats_operators
     try:
         result = hook.follow(session, args, kwargs)
         if session.following is following and following.cues is cues:
-            cues[at] = cue = write_cue(hook, session, following, pos, args, kwargs, result)
+            cues[cue_number] = cue = write_cue(hook, session, following, pos, args, kwargs, result)
             if warned != WarningCount.value:
                 cue.take = cue.run  # it has to run to warn again
     finally:
         session.composites -= hook.repeats_operators
         if not session.composites:
-            drop_pieces(cues[at:])
+            drop_pieces(cues[cue_number:])
     return result
 
 

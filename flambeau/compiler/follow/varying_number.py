@@ -42,12 +42,13 @@ def is_number_alone(operator: Operator, expected: tuple, actual: tuple) -> bool:
 
 def replace_number(args: tuple) -> tuple | None:
     """Replace the only number by a tensor; None if that could change the result."""
-    at = [i for i, x in enumerate(args) if x.__class__ in _NUMBERS]
-    if len(at) != 1 or not at[0] or args[0].__class__ not in (Tensor, Parameter):
+    positions = [i for i, x in enumerate(args) if x.__class__ in _NUMBERS]
+    if len(positions) != 1 or not positions[0] or args[0].__class__ not in (Tensor, Parameter):
         return None
     if MODE.saved_hooks:
         return None  # the hooks would see the number as an extra saved tensor
     kind = args[0]._array.dtype
     if kind not in _FLOATS:
         return None
-    return *args[: at[0]], wrap(np.array(args[at[0]], kind)), *args[at[0] + 1 :]
+    return *args[: positions[0]], wrap(np.array(args[positions[0]], kind)), *args[positions[0]
+                                                                                  + 1 :]

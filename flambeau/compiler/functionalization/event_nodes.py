@@ -79,7 +79,7 @@ def add_update(graph: Functionalization, event: Event) -> None:
     graph.has_kernels = True
     call = event.kwargs
     assert event.array is not None
-    at = len(graph.bindings.updates)
+    number = len(graph.bindings.updates)
     graph.bindings.updates.append(bind.Update(
         call["optimizer"], call["group"], call["positions"], call["names"],
         call["flags"], event,
@@ -87,7 +87,7 @@ def add_update(graph: Functionalization, event: Event) -> None:
     optimizer = call["optimizer"]
     fields = type(optimizer)._flambeau_scalars._fields
     numbers = [
-        graph.source("number", (), np.dtype(np.float64), bind.Scalar(at, i), name,
+        graph.source("number", (), np.dtype(np.float64), bind.Scalar(number, i), name,
                      float(event.array[i]))
         for i, name in enumerate(fields)
     ]

@@ -26,10 +26,10 @@ def add_exchange(graph: Functionalization, event: Event) -> None:
     ]
     graph.started, results = build_exchange(exchange, flat, graph.started, event.origin)
     for group, result, recorded in zip(event.args, results, exchange.recorded[1], strict=True):
-        at = 0
+        offset = 0
         for w in group:
-            graph.write(w, reshape(strided_slice(result, (at,), (1,), (w.size,)), w.shape))
-            at += w.size
+            graph.write(w, reshape(strided_slice(result, (offset,), (1,), (w.size,)), w.shape))
+            offset += w.size
         # An output that depends on the exchange keeps it alive, because the other processes take
         # part.
         graph.outputs.append(strided_slice(result, (0,), (1,), (1,)))

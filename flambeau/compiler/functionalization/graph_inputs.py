@@ -23,28 +23,29 @@ def bind_arguments(trace: Trace, leaves: list[Any], bindings: bind.Bindings) -> 
     which must not overlap, and what is written outside of arguments."""
     result: dict[int, int] = {}
     changed = collect_written_storages(trace)
-    places: dict[int, int] = {}
+    input_numbers: dict[int, int] = {}
     arrays: dict[int, np.ndarray] = {}
     for i, leaf in enumerate(leaves):
         array = get_array(leaf)
         number = None if array is None else trace.storage_numbers.get(id(find_owner(array)))
         if array is None or number is None:
             continue
-        arrays[i], places[i] = array, number
+        arrays[i], input_numbers[i] = array, number
         first = result.setdefault(number, i)
         if first != i:
             gap = address(array) - address(arrays[first])
             bindings.overlapping_leaves.append((first, i, gap))
             bindings.aliasing.append((first, i, bind.describe_aliasing(leaves[first], leaf)))
     bindings.disjoint_leaves = [
-        (i, j) for i in places for j in places
-        if i < j and places[i] != places[j] and {places[i], places[j]} & changed
+        (i, j) for i in input_numbers for j in input_numbers
+        if i < j and input_numbers[i] != input_numbers[j]
+        and {input_numbers[i], input_numbers[j]} & changed
     ]
     for storage in trace.storages:
         if storage.owner is not None and storage.external and storage.number not in result:
             outer = bindings.owners if storage.number in changed else bindings.readers
             outer.append(storage.owner)
-    bindings.written_leaves = [i for i, number in places.items() if number in changed]
+    bindings.written_leaves = [i for i, number in input_numbers.items() if number in changed]
     return result
 
 

@@ -191,12 +191,12 @@ def _clamp_indices(graph: Graph, loose: set[int]) -> Graph:
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
         result = _find_index(node)
         if result is not None and id(result[0]) in loose:
-            at = 0 if node.op is Op.ADD_ROWS else 1
-            index = inputs[at]
+            operand = 0 if node.op is Op.ADD_ROWS else 1
+            index = inputs[operand]
             rank = len(index.shape)
             low = apply(Scalar.MAXIMUM, index, number(0, index.type, rank))
             within = apply(Scalar.MINIMUM, low, number(max(result[1] - 1, 0), index.type, rank))
-            inputs = (*inputs[:at], within, *inputs[at + 1 :])
+            inputs = (*inputs[:operand], within, *inputs[operand + 1 :])
         if all(a is b for a, b in zip(node.inputs, inputs, strict=True)):
             return node
         return Node(node.op, inputs, node.shape, node.type, node.attributes, node.origin)

@@ -124,16 +124,16 @@ class Region:
         return result
 
     def _gather(self, window: Value) -> Node:
-        where = literal(self._compute_positions(window).astype(np.int64))
+        positions = literal(self._compute_positions(window).astype(np.int64))
         flat = reshape_node(self.value, (-1,))
-        return Node(Op.TAKE, (flat, where), window.shape, flat.type)
+        return Node(Op.TAKE, (flat, positions), window.shape, flat.type)
 
     def _scatter(self, window: Value, node: Node) -> None:
         size = math.prod(self.shape)
-        where = np.arange(size)
-        where[self._compute_positions(window).reshape(-1)] = size + np.arange(window.size)
+        sources = np.arange(size)
+        sources[self._compute_positions(window).reshape(-1)] = size + np.arange(window.size)
         both = graph.concat((reshape_node(self.value, (-1,)), reshape_node(node, (-1,))), 0)
-        flat = Node(Op.TAKE, (both, literal(where)), (size,), both.type)
+        flat = Node(Op.TAKE, (both, literal(sources)), (size,), both.type)
         self.node = reshape_node(flat, self.shape)
 
 
@@ -201,21 +201,21 @@ def _place_in_axes(axes: list[Axis], offset: int, wide: list[Axis]) -> RegionSli
     if offset:
         return None
     steps, lengths = [1] * len(axes), [1] * len(axes)
-    at: list[int] = []
+    matched: list[int] = []
     for n, stride in wide:
         fitting = [
             j for j, (extent, s) in enumerate(axes)
-            if abs(stride) >= s and abs(stride) % s == 0 and j not in at
+            if abs(stride) >= s and abs(stride) % s == 0 and j not in matched
             and 0 <= starts[j] + (n - 1) * stride // s < extent
         ]
         if not fitting:
             return None
         j = min(fitting, key=lambda j: abs(stride) // axes[j][1])
-        at.append(j)
+        matched.append(j)
         steps[j], lengths[j] = stride // axes[j][1], n
-    order = tuple(sorted(at))
+    order = tuple(sorted(matched))
     extents = tuple(n for n, _ in axes)
-    permutation = tuple(order.index(j) for j in at)
+    permutation = tuple(order.index(j) for j in matched)
     return RegionSlice(extents, tuple(starts), tuple(steps), tuple(lengths), order, permutation)
 
 

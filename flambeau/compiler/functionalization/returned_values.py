@@ -122,9 +122,9 @@ class ReturnedValues:
 
     def _is_part(self, value: Value) -> bool:
         """Whether a window is less than its storage, of which the result shows the rest, too."""
-        whole = self.graph.trace.storages[value.storage].whole
+        geometry = self.graph.trace.storages[value.storage].whole
         return (math.prod(value.shape) * value.dtype.itemsize
-                < math.prod(whole.shape) * whole.dtype.itemsize)
+                < math.prod(geometry.shape) * geometry.dtype.itemsize)
 
     def _bind_complex(self, array: np.ndarray, value: Value) -> bind.Output:
         """Bind a complex tensor as a window on pairs."""
@@ -174,14 +174,14 @@ class ReturnedValues:
             region.shape)
         if self.crowds[id(region)] < 0:
             shape = array.shape if owned else region.shape
-            whole = Value(value.storage, region.offset, region.shape, strides, region.dtype)
+            memory_value = Value(value.storage, region.offset, region.shape, strides, region.dtype)
             memory = _as_bytes(find_owner(array))
-            value_now = bind.view_bytes(memory, whole).copy().reshape(shape)
+            value_now = bind.view_bytes(memory, memory_value).copy().reshape(shape)
             self.graph.bindings.expected.append(value_now)
             self.graph.outputs.append(reshape_node(region.value, shape))
             self.crowds[id(region)] = len(self.graph.outputs) - 1
         number = self.crowds[id(region)]
         if owned and self.graph.outputs[number].shape == array.shape:
             return bind.Output(number, array.shape, tuple(range(array.ndim)))
-        where = value.offset - region.offset, value.strides, value.dtype
-        return bind.Output(number, value.shape, (), where)
+        geometry = value.offset - region.offset, value.strides, value.dtype
+        return bind.Output(number, value.shape, (), geometry)

@@ -136,13 +136,13 @@ class Materialization:
         while source.op in MOVEMENTS and id(source) not in self.values:
             chain.insert(0, source)
             source = source.inputs[0]
-        at = self.find_inexpressible(source, tuple(chain))
-        while at is not None and at not in chain[:1]:
-            if prod(at.inputs[0].shape) > prod(node.shape):
+        axis = self.find_inexpressible(source, tuple(chain))
+        while axis is not None and axis not in chain[:1]:
+            if prod(axis.inputs[0].shape) > prod(node.shape):
                 break
-            chain = chain[chain.index(at) :]  # strides describe the rest
-            source = at.inputs[0]
-            at = self.find_inexpressible(source, tuple(chain))
+            chain = chain[chain.index(axis) :]  # strides describe the rest
+            source = axis.inputs[0]
+            axis = self.find_inexpressible(source, tuple(chain))
         window = view_through(self._view_memory(source), tuple(chain))
         usable = window is not None and (bordered or window.whole) and source.op is not Op.CONSTANT
         last = source if usable else node
@@ -152,9 +152,9 @@ class Materialization:
         """Store the values below movements that strides cannot express."""
         while True:
             for leaf, chain in find_leaves(node, self.values):
-                at = self.find_inexpressible(leaf, chain)
-                if at is not None:
-                    broken = at.inputs[0]
+                axis = self.find_inexpressible(leaf, chain)
+                if axis is not None:
+                    broken = axis.inputs[0]
                     self.values[id(broken)] = broken
                     self._materialize_unreachable(broken)
                     break

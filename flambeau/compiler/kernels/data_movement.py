@@ -164,13 +164,14 @@ def _emit_scatter_loop(
     count = prod(by_number)
     column: Coordinate = split(chunk, block, lane)
     values.enter([map_index(i)])
-    where: Expression = values.value(index, reshape_chain(index, by_number))
-    if where.type is not Type.I64:
-        where = Apply(Scalar.CAST, (where,), Type.I64)
+    position: Expression = values.value(index, reshape_chain(index, by_number))
+    if position.type is not Type.I64:
+        position = Apply(Scalar.CAST, (position,), Type.I64)
     values.enter([map_index(i), column])
     value = values.value(rows, reshape_chain(rows, by_row))
     point = values.affine(flat, [FIXED, column])
-    add = Store(values.buffer(target.memory), point, value, ((where, flat.strides[0]),), add=True)
+    add = Store(values.buffer(target.memory), point, value, ((position, flat.strides[0]),),
+                add=True)
     return Loop(i, count, [Loop(lane, block, [add], LoopKind.VECTORIZED)])
 
 

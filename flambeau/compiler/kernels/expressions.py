@@ -156,11 +156,11 @@ class ExpressionBuilder:
         window, stride = view_table(node, on_table)
         moved = view_through(window, chain)
         assert moved is not None, (node, chain)
-        where = self.value(index, index_chain(node, chain))
-        if where.type is not Type.I64:
-            where = Apply(Scalar.CAST, (where,), Type.I64)
+        position = self.value(index, index_chain(node, chain))
+        if position.type is not Type.I64:
+            position = Apply(Scalar.CAST, (position,), Type.I64)
         buffer = self.buffer(place.memory)
-        return Load(buffer, self.affine(moved), ((where, stride),), self.mask(moved))
+        return Load(buffer, self.affine(moved), ((position, stride),), self.mask(moved))
 
     # ----------------------------------------------------------------------------- stores
 

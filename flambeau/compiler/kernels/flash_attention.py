@@ -156,22 +156,23 @@ class _AttentionKernel:
 
     # ------------------------------------------------------------------- memory
 
-    def load(self, node: Node, *at: Coordinate) -> Load:
+    def load(self, node: Node, *indices: Coordinate) -> Load:
         """Load an operand's element in this batch."""
         place = self.layout.seen(node)
-        return self._load(place, at)
+        return self._load(place, indices)
 
-    def _load(self, place: Place, at: Sequence[Coordinate]) -> Load:
-        where = self.values.affine(place.window, [*self.outer, *at])
-        return Load(self.values.buffer(place.memory), where)
+    def _load(self, place: Place, indices: Sequence[Coordinate]) -> Load:
+        address = self.values.affine(place.window, [*self.outer, *indices])
+        return Load(self.values.buffer(place.memory), address)
 
     def build_stores(
-        self, node: Node, value: Value, *at: Coordinate, add: bool = False
+        self, node: Node, value: Value, *indices: Coordinate, add: bool = False
     ) -> list[Statement]:
         """Store a result's element in each of the result's places."""
         return [
             Store(self.values.buffer(place.memory),
-                  self.values.affine(place.window, [*self.outer, *at]), value.expression, add=add)
+                  self.values.affine(place.window, [*self.outer, *indices]), value.expression,
+                  add=add)
             for place in self.layout.targets(node)
         ]
 
@@ -350,8 +351,8 @@ class _Forward(_AttentionKernel):
         super().__init__(nodes, layout)
         self.y = next((n for n in nodes if n.op is Op.ATTENTION), None)
         self.sums = next((n for n in nodes if n.op is Op.ATTENTION_SUMS), None)
-        at = 3 if self.node.op is Op.ATTENTION else 2
-        mask = self.node.inputs[at] if len(self.node.inputs) > at else None
+        operand = 3 if self.node.op is Op.ATTENTION else 2
+        mask = self.node.inputs[operand] if len(self.node.inputs) > operand else None
         self.choose_block(0 if self.y is None else self.y.shape[-1], mask)
         local = {"y": self.width, "top": 1, "sum": 1, "factor": 1}
         self.y_sum, self.row_max, self.row_sum, self.rescale = (
@@ -391,9 +392,9 @@ class _Forward(_AttentionKernel):
 
     def _clear_softmax(self, rows: _Range) -> list[Statement]:
         r, c, row = Index("r"), Index("c"), Index("r")
-        at = Affine(0, ((r, 1),))
+        place = Affine(0, ((r, 1),))
         low, zero = (constant(n, self.type).expression for n in (-math.inf, 0))
-        begin: list[Statement] = [Store(self.row_max, at, low), Store(self.row_sum, at, zero)]
+        begin: list[Statement] = [Store(self.row_max, place, low), Store(self.row_sum, place, zero)]
         body: list[Statement] = [Loop(r, rows.count, begin, LoopKind.VECTORIZED)]
         if self.y is not None:
             clear = Store(self.y_sum, Affine(*split(row, self.width, c)), zero)
@@ -405,7 +406,7 @@ class _Forward(_AttentionKernel):
 
     def _update_softmax(self, keys: _KeyBlocks, tile: _Tile) -> Statement:
         """Update each row's maximum and sum; replace scores by their exponentials."""
-        r, k, again = Index("r"), Index("k"), Index("k")
+        r, k, score_k = Index("r"), Index("k"), Index("k")
         at, count = Affine(tile.rows[0], ((r, 1),)), tile.columns[1]
         row_max = Accumulator(ReduceOp.MAXIMUM, self.type, "top")
         row_sum = Accumulator(ReduceOp.SUM, self.type)
@@ -420,12 +421,12 @@ class _Forward(_AttentionKernel):
             body.append(Store(self.rescale, at, rescale.expression))
             previous_sum = (self.row_value(self.row_sum, at)
                             * self.row_value(self.rescale, at)).expression
-        place = self.score_index(tile, again, r)
+        place = self.score_index(tile, score_k, r)
         exponential = _exp(Value(Load(self.scores, place)) - shift).expression
         body += [
             Begin(row_sum, previous_sum),
-            Loop(again, count, [Update(row_sum, exponential),
-                                Store(self.scores, place, exponential)]),
+            Loop(score_k, count, [Update(row_sum, exponential),
+                                  Store(self.scores, place, exponential)]),
             Store(self.row_max, at, row_max),
             Store(self.row_sum, at, row_sum),
         ]
@@ -440,16 +441,16 @@ class _Forward(_AttentionKernel):
         r, k, c = Index("r"), Index("k"), Index("c")
         total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
         first, count = tile.rows
-        at, row = Affine(first * self.width, ((r, self.width), (c, 1))), Affine(first, ((r, 1),))
+        place, row = Affine(first * self.width, ((r, self.width), (c, 1))), Affine(first, ((r, 1),))
         if is_only:
             value = Value(total) * self.row_value(self.rescale, row)
             body = self.build_stores(self.y, value, rows.subrange(first, count).at(r), map_index(c))
         elif keys.is_first:
-            body = [Store(self.y_sum, at, total)]
+            body = [Store(self.y_sum, place, total)]
         else:
-            value = apply(Scalar.FMA, self.row_value(self.y_sum, at),
+            value = apply(Scalar.FMA, self.row_value(self.y_sum, place),
                           self.row_value(self.rescale, row), Value(total))
-            body = [Store(self.y_sum, at, value.expression)]
+            body = [Store(self.y_sum, place, value.expression)]
         return self.contract(
             (r, count), (c, self.width), (k, columns.count),
             Load(self.scores, self.score_index(tile, k, r)),
@@ -459,14 +460,14 @@ class _Forward(_AttentionKernel):
     def _finish_softmax(self, rows: _Range) -> Statement:
         """Compute each row's log-sum-exp, and the factor that normalizes it."""
         r = Index("r")
-        at = Affine(0, ((r, 1),))
-        row_sum, row_max = self.row_value(self.row_sum, at), self.row_value(self.row_max, at)
+        place = Affine(0, ((r, 1),))
+        row_sum, row_max = self.row_value(self.row_sum, place), self.row_value(self.row_max, place)
         if self.mask is not None:  # rows may be fully masked: they give 0
             row_sum = where(row_sum == 0, 1, row_sum)
             row_max = _replace_infinite_maximum(row_max)
         body: list[Statement] = []
         if self.y is not None:
-            body.append(Store(self.rescale, at, (1 / row_sum).expression))
+            body.append(Store(self.rescale, place, (1 / row_sum).expression))
         if self.sums is not None:
             log_sum = apply(Scalar.LOG, row_sum) + row_max
             body += self.build_stores(self.sums, log_sum, rows.at(r))
@@ -553,14 +554,14 @@ class _Backward(_AttentionKernel):
         """Replace probabilities by the gradients of the scores."""
         r, k, c = Index("r"), Index("k"), Index("c")
         total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
-        at, queries = self.score_index(tile, k, r), rows.subrange(*tile.rows)
+        score_place, queries = self.score_index(tile, k, r), rows.subrange(*tile.rows)
         gradient = Value(total) - Value(self.load(self.delta, queries.at(r)))
-        gradient = gradient * Value(Load(self.scores, at)) * self.node.scale
+        gradient = gradient * Value(Load(self.scores, score_place)) * self.node.scale
         return self.contract(
             (k, columns.count), (r, queries.count), (c, self.width),
             self.load(self.v, columns.at(k), map_index(c)),
             self.load_transposed(self.g, rows, tile, self.g_transposed, r, c),
-            total, [Store(self.scores, at, gradient.expression)],
+            total, [Store(self.scores, score_place, gradient.expression)],
         )
 
     def _add_column_gradients(

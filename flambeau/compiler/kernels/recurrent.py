@@ -47,7 +47,7 @@ class _Layer:
         type = self.node.type
         rows = choose_block_rows(self.rows, threads())
         blocks = -(-self.rows // rows)
-        whole = rows * blocks == self.rows
+        is_full = rows * blocks == self.rows
         operands = get_inputs_by_name(self.node)
         weight = self.grid(self.layout.seen(operands.pop("w")), "w")
         packing = pack_weights(self.cell, self.width, weight, self.back)
@@ -63,7 +63,7 @@ class _Layer:
         wanted = {node.of: [self.grid(place, node.of) for place in self.layout.targets(node)]
                   for node in self.nodes}
         count = RecurrentExtents(self.steps, self.width, rows, blocks,
-                                 None if whole else Constant(Type.I64, self.rows),
+                                 None if is_full else Constant(Type.I64, self.rows),
                                  Constant(Type.I64, self.steps - 1))
         result = (build_backward if self.back else build_forward)(self.cell, type, count, grids,
                                                                   wanted)

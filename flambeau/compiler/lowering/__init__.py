@@ -49,8 +49,8 @@ def lower(operator: Operator, args: tuple, kwargs: dict) -> Node | tuple[Node | 
         raise
     except Exception as error:
         raise NotLowered(operator, f"{type(error).__name__}: {error}") from error
-    named = [x._node for x in symbols]
-    _set_origin(nodes if isinstance(nodes, tuple) else (nodes,), operator.name, named)
+    operands = [x._node for x in symbols]
+    _set_origin(nodes if isinstance(nodes, tuple) else (nodes,), operator.name, operands)
     return nodes
 
 

@@ -121,13 +121,13 @@ def _sink_below_reshape(node: Node, x: Node) -> Node | None:
     if 0 in node.shape:
         return None
     groups = match_axis_groups(tuple(x.shape[i] for i in axes), node.shape)
-    places = []
+    candidates = []
     for old_axes, new_axes in groups:
         inner = [axes[i] for i in old_axes]
         if inner != list(range(inner[0], inner[0] + len(inner))) if inner else True:
             return None
-        places.append((inner[0], new_axes))
-    order = [j for _, new_axes in sorted(places) for j in new_axes]
+        candidates.append((inner[0], new_axes))
+    order = [j for _, new_axes in sorted(candidates) for j in new_axes]
     return permute(reshape(x, tuple(node.shape[j] for j in order)), invert_permutation(order))
 
 

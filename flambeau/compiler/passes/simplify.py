@@ -69,8 +69,8 @@ def _merge_expansions(node: Node, x: Node) -> Node:
 @rule(op.SLICE(x))
 def _drop_full_slice(node: Node, x: Node) -> Node | None:
     """Rewrite slice(x) as x if it takes all elements in order."""
-    whole = x.shape == node.shape and not any(node.starts) and all(s == 1 for s in node.steps)
-    return x if whole else None
+    takes_all = x.shape == node.shape and not any(node.starts) and all(s == 1 for s in node.steps)
+    return x if takes_all else None
 
 
 @rule(op.SLICE(op.SLICE(x)))
@@ -87,18 +87,18 @@ def _merge_slices(node: Node, x: Node) -> Node:
 @rule(op.SLICE(op.CONCAT()))
 def _slice_part(node: Node) -> Node | None:
     """Rewrite slice(concat(a, b)) as slice(a) when the slice lies within one part."""
-    (whole,) = node.inputs
-    axis, at = whole.axis, 0
+    (parent,) = node.inputs
+    axis, offset = parent.axis, 0
     start, step, n = node.starts[axis], node.steps[axis], node.shape[axis]
     if n == 0:
         return None
     low, high = sorted((start, start + (n - 1) * step))
-    for part in whole.inputs:
+    for part in parent.inputs:
         extent = part.shape[axis]
-        if at <= low and high < at + extent:
-            starts = (*node.starts[:axis], start - at, *node.starts[axis + 1 :])
+        if offset <= low and high < offset + extent:
+            starts = (*node.starts[:axis], start - offset, *node.starts[axis + 1 :])
             return strided_slice(part, starts, node.steps, node.shape)
-        at += extent
+        offset += extent
     return None
 
 

@@ -48,16 +48,16 @@ def _match_axes(fine: Shape, coarse: Shape) -> list[list[int]] | None:
     if len(fine) <= len(coarse) or 0 in fine:
         return None
     parts: list[list[int]] = []
-    at = 0
+    axis = 0
     for extent in coarse:
-        part = [at]
+        part = [axis]
         while part[-1] < len(fine) - 1 and prod(fine[i] for i in part) < extent:
             part.append(part[-1] + 1)
-        if at >= len(fine) or prod(fine[i] for i in part) != extent:
+        if axis >= len(fine) or prod(fine[i] for i in part) != extent:
             return None
         parts.append(part)
-        at = part[-1] + 1
-    return parts if at == len(fine) else None
+        axis = part[-1] + 1
+    return parts if axis == len(fine) else None
 
 
 def _reads_expanded_value(node: Node, parts: list[list[int]]) -> bool:

@@ -283,16 +283,16 @@ def _read_class_default(facts: Facts, p: Provenance, name: str, value: Any) -> P
 def _read_descriptor(facts: Facts, p: Provenance, name: str, raw: Any) -> Provenance:
     """Return the field of a namedtuple; refuse all other descriptors."""
     if isinstance(p.value, tuple) and name in getattr(type(p.value), "_fields", ()):
-        at = type(p.value)._fields.index(name)  # type: ignore[attr-defined]
+        field = type(p.value)._fields.index(name)  # type: ignore[attr-defined]
         facts.guard_lookup(type(p.value), name)
         if not isinstance(raw, _FIELD):
             raise NotProvedError(f"{type(p.value).__name__}.{name} is a {type(raw).__name__}")
-        if p.items and at < len(p.items):
-            return p.items[at]
+        if p.items and field < len(p.items):
+            return p.items[field]
         if p.kind is Kind.OUTSIDE:
-            path = f"{facts.path_of(p)}[{at}]"
-            return facts.read((id(p.value), at), path, p.value[at])
-        return facts.part(p, p.value[at])
+            path = f"{facts.path_of(p)}[{field}]"
+            return facts.read((id(p.value), field), path, p.value[field])
+        return facts.part(p, p.value[field])
     raise NotProvedError(f"{type(p.value).__name__}.{name} is a {type(raw).__name__}")
 
 

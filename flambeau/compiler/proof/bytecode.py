@@ -46,9 +46,9 @@ def _map_successors(order: list[tuple[Any, tuple[int, ...]]]) -> dict[int, tuple
         if instruction.opcode in dis.hasjrel:
             after += starts[instruction.argval]
             if instruction.opname == "FOR_ITER":  # jumps past END_FOR and its POP
-                at = next(n for n, (_, offsets) in enumerate(order)
-                          if instruction.argval in offsets)
-                after += tuple(o for _, offsets in order[at : at + 3] for o in offsets)
+                first = next(n for n, (_, offsets) in enumerate(order)
+                             if instruction.argval in offsets)
+                after += tuple(o for _, offsets in order[first : first + 3] for o in offsets)
         successors[instruction.offset] = after
     return successors
 
@@ -57,7 +57,7 @@ def find_starts(by_offset: dict[int, Any], target: int) -> tuple[int, ...]:
     """Return the offsets at which an instruction can start, counting its EXTENDED_ARG prefixes."""
     instruction = by_offset[target]
     offsets = range(target, instruction.offset + 1, 2)
-    return tuple(at for at in offsets if by_offset.get(at) is instruction)
+    return tuple(offset for offset in offsets if by_offset.get(offset) is instruction)
 
 
 def loop_ends(by_offset: dict[int, Any], target: int) -> tuple[int, ...]:

@@ -173,17 +173,17 @@ def bind_parameters(
     rest: Named = {}
     for key, p in named.items():
         (bound if key in own else rest)[key] = p
-    at = len(own)
+    index = len(own)
     if code.co_flags & _STAR:
         more = args[count:]
         facts.need(*more)
         tainted = any(p.tainted for p in more)
-        bound[names[at]] = Provenance(Kind.FRESH, items=more, tainted=tainted, type=tuple)
-        at += 1
+        bound[names[index]] = Provenance(Kind.FRESH, items=more, tainted=tainted, type=tuple)
+        index += 1
     facts.need(*rest.values())
     if code.co_flags & _STARS:
         tainted = any(p.tainted for p in rest.values())
-        bound[names[at]] = Provenance(Kind.FRESH, tainted=tainted, type=dict)
+        bound[names[index]] = Provenance(Kind.FRESH, tainted=tainted, type=dict)
     if function is not None:
         _add_defaults(facts, callee, function, bound)
     return bound

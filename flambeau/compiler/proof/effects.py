@@ -107,8 +107,8 @@ def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None
     if value.kind in (Kind.NUMBER, Kind.PLAIN):
         facts.need(value)
     elif value.kind not in (Kind.TENSOR, Kind.FRESH):
-        where = facts.proof.describe(path)
-        raise NotProvedError(f"it stores an object of unknown origin in {where}")
+        target = facts.proof.describe(path)
+        raise NotProvedError(f"it stores an object of unknown origin in {target}")
     facts.writes[key] = value
     if was_needed and before is not None and before.value is not value.value:
         raise NotProvedError(facts.proof.depends_on(path))

@@ -111,16 +111,16 @@ class Facts(Guarding):
         elif isinstance(x, np.ndarray):
             p = Provenance(Kind.ARGUMENT, x)
         else:
-            at = next((i for i, leaf in enumerate(leaves) if leaf is x), None)
+            number = next((i for i, leaf in enumerate(leaves) if leaf is x), None)
             if isinstance(x, Tensor):
-                p = Provenance(Kind.TENSOR, x, self.constant(x) if at is None else f"t{at}")
-                if at is None:
+                p = Provenance(Kind.TENSOR, x, self.constant(x) if number is None else f"t{number}")
+                if number is None:
                     self.tensors.note(x)
             else:
                 refuse_finalizer(self, type(x))  # the proof would keep the object alive
-                if at is not None and is_read_by_path(x):
-                    self.proof.argument_names[f"t{at}"] = type(x).__name__
-                    p = self.through_argument(x, f"t{at}")
+                if number is not None and is_read_by_path(x):
+                    self.proof.argument_names[f"t{number}"] = type(x).__name__
+                    p = self.through_argument(x, f"t{number}")
                 else:
                     self.note_pin(x)
                     p = Provenance(Kind.OUTSIDE, x, self.constant(x))

@@ -180,7 +180,7 @@ def unpack_sequence(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     elif p.kind not in (Kind.PLAIN, Kind.FRESH, Kind.ARGUMENT):
         raise NotProvedError("it unpacks an object of unknown origin")
     facts.need(p)
-    parts = [load_entry(facts, s, p, Provenance(Kind.PLAIN, at)) for at in range(i.arg)]
+    parts = [load_entry(facts, s, p, Provenance(Kind.PLAIN, index)) for index in range(i.arg)]
     s.stack += parts[::-1]
 
 

@@ -241,17 +241,17 @@ class Watcher:
         """Refuse with the line in user code; if it happened in other code, name that line too."""
         self.facts.look()  # the step's next actions are unknown
         code = frame.f_code
-        at = frame
-        while at is not None and (
-            is_in_standard_library(at.f_code) or at.f_code.co_filename.startswith("<")
-            or is_in_library(at.f_code)
+        caller = frame
+        while caller is not None and (
+            is_in_standard_library(caller.f_code) or caller.f_code.co_filename.startswith("<")
+            or is_in_library(caller.f_code)
         ):
-            at = at.f_back
-        if at is None or at is frame:
+            caller = caller.f_back
+        if caller is None or caller is frame:
             self._refuse(code.co_filename, frame.f_lineno, why)
         else:
-            where = f"{code.co_filename}:{frame.f_lineno}"
-            self._refuse(at.f_code.co_filename, at.f_lineno, why + f", in {where}")
+            location = f"{code.co_filename}:{frame.f_lineno}"
+            self._refuse(caller.f_code.co_filename, caller.f_lineno, why + f", in {location}")
 
     # ------------------------------------------------------------------------------ opcodes
 

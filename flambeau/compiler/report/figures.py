@@ -76,7 +76,8 @@ def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepF
     threads = step.count()
     peaks = measure_peaks(threads)
     times = time_step(step, values)
-    phases, places = assign_phases(step.graph), {id(n): i for i, n in enumerate(step.graph.nodes())}
+    phases, node_numbers = assign_phases(step.graph), {id(n): i for i,
+                                                       n in enumerate(step.graph.nodes())}
     lines: list[KernelFigures] = []
     codes: dict[int, int] = {}
     for k, task in enumerate(step.tasks):
@@ -89,7 +90,7 @@ def measure_figures(step: Step, values: Sequence[Any], title: str = "") -> StepF
         phase = _find_phase(task, phases) or before
         lines.append(KernelFigures(
             task.name, seconds, predicted, moved, task.flops, share, bound, busy, phase,
-            collect_origins(task, step, places), _find_main_origin(task), code,
+            collect_origins(task, step, node_numbers), _find_main_origin(task), code,
         ))
     return StepFigures(times.total, lines, step.plan.size, threads, peaks, title, step.tasks)
 
@@ -118,7 +119,7 @@ def _count_bytes_moved(task: Task) -> int:
 # ------------------------------------------------------------------------------- where from
 
 
-def collect_origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str, ...]:
+def collect_origins(task: Task, step: Step, node_numbers: dict[int, int]) -> tuple[str, ...]:
     """Return operators and source lines of everything a task computes, in graph order."""
     if task.group is None:
         return tuple(task.origins)
@@ -127,7 +128,7 @@ def collect_origins(task: Task, step: Step, places: dict[int, int]) -> tuple[str
         id(item): item for node in task.group.nodes
         for item in iterate_fused_nodes(node, materialized)
     }
-    inside = sorted(nodes.values(), key=lambda node: places.get(id(node), 0))
+    inside = sorted(nodes.values(), key=lambda node: node_numbers.get(id(node), 0))
     result = dict.fromkeys(node.origin for node in inside if not _is_input_or_constant(node))
     return tuple(item for item in result if " at " in item) or tuple(filter(None, result))
 

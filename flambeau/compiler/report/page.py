@@ -79,11 +79,11 @@ def _read_sources(lines: Sequence[KernelFigures]) -> dict[str, str]:
     """Return source place, as the page shows it, -> text of that line, for all kernel origins."""
     result: dict[str, str] = {}
     for origin in {origin: None for line in lines for origin in (line.main, *line.origins)}:
-        where = origin.rpartition(" at ")[2]
-        file, _, number = where.rpartition(":")
+        location = origin.rpartition(" at ")[2]
+        file, _, number = location.rpartition(":")
         text = linecache.getline(file, int(number)).strip() if number.isdigit() else ""
         if text:
-            result[shorten_origin(f" at {where}")[len(" at ") :]] = text
+            result[shorten_origin(f" at {location}")[len(" at ") :]] = text
     return result
 
 

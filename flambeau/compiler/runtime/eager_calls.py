@@ -37,10 +37,10 @@ class EagerCalls:
 
     def run(self, node: Node, inputs: dict[int, Any], outputs: list[np.ndarray]) -> None:
         """Call a node's function and store the result; nodes of one call share its results."""
-        places = self._places.get(id(node))
-        if places is None:
-            places = self._places[id(node)] = self._locate_all(node)
-        options, operands, targets = places
+        calls = self._places.get(id(node))
+        if calls is None:
+            calls = self._places[id(node)] = self._locate_all(node)
+        options, operands, targets = calls
         results = self._results.get(id(node.group))
         if results is None:
             results = node.function(*[locate(inputs, outputs) for locate in operands], **options)

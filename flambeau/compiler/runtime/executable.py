@@ -143,17 +143,17 @@ class Step:
         """Move a state to other memory."""
         self.states[slot] = array
         programs = (part for part in self.parts if isinstance(part, LaunchTable))
-        program, at = None, 0
+        program, start = None, 0
         for entry in self.table.entries:
             if not entry.code:
                 program = None
                 continue
             if program is None:
-                program, at = next(programs), 0
+                program, start = next(programs), 0
             for home, number, offset in entry.cells:
                 if home is Home.SOURCE and number == slot:
-                    program.point(at, int(array.ctypes.data) + offset)
-                at += 1
+                    program.point(start, int(array.ctypes.data) + offset)
+                start += 1
 
     def _find_slot(self, home: Home, number: int) -> int | None:
         """Return the table index of an address that changes between calls, or None."""
@@ -300,10 +300,11 @@ class Step:
 
 
 def _make_selector(
-    slots: Sequence[int], some: Sequence[int]
+    slots: Sequence[int], selected: Sequence[int]
 ) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """Return a fast function that selects the values of some slots."""
-    where = [slots.index(k) for k in some]
-    if len(where) < 2 or where == [*range(where[0], where[-1] + 1)]:
-        return itemgetter(slice(where[0], where[-1] + 1) if where else slice(0, 0))
-    return itemgetter(*where)
+    slot_numbers = [slots.index(k) for k in selected]
+    if len(slot_numbers) < 2 or slot_numbers == [*range(slot_numbers[0], slot_numbers[-1] + 1)]:
+        return itemgetter(slice(slot_numbers[0], slot_numbers[-1] + 1)
+                          if slot_numbers else slice(0, 0))
+    return itemgetter(*slot_numbers)

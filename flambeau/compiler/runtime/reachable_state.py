@@ -57,17 +57,18 @@ class ReachableState:
 
     def _list_hooks(self) -> list[tuple]:
         """Return the ids of all hooks that run inside the step."""
-        places: list[Any] = [
+        registries: list[Any] = [
             global_hooks.forward_pre, global_hooks.forward, global_hooks.backward_pre,
             global_hooks.backward, _global_optimizer_pre_hooks, _global_optimizer_post_hooks,
         ]
         for optimizer in self._optimizers:
-            places += [optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks]
+            registries += [optimizer._optimizer_step_pre_hooks,
+                           optimizer._optimizer_step_post_hooks]
         for tensor in self.tensors:
             attributes = tensor.__dict__
-            places += [attributes.get(name)
-                       for name in ("_backward_hooks", "_post_accumulate_grad_hooks")]
-        return [tuple(place or ()) for place in places]
+            registries += [attributes.get(name)
+                           for name in ("_backward_hooks", "_post_accumulate_grad_hooks")]
+        return [tuple(place or ()) for place in registries]
 
 
 def get_change_counts() -> tuple[int, int, int]:

@@ -90,12 +90,12 @@ class SizedProgram:
         """Return (table slot, 0) if a buffer's address varies by call, else (None, address)."""
         home, size = memory.home, memory.type.size
         if home is Home.OUTPUT:
-            at = len(self.arguments) + memory.index
-            return slots.number(_write_sum(f"address(arrays[{at}])", (start, size))), 0
+            argument = len(self.arguments) + memory.index
+            return slots.number(_write_sum(f"address(arrays[{argument}])", (start, size))), 0
         if home is Home.SOURCE and memory.index not in self.states:
-            at = self.arguments.index(memory.index)
-            return slots.number(_write_sum(f"address(arrays[{at}])", (start, size),
-                                           (self.offsets[at], 1))), 0
+            argument = self.arguments.index(memory.index)
+            return slots.number(_write_sum(f"address(arrays[{argument}])", (start, size),
+                                           (self.offsets[argument], 1))), 0
         if home is Home.ARENA:
             base = self.arena.base + offsets[id(memory)]
         elif home is Home.CONSTANT:

@@ -41,15 +41,15 @@ def fuse_horizontally(
 
 
 def _append_to_last(
-    result: list[list[FusionGroup]], some: list[FusionGroup], plain: Callable[[FusionGroup], bool]
+    result: list[list[FusionGroup]], groups: list[FusionGroup], plain: Callable[[FusionGroup], bool]
 ) -> None:
     """Add groups to the last kernel if it is pointwise work that they do not depend on."""
     last = result[-1] if result else []
-    alone = any(_follows(item, before) for item in some for before in last)
-    if last and not alone and len(last) + len(some) <= MAX_FUSED_LOOPS and all(map(plain, last)):
-        last += some
+    alone = any(_follows(item, before) for item in groups for before in last)
+    if last and not alone and len(last) + len(groups) <= MAX_FUSED_LOOPS and all(map(plain, last)):
+        last += groups
     else:
-        result.append(some)
+        result.append(groups)
 
 
 def _follows(group: FusionGroup, other: FusionGroup) -> bool:

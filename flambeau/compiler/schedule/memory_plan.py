@@ -76,25 +76,25 @@ class _FreeList:
         if fits:
             close = [fit for fit in fits if fit[1] <= size * MAX_ARENA_WASTE_RATIO]
             best = max(close, key=itemgetter(2)) if close else min(fits, key=itemgetter(1, 0))
-            at, n, when = best
+            start, n, when = best
             self.free.remove(best)
             if n > size:
-                insort(self.free, (at + size, n - size, when))
-            return at
+                insort(self.free, (start + size, n - size, when))
+            return start
         if self.free and sum(self.free[-1][:2]) == self.size:  # grow the last block
-            at, n, _ = self.free.pop()
-            self.size = at + size
-            return at
+            start, n, _ = self.free.pop()
+            self.size = start + size
+            return start
         self.size += size
         return self.size - size
 
-    def free_stretch(self, at: int, size: int) -> None:
+    def free_stretch(self, start: int, size: int) -> None:
         """Free a block and merge it with its free neighbors."""
         self.clock += 1
-        place = bisect(self.free, (at,))
+        place = bisect(self.free, (start,))
         first, last = place, place
-        low, high = at, at + size
-        if place and sum(self.free[place - 1][:2]) == at:
+        low, high = start, start + size
+        if place and sum(self.free[place - 1][:2]) == start:
             first, low = place - 1, self.free[place - 1][0]
         if place < len(self.free) and self.free[place][0] == high:
             last, high = place + 1, sum(self.free[place][:2])

@@ -191,10 +191,10 @@ def _deserialize(data: bytes) -> ProgramTable:
     rows, constants, size, work = json.loads(head)
     entries = [TableEntry(code, flags, [(Home[h], n, at) for h, n, at in cells])
                for code, flags, cells in rows]
-    arrays, at = [], 0
+    arrays, offset = [], 0
     for kind, shape in constants:
         empty = np.empty(shape, dtype_of(Type(kind)))
-        array = np.frombuffer(body, empty.dtype, empty.size, at) if empty.size else empty
+        array = np.frombuffer(body, empty.dtype, empty.size, offset) if empty.size else empty
         arrays.append(array.reshape(shape).copy())
-        at += empty.nbytes
-    return ProgramTable(entries, arrays, size, work, body[at:])
+        offset += empty.nbytes
+    return ProgramTable(entries, arrays, size, work, body[offset:])

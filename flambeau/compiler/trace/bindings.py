@@ -98,13 +98,13 @@ class Output:
 
     def array(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
         """Return the window on this run's outputs."""
-        whole = outputs[self.number]
+        array = outputs[self.number]
         if self.window is None:
-            return whole.transpose(self.order)
+            return array.transpose(self.order)
         offset, strides, dtype = self.window
         if 0 in self.shape:
-            return np.lib.stride_tricks.as_strided(whole.view(dtype), self.shape, strides)
-        return np.ndarray(self.shape, dtype, whole, offset, strides)
+            return np.lib.stride_tricks.as_strided(array.view(dtype), self.shape, strides)
+        return np.ndarray(self.shape, dtype, array, offset, strides)
 
 
 @dataclass(eq=False)
@@ -288,9 +288,9 @@ def is_repeatable(bindings: Bindings) -> bool:
 def list_generators(bindings: Bindings) -> list[Generator]:
     """Return the random generators from which a run draws."""
     draws = [slot for slot in bindings.slots if isinstance(slot, RandomInput)]
-    named = [x for draw in draws for x in (*draw.rest, *draw.kwargs.values())
-             if isinstance(x, Generator)]
-    return list(dict.fromkeys([*named, *([default_generator] if draws else [])]))
+    generators = [x for draw in draws for x in (*draw.rest, *draw.kwargs.values())
+                  if isinstance(x, Generator)]
+    return list(dict.fromkeys([*generators, *([default_generator] if draws else [])]))
 
 
 def locate_version_bumps(

@@ -91,8 +91,8 @@ def list_numbers(args: tuple, kwargs: dict[str, Any]) -> list[tuple[int, int | s
     value)."""
     result: list[tuple[int, int | str, int | float]] = []
     leaf = 0
-    places: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
-    for key, x in places:
+    arguments: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+    for key, x in arguments:
         if type(x) is int or type(x) is float:
             result.append((leaf, key, x))
         leaf += len(flatten(x))

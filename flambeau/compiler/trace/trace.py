@@ -121,9 +121,9 @@ class Event:
     @property
     def origin(self) -> str:
         """Return what ran and where, for messages."""
-        where = f" in {self.module}" if self.module else ""
+        module = f" in {self.module}" if self.module else ""
         way = " (backward)" if self.backward else ""
-        return f"{self.name}{way}{where} at {self.line}"
+        return f"{self.name}{way}{module} at {self.line}"
 
 
 @dataclass(eq=False)
@@ -254,8 +254,9 @@ class Trace:
         if not fresh and not external:
             return None
         number, external = len(self.storages), external and not fresh
-        whole = Value(number, 0, owner.shape, owner.strides, owner.dtype)
-        result = Storage(number, owner if external else None, external, whole, address(owner))
+        extent_value = Value(number, 0, owner.shape, owner.strides, owner.dtype)
+        result = Storage(number, owner if external else None, external, extent_value,
+                         address(owner))
         if external and self.values:
             result.initial = self.copy_array(_as_bytes(owner))
         elif not external:
@@ -476,8 +477,9 @@ def are_same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     if a.nbytes < 1024 or not (a.flags.c_contiguous and b.flags.c_contiguous):
         return a.tobytes() == b.tobytes()
     a, b = _as_bytes(a), _as_bytes(b)
-    return all(np.array_equal(a[at : at + COMPARED_BLOCK_BYTES], b[at : at + COMPARED_BLOCK_BYTES])
-               for at in range(0, a.size, COMPARED_BLOCK_BYTES))
+    return all(np.array_equal(a[start : start + COMPARED_BLOCK_BYTES],
+                              b[start : start + COMPARED_BLOCK_BYTES])
+               for start in range(0, a.size, COMPARED_BLOCK_BYTES))
 
 
 def _is_equal(a: Any, b: Any, offset_shifts: dict[int, int]) -> bool:

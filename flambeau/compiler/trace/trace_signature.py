@@ -84,17 +84,18 @@ class Precedent:
         except _Undescribable:
             return False
 
-    def matches_inputs(self, at: int, event: Event, trace: Trace) -> bool:
-        """Whether event `at` has the same inputs; False if they cannot be described."""
+    def matches_inputs(self, number: int, event: Event, trace: Trace) -> bool:
+        """Whether event `number` has the same inputs; False if they cannot be described."""
         try:
-            return at < len(self.inputs) and self.inputs[at] == describe_inputs(event, trace)
+            return number < len(self.inputs) and self.inputs[number] == describe_inputs(event,
+                                                                                        trace)
         except _Undescribable:
             return False
 
-    def matches_outputs(self, at: int, event: Event, trace: Trace) -> bool:
-        """Whether event `at` had the same results."""
+    def matches_outputs(self, number: int, event: Event, trace: Trace) -> bool:
+        """Whether event `number` had the same results."""
         try:
-            return self.outputs[at] == describe_outputs(event, trace)
+            return self.outputs[number] == describe_outputs(event, trace)
         except _Undescribable:
             return False
 
@@ -175,7 +176,7 @@ def _make_function_key(function: Callable) -> str | None:
     target = host()
     try:
         name, code = _find_file(function), _find_code(function)
-        where = f"{code.co_qualname} {code.co_firstlineno}"
+        first_line = f"{code.co_qualname} {code.co_firstlineno}"
         return disk_cache.make_key(
             "hope",
             _VERSION,
@@ -189,7 +190,7 @@ def _make_function_key(function: Callable) -> str | None:
             str(threads()),
             name,
             _hash_file(name),
-            where,
+            first_line,
         )
     except (_Undescribable, OSError):
         return None
@@ -200,7 +201,7 @@ def _serialize(result: Precedent) -> bytes:
         [
             result.head,
             result.storages,
-            [_list_geometry(*whole) for whole in result.wholes],
+            [_list_geometry(*geometry) for geometry in result.wholes],
             result.inputs,
             result.outputs,
             [
@@ -323,8 +324,8 @@ def _describe(x: Any, trace: Trace) -> str:
     """Describe a value; text is equal for values that `find_divergence` considers equal."""
     kind = x.__class__
     if kind is Value:
-        at = x.offset - trace.storages[x.storage].argument_offset
-        return f"#{x.storage}+{at}{x.shape}{x.strides}{_dtype_names[x.dtype]}"
+        offset = x.offset - trace.storages[x.storage].argument_offset
+        return f"#{x.storage}+{offset}{x.shape}{x.strides}{_dtype_names[x.dtype]}"
     if kind in _LITERALS:
         return repr(x)
     if isinstance(x, (tuple, list)):

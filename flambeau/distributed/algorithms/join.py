@@ -76,8 +76,8 @@ class Join:
         self._joinables = joinables
         self._join_hooks = [joinable.join_hook(**kwargs) for joinable in joinables]
         self._enable, self._throw_on_early_termination = enable, throw_on_early_termination
-        for at, joinable in enumerate(joinables):
-            joinable._join_config = _JoinConfig(enable, throw_on_early_termination, at == 0)
+        for i, joinable in enumerate(joinables):
+            joinable._join_config = _JoinConfig(enable, throw_on_early_termination, i == 0)
         groups = {id(joinable.join_process_group): joinable.join_process_group
                   for joinable in joinables}
         if len(groups) > 1:

@@ -61,8 +61,8 @@ class FileSystemWriter:
         with open(unfinished, "wb") as file:
             for index, value in entries.items():
                 start, buffer = file.tell(), io.BytesIO()
-                whole = value.detach().clone() if isinstance(value, Tensor) else value
-                serialization.save(whole, buffer)
+                saved = value.detach().clone() if isinstance(value, Tensor) else value
+                serialization.save(saved, buffer)
                 file.write(buffer.getbuffer())
                 places[index] = _StorageInfo(name, start, file.tell() - start)
             file.flush()

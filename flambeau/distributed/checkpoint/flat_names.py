@@ -17,8 +17,8 @@ def _iterate_entries(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
         for key, inner in value.items():
             yield from _iterate_entries(inner, (*path, key))
     elif isinstance(value, (list, tuple)) and _has_tensors(value):
-        for at, inner in enumerate(value):
-            yield from _iterate_entries(inner, (*path, at))
+        for i, inner in enumerate(value):
+            yield from _iterate_entries(inner, (*path, i))
     else:
         yield path, value
 

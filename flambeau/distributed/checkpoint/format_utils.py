@@ -16,10 +16,10 @@ __all__ = ["dcp_to_torch_save", "torch_save_to_dcp"]
 
 def dcp_to_torch_save(dcp_checkpoint_dir: str | os.PathLike, torch_save_path: Any) -> None:
     """Write the contents of a checkpoint folder to one file."""
-    whole: dict[str, Any] = {}
-    _load_state_dict(whole, FileSystemReader(dcp_checkpoint_dir),
+    state: dict[str, Any] = {}
+    _load_state_dict(state, FileSystemReader(dcp_checkpoint_dir),
                      planner=_EmptyStateDictLoadPlanner(), no_dist=True)
-    serialization.save(whole, torch_save_path)
+    serialization.save(state, torch_save_path)
 
 
 def torch_save_to_dcp(torch_save_path: Any, dcp_checkpoint_dir: str | os.PathLike) -> None:

@@ -98,17 +98,18 @@ def _make_whole(state: Any, options: Any) -> Any:
     if options is None or not options.full_state_dict:
         return state
     had_parts = any(isinstance(value, DTensor) for value in tree.collect_leaves(Tensor, (state,)))
-    whole = tree.map_leaves(
+    gathered = tree.map_leaves(
         lambda value: value.full_tensor() if isinstance(value, DTensor) else value, state)
-    return {} if had_parts and options.cpu_offload and get_rank() else whole
+    return {} if had_parts and options.cpu_offload and get_rank() else gathered
 
 
-def _cut_like(value: Any, like: Any) -> Any:
+def _cut_like(value: Any, template: Any) -> Any:
     """Return a whole tensor as a DTensor distributed as a parameter is; other values as they are.
     """
-    if isinstance(value, Tensor) and isinstance(like, DTensor) and not isinstance(value, DTensor) \
-            and value.shape == like.shape:
-        return distribute_tensor(value.detach(), like.device_mesh, like.placements,
+    if isinstance(value, Tensor) and isinstance(template, DTensor) and not isinstance(value,
+                                                                                      DTensor) \
+            and value.shape == template.shape:
+        return distribute_tensor(value.detach(), template.device_mesh, template.placements,
                                  src_data_rank=None)
     return value
 
@@ -131,7 +132,7 @@ def get_optimizer_state_dict(model: Any, optimizers: Any, *, submodules: Any = N
     for optimizer in _list_optimizers(optimizers):
         state = optimizer.state_dict()
         numbers = [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
-        whole["state"].update({numbers[at]: value for at, value in state["state"].items()})
+        whole["state"].update({numbers[number]: value for number, value in state["state"].items()})
         for group in state["param_groups"]:
             whole["param_groups"].append({**group, "params": [numbers[i] for i in group["params"]]})
     return _make_whole(whole, options)
@@ -196,13 +197,13 @@ def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         numbers = [names[id(p)] for p in parameters]
         state = {
-            at: {key: _cut_like(value, parameters[at])
-                 for key, value in optim_state_dict["state"][name].items()}
-            for at, name in enumerate(numbers) if name in optim_state_dict["state"]
+            number: {key: _cut_like(value, parameters[number])
+                     for key, value in optim_state_dict["state"][name].items()}
+            for number, name in enumerate(numbers) if name in optim_state_dict["state"]
         }
         count = len(optimizer.param_groups)
         selected, groups = groups[:count], groups[count:]
-        number = {name: at for at, name in enumerate(numbers)}
+        number = {name: number for number, name in enumerate(numbers)}
         selected = [{**group, "params": [number[name] for name in group["params"]]}
                     for group in selected]
         optimizer.load_state_dict({"state": state, "param_groups": selected})

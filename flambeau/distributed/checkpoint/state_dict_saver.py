@@ -147,8 +147,8 @@ def _list_entries(values: Mapping[str, Any]) -> dict[MetadataIndex, Any]:
         if not isinstance(value, Tensor):
             entries[MetadataIndex(name)] = value
             continue
-        for at, chunk in enumerate(list_chunks(value, once=True)):
-            entries[MetadataIndex(name, chunk.offsets, at)] = chunk.values
+        for i, chunk in enumerate(list_chunks(value, once=True)):
+            entries[MetadataIndex(name, chunk.offsets, i)] = chunk.values
     return entries
 
 

@@ -42,13 +42,13 @@ class Reducer:
         self.armed = self.is_expecting = False  # hooks are active; gradients are outstanding
         self._next = 0  # the first bucket not yet sent
         self._places: dict[int, tuple[Bucket, int]] = {
-            id(p): (bucket, at)
+            id(p): (bucket, i)
             for bucket in self.buckets
-            for at, p in enumerate(bucket.parameters)
+            for i, p in enumerate(bucket.parameters)
         }
         self._ready: set[int] = set()
         self._used: np.ndarray = np.ones(len(self.parameters), np.int32)
-        self._order = {id(p): at for at, p in enumerate(self.parameters)}
+        self._order = {id(p): i for i, p in enumerate(self.parameters)}
         if group.size() > 1:
             self._register_hooks()
 
@@ -70,7 +70,7 @@ class Reducer:
         if self.group.size() == 1 and self.comm_hook is None:
             return
         if self.is_expecting and self._ready:
-            missing = [at for at, p in enumerate(self.parameters) if id(p) not in self._ready]
+            missing = [i for i, p in enumerate(self.parameters) if id(p) not in self._ready]
             raise _create_unfinished_error(missing, self.names, self.group.rank())
         self.armed = self.is_expecting = True
         self._next, self._recorder = 0, get_recorder()
@@ -120,14 +120,14 @@ class Reducer:
         """Handle a parameter's complete gradient (the post-accumulate hook)."""
         if self.armed:
             if id(parameter) in self._ready:
-                at = self._order[id(parameter)]
-                raise _create_marked_twice_error(at, self.names[at])
+                number = self._order[id(parameter)]
+                raise _create_marked_twice_error(number, self.names[number])
             self._mark(parameter, has_gradient=True)
 
     def _mark(self, parameter: Tensor, has_gradient: bool) -> None:
         """Copy a gradient, or zeros, into its bucket; send the buckets that are full."""
-        bucket, at = self._places[id(parameter)]
-        window, gradient = bucket.views[at]._array, parameter._grad
+        bucket, number = self._places[id(parameter)]
+        window, gradient = bucket.views[number]._array, parameter._grad
         if not has_gradient or gradient is None:
             window[...] = 0
         elif self.comm_hook is not None:
@@ -266,11 +266,11 @@ def _create_unfinished_error(
         f"Parameter indices which did not receive grad for rank {rank}: "
         f"{' '.join(map(str, missing))}"
     )
-    error.add_note("They are: " + ", ".join(names[at] for at in missing))
+    error.add_note("They are: " + ", ".join(names[number] for number in missing))
     return error
 
 
-def _create_marked_twice_error(at: int, name: str) -> RuntimeError:
+def _create_marked_twice_error(number: int, name: str) -> RuntimeError:
     """Build the error of a gradient that became complete twice in one backward."""
     return RuntimeError(
         "Expected to mark a variable ready only once. This error is caused by one of the "
@@ -283,7 +283,7 @@ def _create_marked_twice_error(at: int, name: str) -> RuntimeError:
         "used by different reentrant backward passes multiple times, and hence marking a "
         "variable ready multiple times. DDP does not support such use cases in default. You "
         f"can try to use _set_static_graph() as a workaround if your module graph does not "
-        f"change over iterations.\nParameter at index {at} with name {name} has been "
+        f"change over iterations.\nParameter at index {number} with name {name} has been "
         "marked as ready twice."
     )
 

@@ -52,15 +52,15 @@ def broadcast_tensors(tensors: Sequence[Tensor], group: ProcessGroup, root: int 
             by_dtype.setdefault(tensor._array.dtype, []).append(tensor)
     if group.size() == 1 or not by_dtype:
         return
-    groups, here = list(by_dtype.values()), get_recorder()
+    groups, recorder = list(by_dtype.values()), get_recorder()
     packed = [
         np.concatenate([member._array.reshape(-1) for member in members]) for members in groups
     ]
     broadcast, transfer = _Broadcast(group, root), None
-    if here is not None:
+    if recorder is not None:
         from ...compiler.capture.record_exchange import Transfer
 
-        transfer = Transfer(here, "broadcast", 1, group, broadcast.start, broadcast.finish)
+        transfer = Transfer(recorder, "broadcast", 1, group, broadcast.start, broadcast.finish)
         transfer.sends(packed, groups)
     broadcast.run(packed)
     if group.rank() != root:
@@ -72,11 +72,11 @@ def broadcast_tensors(tensors: Sequence[Tensor], group: ProcessGroup, root: int 
 
 def _unpack(tensors: Sequence[Tensor], packed: np.ndarray) -> None:
     """Copy consecutive slices of a flat array to tensors."""
-    at = 0
+    start = 0
     for tensor in tensors:
         size = tensor._array.size
-        np.copyto(tensor._array, packed[at : at + size].reshape(tensor._array.shape))
-        at += size
+        np.copyto(tensor._array, packed[start : start + size].reshape(tensor._array.shape))
+        start += size
         bump(tensor)
 
 
@@ -106,10 +106,11 @@ def check_same_parameters(parameters: Sequence[Tensor], group: ProcessGroup) -> 
     rows = np.empty((size, 1), np.int64)
     group._communicator.run(lambda: engine.all_gather(rows, agreed))
     if differing.size:
-        at = int(differing[0])
+        number = int(differing[0])
         raise RuntimeError(
-            f"[{here}]: params[{at}] in this process with sizes {list(parameters[at].shape)} "
-            "appears not to match sizes of the same param in process 0."
+            f"[{here}]: params[{number}] in this process with sizes "
+            f"{list(parameters[number].shape)} appears not to match sizes of the same param in "
+            "process 0."
         )
     for rank in range(size):
         if rows[rank, 0]:

@@ -145,8 +145,8 @@ def _show_first(failures: dict[int, ProcessFailure], attempt: int, last: bool) -
     """Print the traceback of the first worker to fail, before other reports."""
     rank = min(failures, key=lambda rank: failures[rank].timestamp)
     failure = failures[rank]
-    where = f"rank {rank} (local rank {failure.local_rank}, pid {failure.pid})"
-    print(f"{where} failed first, with exit code {failure.exitcode}:\n{failure.traceback()}",
+    rank_text = f"rank {rank} (local rank {failure.local_rank}, pid {failure.pid})"
+    print(f"{rank_text} failed first, with exit code {failure.exitcode}:\n{failure.traceback()}",
           file=sys.stderr)
     if not last:
         print(f"All workers start again: restart {attempt + 1}.", file=sys.stderr, flush=True)

@@ -48,12 +48,12 @@ class CxxError(Exception):
 
 
 def _write_program() -> str:
-    places = range(MAX_ARGUMENTS)
+    indices = range(MAX_ARGUMENTS)
     loads = "\n".join(
         f"  %p{k} = getelementptr i64, ptr %arguments, i64 {k}\n  %a{k} = load i64, ptr %p{k}"
-        for k in places
+        for k in indices
     )
-    return _IR.format(loads=loads, values=", ".join(f"i64 %a{k}" for k in places))
+    return _IR.format(loads=loads, values=", ".join(f"i64 %a{k}" for k in indices))
 
 
 def build_caller() -> Callable[..., None]:

@@ -161,9 +161,9 @@ class GlooEngine(Engine):
             self.all_gather(rows, array)
             np.copyto(array, _BITWISE[op].reduce(rows))
             return
-        where = address_of(array)
+        address = address_of(array)
         is_ring = array.nbytes >= _RING_MIN_BYTES or array.size <= self.size
-        self._do("allreduce", where, where, array.size, self._types[array.dtype.char],
+        self._do("allreduce", address, address, array.size, self._types[array.dtype.char],
                  self._ops[op], self._ring if is_ring else self._bcube, 0)
 
     def reduce(self, array: Array, op: ReduceOp, root: int) -> None:
@@ -177,8 +177,8 @@ class GlooEngine(Engine):
             np.copyto(array, output)
 
     def broadcast(self, array: Array, root: int) -> None:
-        where = address_of(array)
-        self._do("broadcast", where, where, array.nbytes, self._types["B"], root, 0)
+        address = address_of(array)
+        self._do("broadcast", address, address, array.nbytes, self._types["B"], root, 0)
 
     def all_gather(self, output: Array, array: Array) -> None:
         if array.nbytes <= _COPIED_MAX_BYTES:
@@ -191,8 +191,8 @@ class GlooEngine(Engine):
                  self._types["B"], 0)
 
     def gather(self, output: Array | None, array: Array, root: int) -> None:
-        where = address_of(array) if output is None else address_of(output)
-        self._do("gather", address_of(array), where, array.nbytes, self._types["B"], root, 0)
+        address = address_of(array) if output is None else address_of(output)
+        self._do("gather", address_of(array), address, array.nbytes, self._types["B"], root, 0)
 
     def scatter(self, array: Array, parts: Sequence[Array] | None, root: int) -> None:
         if self.rank != root:

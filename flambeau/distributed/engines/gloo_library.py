@@ -77,11 +77,13 @@ class GlooLibrary:
         pointer = self._find_shared_pointer(context)
         if not self._addresses or pointer is None:
             return functools.partial(getattr(self.module, name), context)
-        call, address, where = self._call, self._addresses[name], ctypes.addressof(pointer)
+        call, address = self._call, self._addresses[name]
+        pointer_address = ctypes.addressof(pointer)
+
 
         def function(*arguments: Any, _alive: Any = (context, pointer)) -> None:
             try:
-                call(address, where, *map(int, arguments))
+                call(address, pointer_address, *map(int, arguments))
             except CxxError as error:
                 raise RuntimeError(str(error)) from None
 

@@ -117,21 +117,21 @@ class MPIEngine(Engine):
             do()
 
     def all_reduce(self, array: Array, op: ReduceOp) -> None:
-        comm, place, how = self._comm, self._mpi.IN_PLACE, self._ops[op]
+        comm, place, operation = self._comm, self._mpi.IN_PLACE, self._ops[op]
         if array.nbytes < _GATHERED_MIN_BYTES:
-            self._finish(comm.Iallreduce(place, array, how))
+            self._finish(comm.Iallreduce(place, array, operation))
         else:
             self._finish(comm.Ibarrier())
-            comm.Allreduce(place, array, how)
+            comm.Allreduce(place, array, operation)
 
     def reduce(self, array: Array, op: ReduceOp, root: int) -> None:
         at_root = self.rank == root
         source, target = (self._mpi.IN_PLACE, array) if at_root else (array, None)
-        comm, how = self._comm, self._ops[op]
+        comm, operation = self._comm, self._ops[op]
         self._run_collective(
             array.nbytes,
-            lambda: comm.Ireduce(source, target, how, root),
-            lambda: comm.Reduce(source, target, how, root),
+            lambda: comm.Ireduce(source, target, operation, root),
+            lambda: comm.Reduce(source, target, operation, root),
         )
 
     def broadcast(self, array: Array, root: int) -> None:
@@ -175,10 +175,10 @@ class MPIEngine(Engine):
         target = np.empty(sum(received), np.uint8)
         self._finish(self._comm.Ibarrier())
         self._comm.Alltoallv([source, sent], [target, received])
-        at = 0
+        start = 0
         for part in outputs:
-            np.copyto(view_as_bytes(part), target[at : at + part.nbytes])
-            at += part.nbytes
+            np.copyto(view_as_bytes(part), target[start : start + part.nbytes])
+            start += part.nbytes
 
     def barrier(self) -> None:
         self._finish(self._comm.Ibarrier())

@@ -36,15 +36,15 @@ def clip_sharded_grad_norm(
         [segment.parameter for segment in handle.layout.segments] if handle._use_orig_params
         else [handle.flat_param])}
     total = _compute_norm([p for p in parameters if id(p) in divided], norm_type)
-    whole = [p for p in parameters if id(p) not in divided]
+    undivided = [p for p in parameters if id(p) not in divided]
     if norm_type == math.inf:
-        total = ops.maximum(total, _compute_norm(whole, norm_type))
+        total = ops.maximum(total, _compute_norm(undivided, norm_type))
         all_reduce(total, ReduceOp.MAX, group)
     else:
         total = total**norm_type
         all_reduce(total, group=group)
-        if whole:
-            total = total + _compute_norm(whole, norm_type) ** norm_type
+        if undivided:
+            total = total + _compute_norm(undivided, norm_type) ** norm_type
         total = total ** (1.0 / norm_type)
     gradients = [p.grad for p in parameters if p.grad is not None]
     factor = ops.clamp(max_norm / (total + 1e-6), max=1.0)

@@ -35,12 +35,12 @@ def _find_owners(model: Module) -> dict[int, _Owner]:
         if handle is None:
             continue
         prefix = clean_tensor_name(f"{path}." if path else "")
-        named = {prefix + clean_tensor_name(s.paths[0]): s for s in handle.layout.segments}
+        segments = {prefix + clean_tensor_name(s.paths[0]): s for s in handle.layout.segments}
         if handle._use_orig_params:
-            for name, segment in named.items():
+            for name, segment in segments.items():
                 owners[id(segment.parameter)] = _Owner(handle, {name: segment})
         else:
-            owners[id(handle.flat_param)] = _Owner(handle, named)
+            owners[id(handle.flat_param)] = _Owner(handle, segments)
     for name, parameter in model.named_parameters():
         owners.setdefault(id(parameter), _Owner(None, {}, clean_tensor_name(name)))
     return owners
@@ -67,7 +67,7 @@ def gather_optimizer_state(
     state_dict = optim.state_dict() if state_dict is None else state_dict
     owners, whole = _find_owners(model), {}
     ordered = [owners[id(p)] for group in optim.param_groups for p in group["params"]]
-    local = [state_dict["state"].get(at, {}) for at in range(len(ordered))]
+    local = [state_dict["state"].get(number, {}) for number in range(len(ordered))]
     for owner, state in zip(ordered, local, strict=True):
         if owner.handle is None:
             if state:
@@ -81,12 +81,12 @@ def gather_optimizer_state(
     config = settings.optim_state_dict_config
     if getattr(config, "rank0_only", False) and _find_rank(model) != 0:
         return {}
-    groups, at = [], 0
+    groups, start = [], 0
     for group in state_dict["param_groups"]:
         count = len(group["params"])
-        names = [name for owner in ordered[at : at + count] for name in owner.names]
+        names = [name for owner in ordered[start : start + count] for name in owner.names]
         groups.append({**group, "params": names})
-        at += count
+        start += count
     return {"state": whole, "param_groups": groups}
 
 
@@ -112,20 +112,20 @@ def _gather_owner(owner: _Owner, state: dict[str, Any]) -> dict[str, dict[str, A
     if handle.uses_sharded_strategy:
         reports = [({}, {})] * handle.group.size()
         all_gather_object(reports, (described, dtypes), handle.group)
-    whole: dict[str, dict[str, Any]] = {}
+    gathered: dict[str, dict[str, Any]] = {}
     for state_of_rank, dtypes_of_rank in reports:
         for key, value in state_of_rank.items():
-            if key in whole.get(owner.names[0], ()):
+            if key in gathered.get(owner.names[0], ()):
                 continue
             if key in dtypes_of_rank:
                 flat = _gather_key(owner, state.get(key), dtypes_of_rank[key])
                 for name, segment in owner.segments.items():
-                    whole.setdefault(name, {})[key] = wrap(segment.of(flat).copy())
+                    gathered.setdefault(name, {})[key] = wrap(segment.of(flat).copy())
             else:
                 for name in owner.names:
                     copy = value.clone() if isinstance(value, Tensor) else value
-                    whole.setdefault(name, {})[key] = copy
-    return whole
+                    gathered.setdefault(name, {})[key] = copy
+    return gathered
 
 
 def _is_divided(owner: _Owner, value: Any) -> bool:
@@ -178,16 +178,16 @@ def _divide(owner: _Owner, state: dict[str, Any], shape: tuple[int, ...]) -> dic
     keys = {key: None for name in owner.names for key in state.get(name, {})}
     for key in keys:
         values = {name: state[name][key] for name in owner.names if key in state.get(name, {})}
-        whole = {name: v.full_tensor() if hasattr(v, "full_tensor") else v
-                 for name, v in values.items()}
-        first = next(iter(whole.values()))
-        segment = owner.segments[next(iter(whole))]
+        full_values = {name: v.full_tensor() if hasattr(v, "full_tensor") else v
+                       for name, v in values.items()}
+        first = next(iter(full_values.values()))
+        segment = owner.segments[next(iter(full_values))]
         if not isinstance(first, Tensor) or tuple(first.shape) != segment.shape or (
                 not first.dim() and key == "step"):
             part[key] = first.clone() if isinstance(first, Tensor) else first
             continue
         shard = np.zeros(handle.layout.shard_length, first._array.dtype)
-        for name, value in whole.items():
+        for name, value in full_values.items():
             own = handle.own_part(owner.segments[name])
             shard[own] = handle.part_of(owner.segments[name], value._array)
         if handle._use_orig_params:

@@ -50,8 +50,8 @@ class Schedule:
         """Return the unit that backward needs after this one."""
         if unit not in self.order:
             return None
-        at = self.order.index(unit)
-        return self.order[at - 1] if at else None
+        number = self.order.index(unit)
+        return self.order[number - 1] if number else None
 
 
 class Unit:

@@ -26,8 +26,8 @@ def _find_rank(group: Any) -> int:
     return require_member(group).rank()
 
 
-def _create_empty_rows(like: Tensor, group: Any) -> list[Tensor]:
-    return [ops.empty_like(like) for _ in range(require_member(group).size())]
+def _create_empty_rows(template: Tensor, group: Any) -> list[Tensor]:
+    return [ops.empty_like(template) for _ in range(require_member(group).size())]
 
 
 class _Broadcast(Function):
@@ -103,9 +103,9 @@ class _Scatter(Function):
 
 class _ReduceScatter(Function):
     @staticmethod
-    def forward(ctx: Any, op: ReduceOp, group: Any, like: Tensor, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, op: ReduceOp, group: Any, template: Tensor, *tensors: Tensor) -> Tensor:
         ctx.group = group
-        y = ops.empty_like(like)
+        y = ops.empty_like(template)
         collectives.reduce_scatter(y, [x.contiguous() for x in tensors], op, group)
         return y
 

@@ -114,25 +114,26 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                 f"`consolidate_state_dict(to={self.rank})` on all ranks beforehand if you meant to "
                 "save the global state."
             )
-        whole = super().state_dict()
+        state = super().state_dict()
         numbers = self._number_parameters()
         for rank, part in enumerate(self._all_state_dicts):
             owned = [p for group in self.param_groups for p in group["params"]
                      if self._owners[id(p)] == rank]
-            for at, value in part["state"].items():
-                whole["state"][numbers[id(owned[at])]] = value
-        whole["state"] = dict(sorted(whole["state"].items()))
-        return whole
+            for number, value in part["state"].items():
+                state["state"][numbers[id(owned[number])]] = value
+        state["state"] = dict(sorted(state["state"].items()))
+        return state
 
     def _number_parameters(self) -> dict[int, int]:
         parameters = [p for group in self.param_groups for p in group["params"]]
-        return {id(p): at for at, p in enumerate(parameters)}
+        return {id(p): number for number, p in enumerate(parameters)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore this process's part of an unsharded state."""
         numbers = self._number_parameters()
         owned = [p for group in self.param_groups for p in self._list_own(group)]
-        state = {at: copy.copy(state_dict["state"][numbers[id(p)]]) for at, p in enumerate(owned)
+        state = {number: copy.copy(state_dict["state"][numbers[id(p)]]) for number,
+                 p in enumerate(owned)
                  if numbers[id(p)] in state_dict["state"]}
         groups = self.optim.state_dict()["param_groups"]
         for group, local, saved in zip(self.param_groups, groups, state_dict["param_groups"],

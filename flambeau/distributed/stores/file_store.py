@@ -56,13 +56,13 @@ class FileStore(Store):
     def _read(self, file: int) -> None:
         size = os.fstat(file).st_size
         text = os.pread(file, size - self._position, self._position)
-        at = 0
-        while at < len(text):
-            kind, key_bytes, value_bytes = _HEADER.unpack_from(text, at)
-            at += _HEADER.size
-            key = text[at : at + key_bytes].decode()
-            value = text[at + key_bytes : at + key_bytes + value_bytes]
-            at += key_bytes + value_bytes
+        start = 0
+        while start < len(text):
+            kind, key_bytes, value_bytes = _HEADER.unpack_from(text, start)
+            start += _HEADER.size
+            key = text[start : start + key_bytes].decode()
+            value = text[start + key_bytes : start + key_bytes + value_bytes]
+            start += key_bytes + value_bytes
             if kind == _SET:
                 self._table.values[key] = value
             else:

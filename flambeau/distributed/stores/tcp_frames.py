@@ -52,12 +52,12 @@ def take_frame(received: bytearray) -> Frame | None:
     end = _HEAD.size + length
     if len(received) < end:
         return None
-    fields, at = [], _HEAD.size
+    fields, offset = [], _HEAD.size
     for _ in range(count):
-        (size,) = _FIELD.unpack_from(received, at)
-        at += _FIELD.size
-        fields.append(bytes(received[at : at + size]))
-        at += size
+        (size,) = _FIELD.unpack_from(received, offset)
+        offset += _FIELD.size
+        fields.append(bytes(received[offset : offset + size]))
+        offset += size
     del received[:end]
     return Frame(number, code, fields)
 

@@ -210,11 +210,11 @@ class TCPStore(Store):
 
     def __repr__(self) -> str:
         served = f", server=TCPServer(port={self._port})" if self._server else ""
-        here, remote = (
+        local, remote = (
             f"[{address[0]}]:{address[1]}"
             for address in (self._connection.getsockname(), self._connection.getpeername())
         )
-        client = f"SocketImpl(fd={self._connection.fileno()}, addr={here}, remote={remote})"
+        client = f"SocketImpl(fd={self._connection.fileno()}, addr={local}, remote={remote})"
         return f"TCPStore(client=TCPClient({client}){served})"
 
     def __del__(self) -> None:

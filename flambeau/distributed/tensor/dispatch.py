@@ -150,14 +150,14 @@ def _place(described: Any, values: list[Any]) -> Any:
     return described
 
 
-def _find_spec(func: Any, tensor: Tensor, like: DTensorSpec) -> DTensorSpec:
+def _find_spec(func: Any, tensor: Tensor, reference: DTensorSpec) -> DTensorSpec:
     """Return a tensor's spec. A plain number counts as replicated, other plain tensors raise."""
     spec = spec_of(tensor)
     if spec is not None:
-        if spec.mesh != like.mesh:
+        if spec.mesh != reference.mesh:
             raise RuntimeError(
                 f"{func}: all operands in the DTensor operations must be on the same device mesh, "
-                f"but got {like.mesh} and {spec.mesh}")
+                f"but got {reference.mesh} and {spec.mesh}")
         return spec
     is_replicated = STATE.replicates_implicitly or func.overloadpacket.__name__ in STATE.extra[0]
     if tensor.dim() and tensor.numel() != 1 and not is_replicated:
@@ -167,7 +167,7 @@ def _find_spec(func: Any, tensor: Tensor, like: DTensorSpec) -> DTensorSpec:
             "https://docs.pytorch.org/docs/main/distributed.tensor.html#mixed-tensor-and-dtensor-"
             "operations for more details.")
     meta = TensorMeta(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
-    return DTensorSpec(like.mesh, (Replicate(),) * like.mesh.ndim, meta)
+    return DTensorSpec(reference.mesh, (Replicate(),) * reference.mesh.ndim, meta)
 
 
 def _prepare(tensor: Tensor, spec: DTensorSpec, placements: tuple[Placement, ...]) -> Tensor:
@@ -240,44 +240,44 @@ def _infer_outputs(func: Any, operation: Operation) -> list[TensorMeta]:
 
 
 def _wrap_all(
-    result: Any, decision: _Decision, like: DTensorSpec,
+    result: Any, decision: _Decision, reference: DTensorSpec,
     wrap: Callable[[Tensor, DTensorSpec], Tensor],
 ) -> Any:
     """Wrap the tensors of a result, also in tuples and lists."""
     if isinstance(result, Tensor):
-        return _wrap_output(result, decision, 0, like, wrap)
+        return _wrap_output(result, decision, 0, reference, wrap)
     if not isinstance(result, (tuple, list)):
         return result
-    wrapped = [_wrap_output(y, decision, at, like, wrap) if isinstance(y, Tensor) else y
-               for at, y in enumerate(result)]
+    wrapped = [_wrap_output(y, decision, i, reference, wrap) if isinstance(y, Tensor) else y
+               for i, y in enumerate(result)]
     return type(result)(*wrapped) if hasattr(result, "_fields") else type(result)(wrapped)
 
 
 def _wrap_output(
-    local: Tensor, decision: _Decision, at: int, like: DTensorSpec,
+    local: Tensor, decision: _Decision, i: int, reference: DTensorSpec,
     wrap: Callable[[Tensor, DTensorSpec], Tensor],
 ) -> Tensor:
-    placements = tuple(o[at] if isinstance(o, tuple) else o for o in decision.outputs)
-    shape = tuple(local.shape if decision.metas is None else decision.metas[at].shape)
+    placements = tuple(o[i] if isinstance(o, tuple) else o for o in decision.outputs)
+    shape = tuple(local.shape if decision.metas is None else decision.metas[i].shape)
     meta = TensorMeta(shape, dense_strides(shape, local.stride()), local.dtype)
-    return wrap(local, DTensorSpec(like.mesh, placements, meta))
+    return wrap(local, DTensorSpec(reference.mesh, placements, meta))
 
 
 def _wrap_nothing(
-    func: Any, operation: Operation, decision: _Decision, like: DTensorSpec,
+    func: Any, operation: Operation, decision: _Decision, reference: DTensorSpec,
     wrap: Callable[[Tensor, DTensorSpec], Tensor],
 ) -> Any:
     """Return the results of a process outside of the mesh: tensors without elements."""
     results = []
-    for at, meta in enumerate(decision.metas or _infer_outputs(func, operation)):
-        placements = tuple(o[at] if isinstance(o, tuple) else o for o in decision.outputs)
+    for i, meta in enumerate(decision.metas or _infer_outputs(func, operation)):
+        placements = tuple(o[i] if isinstance(o, tuple) else o for o in decision.outputs)
         results.append(wrap(ops.empty(0, dtype=meta.dtype),
-                            DTensorSpec(like.mesh, placements, meta)))
+                            DTensorSpec(reference.mesh, placements, meta)))
     return results[0] if len(results) == 1 else tuple(results)
 
 
 def _finish_write(
-    name: str, target: Tensor, result: Any, decision: _Decision, like: DTensorSpec
+    name: str, target: Tensor, result: Any, decision: _Decision, reference: DTensorSpec
 ) -> Tensor:
     """Return the written DTensor, with its new shape if the operator changes it."""
     if name in _RESHAPES_IN_PLACE and isinstance(result, Tensor):

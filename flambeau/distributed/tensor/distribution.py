@@ -45,14 +45,14 @@ def distribute_tensor(
         if dim is not None and dim >= tensor.dim():
             raise AssertionError(f"Sharding dim {dim} greater than tensor ndim {tensor.dim()}")
     meta = TensorMeta(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
-    whole = DTensorSpec(mesh, (Replicate(),) * mesh.ndim, meta)
+    replicated = DTensorSpec(mesh, (Replicate(),) * mesh.ndim, meta)
     local = tensor.detach()
     if mesh.get_coordinate() is None:
         local = local.new_empty(0)
     elif src_data_rank is not None:
         local = _copy_from(local, mesh, src_data_rank)
-    local = redistribute_local(local, whole, chosen)
-    return DTensor(local, whole.replaced(chosen), requires_grad=tensor.requires_grad)
+    local = redistribute_local(local, replicated, chosen)
+    return DTensor(local, replicated.replaced(chosen), requires_grad=tensor.requires_grad)
 
 
 def _copy_from(local: Tensor, mesh: DeviceMesh, rank: int) -> Tensor:
@@ -109,13 +109,13 @@ def distribute_module(
 
 def _replicate_members(module: Module, mesh: DeviceMesh) -> None:
     """Replicate the parameters and buffers that are not DTensors yet."""
-    whole = [Replicate()] * mesh.ndim
+    replicated = [Replicate()] * mesh.ndim
     for name, parameter in list(module._parameters.items()):
         if parameter is not None and not isinstance(parameter, DTensor):
             module.register_parameter(name, Parameter(
-                distribute_tensor(parameter.detach(), mesh, whole), parameter.requires_grad))
+                distribute_tensor(parameter.detach(), mesh, replicated), parameter.requires_grad))
     for name, buffer in list(module._buffers.items()):
         if buffer is not None and not isinstance(buffer, DTensor):
-            module._buffers[name] = distribute_tensor(buffer, mesh, whole)
+            module._buffers[name] = distribute_tensor(buffer, mesh, replicated)
 
 

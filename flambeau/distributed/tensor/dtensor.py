@@ -126,8 +126,8 @@ class DTensor(Tensor):
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
         """Return the whole tensor in every process."""
-        whole = (Replicate(),) * self._spec.mesh.ndim
-        result: Tensor = _ToLocal.apply(self.redistribute(placements=whole), grad_placements)
+        replicated = (Replicate(),) * self._spec.mesh.ndim
+        result: Tensor = _ToLocal.apply(self.redistribute(placements=replicated), grad_placements)
         return result
 
 

@@ -39,10 +39,10 @@ def _create(
         local = make(0, dtype=dtype)
         meta = TensorMeta(shape, dense_strides(shape, range(len(shape), 0, -1)), local.dtype)
     elif is_random:
-        whole = make(shape, dtype=dtype)
-        meta = TensorMeta(shape, tuple(whole.stride()), whole.dtype)
+        full = make(shape, dtype=dtype)
+        meta = TensorMeta(shape, tuple(full.stride()), full.dtype)
         spec = DTensorSpec(mesh, (Replicate(),) * mesh.ndim, meta)
-        local = redistribute_local(whole, spec, chosen)
+        local = redistribute_local(full, spec, chosen)
     else:
         local = make(find_local_part(shape, mesh, chosen)[0], dtype=dtype)
         meta = TensorMeta(shape, dense_strides(shape, local.stride()), local.dtype)

@@ -81,8 +81,8 @@ def _layer_norm(first: int) -> Callable[[LocalCall], Any]:
         rows = 1
         for size in x.shape[: x.dim() - count]:
             rows *= size
-        for at in (first, first + 1):
-            args[at] = args[at][:rows]
+        for i in (first, first + 1):
+            args[i] = args[i][:rows]
         return local.run(*args)
 
     return call
@@ -154,8 +154,8 @@ def _scale_gradient(target_at: int, weight_at: int) -> Callable[[LocalCall], Any
 def _placed(local: LocalCall) -> Any:
     """Place a gradient into zeros of the local size."""
     size = find_local_part(local.shapes[0], local.mesh, local.output_placements())[0]
-    whole = tuple(local.args[1])
-    if size == whole:
+    full_size = tuple(local.args[1])
+    if size == full_size:
         return local.run(*local.args)
     index = local.args[2] if isinstance(local.args[2], tuple) else (local.args[2],)
     return local.run(local.args[0], size, tuple(
@@ -171,10 +171,10 @@ def _draw(local: LocalCall) -> Any:
     spec = local.operation.inputs[0]
     if not any(map(_is_cut, spec.placements)):
         return local.run(*local.args)
-    whole = ops.empty(spec.shape, dtype=target.dtype)
-    local.run(whole, *local.args[1:])
+    full = ops.empty(spec.shape, dtype=target.dtype)
+    local.run(full, *local.args[1:])
     replicated = spec.replaced((Replicate(),) * len(spec.placements))
-    return target.copy_(redistribute_local(whole, replicated, spec.placements))
+    return target.copy_(redistribute_local(full, replicated, spec.placements))
 
 
 LOCAL_CALLS: dict[str, Callable[[LocalCall], Any]] = {

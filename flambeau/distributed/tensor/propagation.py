@@ -96,24 +96,24 @@ def choose_placements(
 
 def _choose(operation: Operation, rule: Rule | None, axis: int, fixed_first: bool) -> Strategy:
     """Return the best strategy along one mesh axis."""
-    here = [spec.placements[axis] for spec in operation.inputs]
+    placements = [spec.placements[axis] for spec in operation.inputs]
     best, least = None, math.inf
-    whole = Strategy(Replicate(), (Replicate(),) * len(here))
+    replicated = Strategy(Replicate(), (Replicate(),) * len(placements))
     if rule is None:
-        if fixed_first and not isinstance(here[0], Replicate):
+        if fixed_first and not isinstance(placements[0], Replicate):
             raise _refuse_in_place(operation)
-        return whole
-    for strategy in _list_strategies(operation, rule, here):
-        if _is_admissible(operation, rule, strategy, here, fixed_first):
+        return replicated
+    for strategy in _list_strategies(operation, rule, placements):
+        if _is_admissible(operation, rule, strategy, placements, fixed_first):
             cost = _add_costs(operation, strategy)
             if cost < least:
                 best, least = strategy, cost
-    if fixed_first and not isinstance(here[0], Replicate):
+    if fixed_first and not isinstance(placements[0], Replicate):
         if best is None:
             raise _refuse_in_place(operation)
         return best
-    if best is None or not rule.follows and _add_costs(operation, whole) <= least:
-        return whole
+    if best is None or not rule.follows and _add_costs(operation, replicated) <= least:
+        return replicated
     return best
 
 
@@ -132,10 +132,10 @@ def _refuse_in_place(operation: Operation) -> RuntimeError:
 
 
 def _list_strategies(
-    operation: Operation, rule: Rule, here: Sequence[Placement]
+    operation: Operation, rule: Rule, placements: Sequence[Placement]
 ) -> Iterator[Strategy]:
     """Yield the rule's strategies, each also for the strided shards that there are."""
-    factors = dict.fromkeys(p.split_factor for p in here if isinstance(p, _StridedShard)
+    factors = dict.fromkeys(p.split_factor for p in placements if isinstance(p, _StridedShard)
                             and not rule.lists_strided)
     for strategy in rule.strategies(operation):
         yield strategy
@@ -156,14 +156,14 @@ def _with_factor(strategy: Strategy, factor: int) -> Strategy:
 
 
 def _is_admissible(
-    operation: Operation, rule: Rule, strategy: Strategy, here: Sequence[Placement],
+    operation: Operation, rule: Rule, strategy: Strategy, placements: Sequence[Placement],
     fixed_first: bool,
 ) -> bool:
     """Return whether a strategy may be chosen: its parts have elements, and it follows an input."""
-    if fixed_first and strategy.inputs[0] != here[0]:
+    if fixed_first and strategy.inputs[0] != placements[0]:
         return False
     is_followed = fixed_first or not rule.follows
-    for spec, now, then in zip(operation.inputs, here, strategy.inputs, strict=True):
+    for spec, now, then in zip(operation.inputs, placements, strategy.inputs, strict=True):
         dim = sharded_dim(then)
         if dim is not None and not (rule.accepts_empty and now == then):
             size, parts = spec.shape[dim], operation.parts

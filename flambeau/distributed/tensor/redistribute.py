@@ -44,15 +44,15 @@ def plan_steps(
     """
     state = list(current)
     for axis in reversed(range(len(state))):
-        here, there = state[axis], wanted[axis]
-        keeps = here == there and _same_outside(state, wanted, axis, sharded_dim(here))
+        source, there = state[axis], wanted[axis]
+        keeps = source == there and _same_outside(state, wanted, axis, sharded_dim(source))
         if keeps:
             continue
         target = there if _same_outside(state, wanted, axis, sharded_dim(there)) else Replicate()
-        if here == there:
+        if source == there:
             target = Replicate()
-        if target != here:
-            yield axis, here, target
+        if target != source:
+            yield axis, source, target
             state[axis] = target
     for axis, there in enumerate(wanted):
         if state[axis] != there:
@@ -97,8 +97,8 @@ def _change(
         if isinstance(after, Partial):
             raise RuntimeError(f"redistribute from {before} to {after} not supported yet")
         _announce("all_reduce" if isinstance(after, Replicate) else "reduce_scatter_tensor")
-        whole = _reduce(local, mesh, axis, before)
-        return whole if isinstance(after, Replicate) else cut(whole, mesh, axis, after)
+        reduced = _reduce(local, mesh, axis, before)
+        return reduced if isinstance(after, Replicate) else cut(reduced, mesh, axis, after)
     if isinstance(before, Replicate):
         if isinstance(after, Partial):
             return _split_value(local, mesh, axis, after)
@@ -108,8 +108,8 @@ def _change(
     if isinstance(before, Shard) and isinstance(after, Shard):
         _announce("all_to_all_single")
         return _exchange(local, shape, mesh, axis, before.dim, after.dim)
-    whole = gather_parts(local, shape, mesh, axis, before)
-    return whole if isinstance(after, Replicate) else cut(whole, mesh, axis, after)
+    reduced = gather_parts(local, shape, mesh, axis, before)
+    return reduced if isinstance(after, Replicate) else cut(reduced, mesh, axis, after)
 
 
 # ------------------------------------------------------------------------------ the steps
@@ -154,8 +154,9 @@ def gather_parts(
     collectives.all_gather_into_tensor(rows, padded, mesh.get_group(axis))
     if dim == 0 and all(size == chunk for size in sizes):
         return rows.flatten(0, 1)
-    whole = ops.cat([row.narrow(dim, 0, size) for row, size in zip(rows, sizes, strict=True)], dim)
-    return whole.flatten(dim - 1, dim) if factor > 1 else whole
+    gathered = ops.cat([row.narrow(dim, 0, size) for row, size in zip(rows, sizes, strict=True)],
+                       dim)
+    return gathered.flatten(dim - 1, dim) if factor > 1 else gathered
 
 
 def _pad(local: Tensor, dim: int, size: int) -> Tensor:
@@ -163,9 +164,9 @@ def _pad(local: Tensor, dim: int, size: int) -> Tensor:
     missing = size - local.shape[dim]
     if not missing:
         return local.contiguous()
-    more = list(local.shape)
-    more[dim] = missing
-    return ops.cat([local, ops.zeros(more, dtype=local.dtype)], dim)
+    shape = list(local.shape)
+    shape[dim] = missing
+    return ops.cat([local, ops.zeros(shape, dtype=local.dtype)], dim)
 
 
 def _exchange(
@@ -214,16 +215,16 @@ def _split_value(local: Tensor, mesh: DeviceMesh, axis: int, placement: Partial)
 
 def estimate_cost(spec: DTensorSpec, axis: int, wanted: Placement) -> float:
     """Return the bytes that a change of placement along one mesh axis sends, inf if impossible."""
-    here, parts = spec.placements[axis], max(spec.mesh.size(axis), 2)  # one decides as two do
-    if here == wanted:
+    placement, parts = spec.placements[axis], max(spec.mesh.size(axis), 2)  # one decides as two do
+    if placement == wanted:
         return 0.0
-    if isinstance(here, Replicate):
+    if isinstance(placement, Replicate):
         return 1.0 if isinstance(wanted, Partial) else 0.0
     if isinstance(wanted, Partial):
         return math.inf
     others = math.prod(spec.mesh.size(a) for a, p in enumerate(spec.placements)
                        if a != axis and sharded_dim(p) is not None)
     sent = _START_BYTES + spec.nbytes / others * (parts - 1) / parts
-    if isinstance(here, Partial):
+    if isinstance(placement, Partial):
         return 2 * sent if isinstance(wanted, Replicate) else sent
     return sent if isinstance(wanted, Replicate) else sent + spec.nbytes / others

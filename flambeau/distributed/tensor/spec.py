@@ -62,8 +62,8 @@ class DTensorSpec:
 
     def __str__(self) -> str:
         name = _SHORT_NAMES.get(str(self.tensor_meta.dtype), str(self.tensor_meta.dtype))
-        where = "".join(map(str, self.placements))
-        return f"Spec({name}[{', '.join(map(str, self.shape))}]({where}))"
+        placements = "".join(map(str, self.placements))
+        return f"Spec({name}[{', '.join(map(str, self.shape))}]({placements}))"
 
 
 _SHORT_NAMES = {
@@ -88,9 +88,9 @@ def find_local_part(
         dim = sharded_dim(placement)
         if dim is None:
             continue
-        parts, at = mesh.size(axis), coordinate[axis]
+        parts, rank = mesh.size(axis), coordinate[axis]
         factor = placement.split_factor if isinstance(placement, _StridedShard) else 1
-        size, start = Shard.local_shard_size_and_offset(sizes[dim] // factor, parts, at)
+        size, start = Shard.local_shard_size_and_offset(sizes[dim] // factor, parts, rank)
         sizes[dim], offsets[dim] = size * factor, offsets[dim] + start
     return tuple(sizes), tuple(offsets)
 

@@ -52,7 +52,7 @@ class Rule:
         self.session = session
 
     def report(
-        self, what: str, *places: Place | Spot | None, level: Any = None, fix: Any = None,
+        self, message: str, *places: Place | Spot | None, level: Any = None, fix: Any = None,
         **evidence: Any,
     ) -> None:
         """Report a finding. `places`: spots or places, the line to fix first; `level` and `fix`
@@ -67,7 +67,7 @@ class Rule:
             for name, value in evidence.items() if value is not None
         }
         self.session.report(
-            self.id, level or self.level, what, tuple(lines.values()), evidence,
+            self.id, level or self.level, message, tuple(lines.values()), evidence,
             self.fix if fix is None else fix,
         )
 

@@ -77,8 +77,8 @@ def _find_first_call(graph: Graph) -> Node:
 def _names(f: Any, args: tuple[Any, ...]) -> list[str]:
     """Return a name for each argument."""
     parameters = list(inspect.signature(f).parameters.values())
-    named = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_POSITIONAL]
-    return [named[i] if i < len(named) else f"arg{i}" for i in range(len(args))]
+    names = [p.name for p in parameters if p.kind is not inspect.Parameter.VAR_POSITIONAL]
+    return [names[i] if i < len(names) else f"arg{i}" for i in range(len(args))]
 
 
 def _add_input(recorder: Recorder, graph: Graph, name: str, value: Any) -> Any:

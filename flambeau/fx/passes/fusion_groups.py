@@ -72,8 +72,8 @@ class FxNetAccFusionsFinder:
 
     def _find_between(self, group: set[Node]) -> set[Node]:
         """Return the nodes on paths from one member of a group to another."""
-        places = sorted(self.node_index[node] for node in group)
-        stretch = self.nodes[places[0]:places[-1] + 1]
+        positions = sorted(self.node_index[node] for node in group)
+        stretch = self.nodes[positions[0]:positions[-1] + 1]
         below = set(group)  # reached from a member
         for node in stretch:
             if not below.isdisjoint(node.all_input_nodes):

@@ -141,12 +141,12 @@ class FxGraphDrawer:
         else:
             target = node.target if isinstance(node.target, str) else qualified_name(node.target)
             args, kwargs = self._list_arguments(node)
-            named = [f"{name}: {_format_arg(value, max_list_len=8)}"
+            items = [f"{name}: {_format_arg(value, max_list_len=8)}"
                      for name, value in kwargs.items()]
             text += f"|target={_escape(target)}{_BREAK}"
             text += self._list(r"|args=(\l", r",\n)\l",
                                [_format_arg(value, max_list_len=8) for value in args])
-            text += self._list(r"|kwargs={\l", r",\n}\l", named)
+            text += self._list(r"|kwargs={\l", r",\n}\l", items)
             text += f"|num_users={len(node.users)}{_BREAK}"
         text += _describe(node.meta.get("tensor_meta"))
         return text + self._line_of(node) + "}"

@@ -60,10 +60,10 @@ def read_annotation(annotation: Any) -> Kind:
 def _refuse_bare(annotation: Any) -> None:
     for bare, (name, article, example) in _BARE.items():
         if annotation is bare:
-            what, it = (f"{article} contained type", "a contained type") if article else \
+            detail, it = (f"{article} contained type", "a contained type") if article else \
                 ("contained types", "contained type")
             raise RuntimeError(
-                f"Attempted to use {name} without {what}. Please add {it}, {example}")
+                f"Attempted to use {name} without {detail}. Please add {it}, {example}")
 
 
 def _dictionary(key: Any, value: Any) -> Kind:

@@ -44,13 +44,13 @@ def _explain_mismatch(schema: Any, args: list[Kind], keywords: dict[str, Kind]) 
     if len(args) > len(positional) and not is_variadic:
         return (f"Expected at most {len(positional)} arguments but found {len(args)} positional "
                 "arguments.")
-    named = {a.name: a for a in schema.arguments}
+    by_name = {a.name: a for a in schema.arguments}
     for name in keywords:
-        if name not in named and name != "out":
+        if name not in by_name and name != "out":
             return f"Keyword argument {name} unknown."
     passed = {} if is_variadic and len(args) > len(positional) else dict(
         zip([a.name for a in positional], args, strict=False))
-    for name, argument in named.items():
+    for name, argument in by_name.items():
         actual = passed.get(name, keywords.get(name))
         if actual is None:
             is_given = is_variadic and len(args) >= len(positional)

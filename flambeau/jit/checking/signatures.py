@@ -128,9 +128,9 @@ def _read_hints(function: Any, source: Source, is_method: bool) -> tuple[dict[st
         return hints, False
     try:
         written = parse_type_comment(tree.type_comment)
-        named: Any = {"Tensor": Tensor, **vars(typing), **function.__globals__, **space}
-        kinds = [eval(ast.unparse(kind), named) for kind in written.argtypes]
-        result = eval(ast.unparse(written.returns), named)
+        namespace: Any = {"Tensor": Tensor, **vars(typing), **function.__globals__, **space}
+        kinds = [eval(ast.unparse(kind), namespace) for kind in written.argtypes]
+        result = eval(ast.unparse(written.returns), namespace)
     except Exception:  # as above
         return hints, True
     names = [argument.arg for argument in arguments[is_method:]]

@@ -103,9 +103,9 @@ class MaskedTensor(Tensor):
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Differentiate reductions and `where` here; dispatch everything else."""
-        name, named = getattr(func, "__name__", ""), kwargs or {}
+        name, options = getattr(func, "__name__", ""), kwargs or {}
         if name in REDUCE_NAMES and is_masked_tensor(args[0]):
-            return _reduce(name, *args, **named)
+            return _reduce(name, *args, **options)
         if name == "where" and len(args) == 3:
             return _Where.apply(*args)
         if name in _CONVERSIONS and is_masked_tensor(args[0]):
@@ -117,25 +117,25 @@ class MaskedTensor(Tensor):
             if args[0].is_contiguous():
                 return args[0]
             return as_masked_tensor(args[0].get_data().contiguous(), args[0]._masked_mask)
-        return super().__torch_function__(func, types, args, named)
+        return super().__torch_function__(func, types, args, options)
 
     @classmethod
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Apply an operator to data and mask, by its name."""
-        packet, named = func.overloadpacket, kwargs or {}
+        packet, options = func.overloadpacket, kwargs or {}
         name = packet.__name__
         in_place = name.endswith("_") and name.rstrip("_") in _POINTWISE
         plain = name.rstrip("_") if in_place else name
         if plain in _POINTWISE:
-            return _pointwise(packet, plain in BINARY_NAMES, in_place, args, named)
+            return _pointwise(packet, plain in BINARY_NAMES, in_place, args, options)
         if name in MOVEMENTS:
-            return _move(packet, args, named)
+            return _move(packet, args, options)
         if name in REDUCE_NAMES:
-            return _reduce(name, *args, **named)
+            return _reduce(name, *args, **options)
         if name.lstrip("_") in HANDLERS:
-            return HANDLERS[name.lstrip("_")](packet, *args, **named)
+            return HANDLERS[name.lstrip("_")](packet, *args, **options)
         warn(f"{name} is not implemented in __torch_dispatch__ for MaskedTensor.\n"
              "If you would like this operator to be supported, please file an issue for a feature "
              "request at https://github.com/pytorch/maskedtensor/issues with a minimal "
@@ -378,12 +378,12 @@ def _reduce(
     if name == "all":
         filled = data.masked_fill(~mask, True)
         return MaskedTensor(filled.all() if dim is None else filled.all(dim, keepdim), is_valid)
-    named = {**kwargs, "keepdim": keepdim, "mask": mask}
+    options = {**kwargs, "keepdim": keepdim, "mask": mask}
     if dtype is not None:
-        named["dtype"] = dtype
+        options["dtype"] = dtype
     reduction = getattr(reductions, name)
-    result = reduction(data, 2, dim, **named) if name == "norm" else \
-        reduction(data, dim, **named)
+    result = reduction(data, 2, dim, **options) if name == "norm" else \
+        reduction(data, dim, **options)
     reduced: MaskedTensor = _Reduced.apply(result, is_valid)
     return reduced
 

@@ -33,13 +33,13 @@ def emit(kernel: Kernel, target: Target | None = None, name: str | None = None) 
     target = target or host()
     module = Module(name, target.vector_bytes, kernel.exact)
 
-    def whole(part: Kernel, function: str) -> ir.Function:
+    def define(part: Kernel, function: str) -> ir.Function:
         context = _declare_body(module, part, target, function)
         assign_private_rows(context, part.buffers)
-        _emit_outermost(context, part.body, Outliner(part, whole))
+        _emit_outermost(context, part.body, Outliner(part, define))
         return context.builder.function
 
-    inner = whole(kernel, f"{name}.body")
+    inner = define(kernel, f"{name}.body")
     _emit_entry(module, name, inner, needs_flush_to_zero(kernel.body, target),
                 count_private_rows(kernel.buffers))
     text = str(module)
@@ -97,8 +97,8 @@ def _declare_body(module: ir.Module, kernel: Kernel, target: Target, name: str) 
 
 
 def _allocate_locals(context: Context, kernel: Kernel) -> None:
-    places = collect_accesses(list(iterate_statements(kernel.body)))
-    for buffer in dict.fromkeys(access.buffer for access in places):
+    accesses = collect_accesses(list(iterate_statements(kernel.body)))
+    for buffer in dict.fromkeys(access.buffer for access in accesses):
         if buffer.local is None:
             continue
         if buffer.local * buffer.type.size > LOCAL_BYTES:

@@ -65,8 +65,8 @@ def parse_object(data: bytes) -> ObjectFile:
         header = _HEADER.unpack_from(data)
         if header[0][:6] != b"\x7fELF\x02\x01" or header[1:3] != (_OBJECT, _X86_64):
             raise UnsupportedObject("not an object file for x86-64")
-        at, size, count = header[6], header[11], header[12]
-        rows = [_SECTION.unpack_from(data, at + i * size) for i in range(count)]
+        table_offset, size, count = header[6], header[11], header[12]
+        rows = [_SECTION.unpack_from(data, table_offset + i * size) for i in range(count)]
         return _parse_sections(data, rows)
     except (struct.error, IndexError, ValueError) as error:
         raise UnsupportedObject(f"damaged: {error}") from None
@@ -75,7 +75,7 @@ def parse_object(data: bytes) -> ObjectFile:
 def _parse_sections(data: bytes, rows: list[tuple]) -> ObjectFile:
     sections: dict[int, Section] = {}
     symbols: list[tuple[str, int | None, int]] = []
-    places: list[Relocation] = []
+    relocations: list[Relocation] = []
     for i, (_, kind, flags, _, offset, size, _, _, align, _) in enumerate(rows):
         if not flags & _ALLOCATED or kind == _X86_64_UNWIND:
             continue
@@ -89,18 +89,19 @@ def _parse_sections(data: bytes, rows: list[tuple]) -> ObjectFile:
             names = data[rows[link][4] : rows[link][4] + rows[link][5]]
             symbols += [_parse_symbol(names, entry) for entry in _SYMBOL.iter_unpack(content)]
         elif kind == _RELA and info in sections:
-            places += [Relocation(info, where, info_word >> 32, addend, info_word & 0xFFFFFFFF)
-                       for where, info_word, addend in _RELOCATION.iter_unpack(content)]
-    for place in places:
+            relocations += [Relocation(info, offset, info_word >> 32, addend,
+                                       info_word & 0xFFFFFFFF)
+                            for offset, info_word, addend in _RELOCATION.iter_unpack(content)]
+    for place in relocations:
         section = symbols[place.symbol][1]
         if place.kind not in _KNOWN_RELOCATIONS or not (section is None or section in sections):
             raise UnsupportedObject(f"a relocation of kind {place.kind}")
-    return ObjectFile(sections, symbols, places)
+    return ObjectFile(sections, symbols, relocations)
 
 
 def _parse_symbol(names: bytes, entry: tuple) -> tuple[str, int | None, int]:
-    at, _, _, section, value, _ = entry
-    name = names[at : names.index(0, at)].decode()
+    name_offset, _, _, section, value, _ = entry
+    name = names[name_offset : names.index(0, name_offset)].decode()
     if section >= _RESERVED_SECTION:
         section = -1  # file names and the like; nothing may refer to them
     return name, None if section == _UNDEFINED_SECTION else section, value
@@ -183,7 +184,7 @@ def _relocate(
     """Fill in a file's relocations."""
     for place in file.places:
         _, section, offset = file.symbols[place.symbol]
-        at = starts[i, place.section] + place.offset
+        address = starts[i, place.section] + place.offset
         if place.kind in _GOTPCREL_KINDS:
             to = slots[_make_slot_key(i, file, place)] + 8
         elif section is not None:
@@ -192,4 +193,4 @@ def _relocate(
             to = slots[_make_slot_key(i, file, place)]
         else:
             raise UnsupportedObject(f"{file.symbols[place.symbol][0]} is said to be near")
-        struct.pack_into("<i", memory, at, to + place.addend - at)
+        struct.pack_into("<i", memory, address, to + place.addend - address)

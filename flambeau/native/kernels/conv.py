@@ -58,10 +58,10 @@ class _ConvSizes:
         moved = IndexValue(self.at(**{f"o{axis}": f"s{axis}", f"k{axis}": f"d{axis}"}))
         return Apply(Scalar.SUB, (moved, SizeValue(self.sizes[f"p{axis}"])), Type.I64)
 
-    def inside(self, at: Expression, axis: str) -> Expression:
+    def inside(self, position: Expression, axis: str) -> Expression:
         """The mask of an axis: 0 <= at < extent."""
-        low = Apply(Scalar.GE, (at, Constant(Type.I64, 0)), Type.BOOL)
-        high = Apply(Scalar.LT, (at, SizeValue(self.sizes[axis])), Type.BOOL)
+        low = Apply(Scalar.GE, (position, Constant(Type.I64, 0)), Type.BOOL)
+        high = Apply(Scalar.LT, (position, SizeValue(self.sizes[axis])), Type.BOOL)
         return Apply(Scalar.AND, (low, high), Type.BOOL)
 
     def image(self, x: Buffer) -> Load:
@@ -80,30 +80,30 @@ def build_window_sums(type: Type, grouped: bool = False) -> Kernel:
     `grouped`: threads share the groups of channels; otherwise they share the work of one group.
     """
     x, weight, bias, y = (Buffer(type, name) for name in ("x", "weight", "bias", "y"))
-    named, total = _ConvSizes(grouped), Accumulator(ReduceOp.SUM, type)
-    a = named.axes
-    at = make_affine(0, (a["oc"], 1), (named.group, named.sizes["oc"]) if named.group else None)
-    shifted = Apply(Scalar.ADD, (total, Load(bias, at)), type)
+    sizes, total = _ConvSizes(grouped), Accumulator(ReduceOp.SUM, type)
+    a = sizes.axes
+    place = make_affine(0, (a["oc"], 1), (sizes.group, sizes.sizes["oc"]) if sizes.group else None)
+    shifted = Apply(Scalar.ADD, (total, Load(bias, place)), type)
     contract = Contract(
-        (a["n"], a["oh"], a["ow"]), a["oc"], (a["ic"], a["kh"], a["kw"]), named.image(x),
-        Load(weight, named.at("wg", oc="wo", ic="wi", kh="wh", kw="ww")), total,
-        [Store(y, named.at("yg", n="yn", oc="yc", oh="yh", ow="yw"), shifted)],
+        (a["n"], a["oh"], a["ow"]), a["oc"], (a["ic"], a["kh"], a["kw"]), sizes.image(x),
+        Load(weight, sizes.at("wg", oc="wo", ic="wi", kh="wh", kw="ww")), total,
+        [Store(y, sizes.at("yg", n="yn", oc="yc", oh="yh", ow="yw"), shifted)],
     )
-    return named.kernel("conv_windows", [x, weight, bias, y], contract)
+    return sizes.kernel("conv_windows", [x, weight, bias, y], contract)
 
 
 @cache
 def weight(type: Type, grouped: bool = False) -> Kernel:
     """Buffers x, gy, gw: the gradient of the weight; `grouped` as in `build_window_sums`."""
     x, gy, gw = (Buffer(type, name) for name in ("x", "gy", "gw"))
-    named, total = _ConvSizes(grouped), Accumulator(ReduceOp.SUM, type)
-    a = named.axes
+    sizes, total = _ConvSizes(grouped), Accumulator(ReduceOp.SUM, type)
+    a = sizes.axes
     contract = Contract(
-        (a["ic"], a["kh"], a["kw"]), a["oc"], (a["n"], a["oh"], a["ow"]), named.image(x),
-        Load(gy, named.at("yg", n="yn", oc="yc", oh="yh", ow="yw")), total,
-        [Store(gw, named.at("wg", oc="wo", ic="wi", kh="wh", kw="ww"), total)],
+        (a["ic"], a["kh"], a["kw"]), a["oc"], (a["n"], a["oh"], a["ow"]), sizes.image(x),
+        Load(gy, sizes.at("yg", n="yn", oc="yc", oh="yh", ow="yw")), total,
+        [Store(gw, sizes.at("wg", oc="wo", ic="wi", kh="wh", kw="ww"), total)],
     )
-    return named.kernel("conv_weight", [x, gy, gw], contract)
+    return sizes.kernel("conv_weight", [x, gy, gw], contract)
 
 
 def _name_strides(letter: str, strides: NchwStrides) -> dict[str, int]:
@@ -117,14 +117,14 @@ def _order_sizes(values: dict[str, int]) -> tuple[int, ...]:
 
 
 def _split_calls_by_group(
-    g: Geometry, grouped: bool, places: Sequence[int], groups: Sequence[int], sizes: tuple
+    g: Geometry, grouped: bool, offsets: Sequence[int], groups: Sequence[int], sizes: tuple
 ) -> Iterator[KernelCall]:
     """Yield one call for all groups or one per group; `groups` are the buffers' group strides."""
     if grouped:
-        yield KernelCall(tuple(places), sizes)
+        yield KernelCall(tuple(offsets), sizes)
         return
     for group in range(g.groups):
-        moved = [at + group * step for at, step in zip(places, groups, strict=True)]
+        moved = [start + group * step for start, step in zip(offsets, groups, strict=True)]
         yield KernelCall(tuple(moved), sizes[: -len(_GROUPS)])
 
 
@@ -170,10 +170,10 @@ def plan_data_calls(g: Geometry, grouped: bool = False) -> Iterator[KernelCall]:
             continue
         meets = [phase_taps(g, axis, phase[axis]) for axis in (0, 1)]
         first = [meet[0] if meet else 0 for meet, _, _ in meets]
-        places = (0, first[0] * g.weight[2] + first[1] * g.weight[3], 0,
-                  phase[0] * g.x[2] + phase[1] * g.x[3])
+        offsets = (0, first[0] * g.weight[2] + first[1] * g.weight[3], 0,
+                   phase[0] * g.x[2] + phase[1] * g.x[3])
         strides = (y, weight, g.inputs_each, x)
-        yield from _split_calls_by_group(g, grouped, places, strides,
+        yield from _split_calls_by_group(g, grouped, offsets, strides,
                                          _locate_phase(g, counts, meets))
 
 

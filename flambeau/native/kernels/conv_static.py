@@ -74,9 +74,9 @@ def _create_axes(**extents: int) -> dict[str, Axis]:
 
 def _create_bounds_mask(terms: Sequence[Term], offset: int, extent: int) -> Expression:
     """The mask of a padded axis: 0 <= position < extent."""
-    at = IndexValue(make_affine(offset, *terms))
-    low = Apply(Scalar.GE, (at, Constant(Type.I64, 0)), Type.BOOL)
-    high = Apply(Scalar.LT, (at, Constant(Type.I64, extent)), Type.BOOL)
+    position = IndexValue(make_affine(offset, *terms))
+    low = Apply(Scalar.GE, (position, Constant(Type.I64, 0)), Type.BOOL)
+    high = Apply(Scalar.LT, (position, Constant(Type.I64, extent)), Type.BOOL)
     return Apply(Scalar.AND, (low, high), Type.BOOL)
 
 
@@ -150,8 +150,8 @@ def build_forward(g: Geometry, bias: bool = False, relu: bool = False) -> Kernel
     group, total = Index("group"), Accumulator(ReduceOp.SUM, g.type)
     value: Expression = total
     if bias:
-        at = make_affine(0, (a["oc"], 1), _group_term(g, group, g.outputs_each))
-        value = Apply(Scalar.ADD, (value, Load(shift, at)), g.type)
+        place = make_affine(0, (a["oc"], 1), _group_term(g, group, g.outputs_each))
+        value = Apply(Scalar.ADD, (value, Load(shift, place)), g.type)
     if relu:
         value = Apply(Scalar.MAXIMUM, (value, Constant(g.type, 0.0)), g.type)
     contract = Contract(

@@ -131,12 +131,12 @@ def _position(*terms: tuple[Index, Extent]) -> IndexValue:
     return IndexValue(_at(*terms))
 
 
-def _is_below(at: Expression, limit: Size) -> Expression:
-    return compare(Scalar.LT, at, SizeValue(limit))
+def _is_below(position: Expression, limit: Size) -> Expression:
+    return compare(Scalar.LT, position, SizeValue(limit))
 
 
-def _is_within(at: Expression, low: Size, high: Size) -> Expression:
-    return and_conditions(compare(Scalar.GE, at, SizeValue(low)), _is_below(at, high))
+def _is_within(position: Expression, low: Size, high: Size) -> Expression:
+    return and_conditions(compare(Scalar.GE, position, SizeValue(low)), _is_below(position, high))
 
 
 class _BlockNest:

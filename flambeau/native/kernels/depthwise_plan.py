@@ -256,10 +256,10 @@ def _spread(
     """Add the elements that the gradient of strided windows reads, and their block positions."""
     (h, w), (sh, sw) = output, stride
     begin = [_round_up(c, s) for c, s in zip(first, stride, strict=True)]
-    at = [b * s - c for b, s, c in zip(begin, stride, first, strict=True)]
+    distance = [b * s - c for b, s, c in zip(begin, stride, first, strict=True)]
     rows, count = (
-        max(0, _round_up(block.tall - at[0], sh)),
-        max(0, _round_up(block.pitch - at[1], sw)),
+        max(0, _round_up(block.tall - distance[0], sh)),
+        max(0, _round_up(block.pitch - distance[1], sw)),
     )
     down, across = block.rows // sh, block.columns // sw
     return sizes._replace(
@@ -273,7 +273,7 @@ def _spread(
         row_stride=sh * block.pitch,
         vector_stride=LANES * sw,
         tile_columns=count,
-        spread_start=at[0] * block.pitch + at[1],
+        spread_start=distance[0] * block.pitch + distance[1],
         zero_vectors=_round_up(block.tall * block.pitch, FLAT_LANES) + 1,
         block_row_step=down,
         block_column_step=across,

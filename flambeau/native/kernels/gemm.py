@@ -72,8 +72,9 @@ def build_product(layout: GemmLayout) -> Kernel:
     for extent in reversed(layout.stack):
         result.insert(0, step)
         step *= extent
-    places = _Strides(layout.stack, layout.m, layout.n, layout.k, layout.a, layout.b, tuple(result))
-    body = _build_body(layout.type, places, layout.bias, precision=layout.precision)
+    strides = _Strides(layout.stack, layout.m, layout.n, layout.k, layout.a, layout.b,
+                       tuple(result))
+    body = _build_body(layout.type, strides, layout.bias, precision=layout.precision)
     return Kernel("product", *body)
 
 
@@ -99,17 +100,17 @@ def build_sized_product(form: GemmForm) -> Kernel:
                        for axis_sizes in zip(*stack, strict=True)) if stack else [()] * 4
     rows: Extent = m if form.rows is None else form.rows
     pairs = ((a, 1) if form.a_along else (1, a), (1, b) if form.b_along else (b, 1), (n, 1))
-    places = _Strides(extents, rows, n, k, *(s + p for s, p in zip(steps, pairs, strict=True)))
-    buffers, body = _build_body(form.type, places, form.bias, form.precision, form.near)
+    strides = _Strides(extents, rows, n, k, *(s + p for s, p in zip(steps, pairs, strict=True)))
+    buffers, body = _build_body(form.type, strides, form.bias, form.precision, form.near)
     return Kernel("products", buffers, body, [m, n, k, a, b, *(size for s in stack for size in s)])
 
 
 def _build_body(
-    type: Type, places: _Strides, has_bias: bool, precision: int = 3, near: bool = False
+    type: Type, strides: _Strides, has_bias: bool, precision: int = 3, near: bool = False
 ) -> tuple[list[Buffer], list[Statement]]:
     """Return the buffers and statements of a product."""
     row, column, depth = (Index(name) for name in ("row", "column", "depth"))
-    numbers = [Index(f"stack{i}") for i in range(len(places.stack))]
+    numbers = [Index(f"stack{i}") for i in range(len(strides.stack))]
     a, b, c = (Buffer(type, name) for name in "abc")
 
     def at(strides: tuple[Extent, ...], first: Index, second: Index) -> Affine:
@@ -128,10 +129,10 @@ def _build_body(
     if half:
         value = Apply(Scalar.CAST, (value,), type)
     body: list[Statement] = [Contract(
-        (Axis(row, places.m),), Axis(column, places.n), (Axis(depth, places.k),),
-        Load(a, at(places.a, row, depth)), Load(b, at(places.b, depth, column)), sums,
-        [Store(c, at(places.c, row, column), value)], precision, near,
+        (Axis(row, strides.m),), Axis(column, strides.n), (Axis(depth, strides.k),),
+        Load(a, at(strides.a, row, depth)), Load(b, at(strides.b, depth, column)), sums,
+        [Store(c, at(strides.c, row, column), value)], precision, near,
     )]
-    for number, extent in zip(reversed(numbers), reversed(places.stack), strict=True):
+    for number, extent in zip(reversed(numbers), reversed(strides.stack), strict=True):
         body = [Loop(number, extent, body, LoopKind.PARALLEL)]
     return [*buffers, c], body

@@ -105,11 +105,11 @@ class _SampleBuilder:
         extra = self.sub(distance, self.mul(flips, span))
         half = self.mul(flips, self.of(0.5))
         even = self.test(Scalar.EQ, self.do(Scalar.FLOOR, half), half)
-        some = self.test(Scalar.GT, span, self.of(0))
+        has_span = self.test(Scalar.GT, span, self.of(0))
         y = self.add(self.where(even, extra, self.sub(span, extra)), low)
         falls = Apply(Scalar.XOR, (even, self.test(Scalar.GE, x, low)), Type.BOOL)
         slope = self.where(falls, self.of(-1), unit)
-        return self.where(some, y, self.of(0)), self.where(some, slope, self.of(0))
+        return self.where(has_span, y, self.of(0)), self.where(has_span, slope, self.of(0))
 
     # Taps.
 
@@ -124,10 +124,10 @@ class _SampleBuilder:
         if self.what.mode == "bilinear":
             back = self.do(Scalar.NEG, slope)
             return [(floor, self.sub(unit, beyond), back), (self.add(floor, unit), beyond, slope)]
-        places = [self.padded(axis, self.add(floor, self.of(k - 1)))[0] for k in range(4)]
+        taps = [self.padded(axis, self.add(floor, self.of(k - 1)))[0] for k in range(4)]
         return [
             (place, weight, self.mul(slope, by))
-            for place, (weight, by) in zip(places, self.cubic(beyond), strict=True)
+            for place, (weight, by) in zip(taps, self.cubic(beyond), strict=True)
         ]
 
     def cubic(self, t: Expression) -> list[tuple[Expression, Expression]]:
@@ -154,11 +154,11 @@ class _SampleBuilder:
     def taps(self) -> list[Tap]:
         """Return all taps of the point."""
         along = [self.axis_taps(axis) for axis in range(self.what.axes)]
-        whole = [[self.whole(axis, place) for place, _, _ in taps]
-                 for axis, taps in enumerate(along)]
+        taps_by_axis = [[self.whole(axis, place) for place, _, _ in taps]
+                        for axis, taps in enumerate(along)]
         taps = []
         for corner in itertools.product(*(range(len(taps)) for taps in along)):
-            at = [whole[axis][k] for axis, k in enumerate(corner)]
+            at = [taps_by_axis[axis][k] for axis, k in enumerate(corner)]
             place, inside = at[0]
             for other, also in at[1:]:
                 place = Apply(Scalar.ADD, (place, other), Type.I64)
@@ -299,12 +299,12 @@ def image_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
         number: Expression = Apply(Scalar.CAST, (tap.place,), Type.I32)
         number = maker.where(tap.inside, number, Constant(Type.I32, -1))
         keep.append(Store(places, Affine(k * SAMPLED_POINTS_PER_BLOCK, ((p, 1),)), number))
-        at = Affine(k * SAMPLED_POINTS_PER_BLOCK, ((q, 1),))
-        where = Apply(Scalar.CAST, (Load(places, at),), Type.I64)
-        inside = Apply(Scalar.GE, (where, Constant(Type.I64, 0)), Type.BOOL)
-        value = maker.mul(above, Load(weights, at))
+        place = Affine(k * SAMPLED_POINTS_PER_BLOCK, ((q, 1),))
+        position = Apply(Scalar.CAST, (Load(places, place),), Type.I64)
+        inside = Apply(Scalar.GE, (position, Constant(Type.I64, 0)), Type.BOOL)
+        value = maker.mul(above, Load(weights, place))
         add.append(Store(y, Affine(0, ((n, image), (part, gradient_part), (c, pixels))), value,
-                         ((where, 1),), inside, add=True))
+                         ((position, 1),), inside, add=True))
     walk = Loop(block, blocks, [
         Loop(p, size, keep, LoopKind.VECTORIZED), Loop(c, channels, [Loop(q, size, add)]),
     ])

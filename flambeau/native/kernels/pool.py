@@ -71,9 +71,9 @@ def and_conditions(*conditions: Expression) -> Expression:
     return functools.reduce(lambda a, b: Apply(Scalar.AND, (a, b), Type.BOOL), conditions)
 
 
-def compare(how: Scalar, a: Expression, b: Expression) -> Expression:
+def compare(comparison: Scalar, a: Expression, b: Expression) -> Expression:
     """Return a comparison."""
-    return Apply(how, (a, b), Type.BOOL)
+    return Apply(comparison, (a, b), Type.BOOL)
 
 
 def cast(value: Expression, type: Type) -> Expression:
@@ -116,8 +116,8 @@ class _StripNest:
         return Kernel(name, buffers, [body], list(self.sizes.values()))
 
     def at(self, *terms: tuple[Index, Extent | str]) -> Affine:
-        named = [(i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]
-        return Affine(0, tuple(named))
+        sized_terms = [(i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]
+        return Affine(0, tuple(sized_terms))
 
     def rows_of_group(self, statement: Statement) -> Statement:
         """Run a statement for all rows of a group."""
@@ -168,27 +168,27 @@ class _StripNest:
     @property
     def inside(self) -> Expression:
         """Whether a column lies inside x."""
-        at = IndexValue(self.at(*self.strip()))
+        position = IndexValue(self.at(*self.strip()))
         low = Apply(Scalar.NEG, (self.column,), Type.I64)
         high = Apply(Scalar.SUB, (SizeValue(self.sizes["width"]), self.column), Type.I64)
-        return and_conditions(compare(Scalar.GE, at, low), compare(Scalar.LT, at, high))
+        return and_conditions(compare(Scalar.GE, position, low), compare(Scalar.LT, position, high))
 
     def input_element(self, mask: Expression, buffer: Buffer | None = None) -> Load:
         """Return the element of x, or of a buffer of its shape, in a window's row."""
-        at = self.at((self.image, "x_image"), *self.strip())
-        return Load(buffer or self.x, at, ((self.row, 1), (self.column, 1)), mask)
+        base = self.at((self.image, "x_image"), *self.strip())
+        return Load(buffer or self.x, base, ((self.row, 1), (self.column, 1)), mask)
 
     def cell(self, local: Buffer) -> tuple[Load, Expression | None]:
         """Return the reduced row's element under a window column, and whether it exists."""
         if self.step is not None:
-            at = self.at((self.r, "pitch"), *self.strip(self.step), (self.j, "apart"))
-            return Load(local, at), None
+            place = self.at((self.r, "pitch"), *self.strip(self.step), (self.j, "apart"))
+            return Load(local, place), None
         known = self.at((self.block, "padded"), *self.strip())
         mask = compare(Scalar.LT, cast(IndexValue(self.at((self.j, 1))), Type.I32),
                        Load(self.counts, known))
         start = cast(Load(self.starts, known), Type.I64)
-        at = self.at((self.r, "pitch"), (self.j, "apart"))
-        return Load(local, at, ((start, 1),), mask), mask
+        place = self.at((self.r, "pitch"), (self.j, "apart"))
+        return Load(local, place, ((start, 1),), mask), mask
 
     @property
     def place(self) -> Affine:
@@ -199,8 +199,8 @@ class _StripNest:
     @property
     def column_exists(self) -> Expression:
         """Whether a column of the result exists."""
-        at = IndexValue(self.at((self.block, "block"), *self.strip()))
-        return compare(Scalar.LT, at, SizeValue(self.sizes["length"]))
+        position = IndexValue(self.at((self.block, "block"), *self.strip()))
+        return compare(Scalar.LT, position, SizeValue(self.sizes["length"]))
 
     def local(self, name: str, type: Type | None = None) -> Buffer:
         return Buffer(type or self.type, name, MAX_POOL_STRIP_ELEMENTS + 3 * POOLED_LANES)
@@ -293,12 +293,12 @@ def _reduce_windows(
         column = Apply(Scalar.ADD, (cast(Load(s.starts, known), Type.I64),
                                     IndexValue(s.at((s.j, "apart")))), Type.I64)
     column = Apply(Scalar.ADD, (column, s.column), Type.I64)
-    at: Expression = Apply(Scalar.ADD, (row, cast(column, Type.I32)), Type.I32)
+    position: Expression = Apply(Scalar.ADD, (row, cast(column, Type.I32)), Type.I32)
     if mask is not None:
-        at = Apply(Scalar.WHERE, (mask, at, number(NO_PLACE, Type.I32)), Type.I32)
+        position = Apply(Scalar.WHERE, (mask, position, number(NO_PLACE, Type.I32)), Type.I32)
     return s.columns("vectors", [
         Begin(top), s.window([Update(top, value)]),
-        Begin(place), s.window([Update(place, first_of_equals(value, top, at))]),
+        Begin(place), s.window([Update(place, first_of_equals(value, top, position))]),
         *then,
     ])
 
@@ -354,14 +354,15 @@ def _follow_maximum(
 
     Of equal values the one in the earliest row stays, of these the first. The first NaN stays.
     """
-    top, chosen, at = targets = tuple([
+    top, chosen, position = targets = tuple([
         Accumulator(ReduceOp.LAST, v.type, name)
         for v, name in ((value, "top"), (companion, "chosen"), (row, "at"))])
     starts = Constant(top.type, -inf), Constant(chosen.type, 0.0), number(NO_PLACE, Type.I32)
     above = Apply(Scalar.NOT, (compare(Scalar.LE, value, top),), Type.BOOL)
     replaces = Apply(Scalar.OR, (
         and_conditions(above, compare(Scalar.EQ, top, top)),
-        and_conditions(compare(Scalar.EQ, value, top), compare(Scalar.LT, row, at))), Type.BOOL)
+        and_conditions(compare(Scalar.EQ, value, top), compare(Scalar.LT, row, position))),
+        Type.BOOL)
     begin: list[Statement] = [Begin(a, start) for a, start in zip(targets, starts, strict=True)]
     decision = Accumulator(ReduceOp.ANY, Type.BOOL, "replaces")  # before the targets change
     update: list[Statement] = [Begin(decision, replaces)]

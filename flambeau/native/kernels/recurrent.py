@@ -143,15 +143,15 @@ def pack_weights(cell: Cell, width: int, weight: SequenceLayout, backward: bool)
     separate product; backward panels are (panel, depth, column)."""
     type = weight.buffer.type
     count = choose_panel_columns(width, type) if backward else units_per_panel(cell, width, type)
-    whole, tail = divmod(width, count)
+    full_panels, tail = divmod(width, count)
     into = Buffer(type, "panels")
     body: list[Statement] = []
-    if whole:
+    if full_panels:
         p = Index("panel")
         inner = _pack_panel(cell, width, weight, into, backward, (0, ((p, 1),), count, count))
-        body.append(Loop(p, whole, inner, LoopKind.PARALLEL))
+        body.append(Loop(p, full_panels, inner, LoopKind.PARALLEL))
     if tail:
-        inner = _pack_panel(cell, width, weight, into, backward, (whole, (), count, tail))
+        inner = _pack_panel(cell, width, weight, into, backward, (full_panels, (), count, tail))
         body.append(Loop(Index("once"), 1, inner, LoopKind.PARALLEL))
     return Kernel("panels", [weight.buffer, into], body)
 
@@ -173,14 +173,14 @@ def _pack_panel(
         k, u = Index("depth"), Index("column")
         along = (*((i, count) for i, _ in index), (u, 1))
         if backward:
-            at = weight.at(None, ((k, 1),), along, first * count)
+            place = weight.at(None, ((k, 1),), along, first * count)
         else:
-            at = weight.at(None, along, ((k, 1),))
-            at = Affine(at.base + (gate * width + first * count) * weight.row, at.terms)
+            place = weight.at(None, along, ((k, 1),))
+            place = Affine(place.base + (gate * width + first * count) * weight.row, place.terms)
         size = parts * depth * across
         base = first * size + gate * (count if parts == 1 else depth * count)
         terms = (*((i, size) for i, _ in index), (k, across), (u, 1))
-        store = Store(into, Affine(base, terms), Load(weight.buffer, at))
+        store = Store(into, Affine(base, terms), Load(weight.buffer, place))
         statements_of_panel.append(Loop(k, depth, [Loop(u, valid, [store], LoopKind.VECTORIZED)]))
         if valid < count:
             k, u = Index("depth"), Index("column")
@@ -218,7 +218,7 @@ class _StepLoop:
         for bound in (extents.batch, extents.last):
             if isinstance(bound, Load):
                 self.buffers[bound.buffer] = None
-        for grid in (*inputs.values(), *(g for some in outputs.values() for g in some)):
+        for grid in (*inputs.values(), *(g for group in outputs.values() for g in group)):
             self.buffers[grid.buffer] = None
             if grid.later is not None:
                 self.buffers[grid.later] = None
@@ -237,8 +237,8 @@ class _StepLoop:
         """Whether a row exists; None if all do."""
         if self.extents.batch is None:
             return None
-        at = IndexValue(Affine(0, self.rows(row)))
-        return Apply(Scalar.LT, (at, self.extents.batch), Type.BOOL)
+        row_number = IndexValue(Affine(0, self.rows(row)))
+        return Apply(Scalar.LT, (row_number, self.extents.batch), Type.BOOL)
 
     def load(self, name: str, step: Index | None, row: Index, columns: Terms, mask: Any,
              first: int = 0) -> Value:
@@ -273,14 +273,14 @@ class _StepLoop:
             for grid in (*([self.inputs[name]] if name in self.inputs else ()),
                          *self.results.get(name, ())):
                 for part in range(self.cell.parts(name)):
-                    at = grid.at(self.step, self.rows(row), columns, part * self.extents.width)
+                    place = grid.at(self.step, self.rows(row), columns, part * self.extents.width)
                     if grid.later is not None:
-                        prefetches.append(Prefetch(grid.later, at))
+                        prefetches.append(Prefetch(grid.later, place))
                     elif (
                         isinstance(grid.step, int)
                         and abs(grid.step) * self.type.size >= MIN_STEP_PREFETCH_BYTES
                     ):
-                        later = Affine(at.base + grid.step, at.terms)
+                        later = Affine(place.base + grid.step, place.terms)
                         prefetches.append(Prefetch(grid.buffer, later))
         return [Loop(row, self.extents.rows, list(prefetches))] if prefetches else []
 
@@ -304,9 +304,9 @@ class _StepLoop:
         if name not in self.results:
             return []
         row, column = Index("row"), Index("column")
-        at = ((column, 1),)
-        value = self.load_own(state, row, at)
-        stores = self.stores(name, None, row, at, self.row_exists(row), [value])
+        along = ((column, 1),)
+        value = self.load_own(state, row, along)
+        stores = self.stores(name, None, row, along, self.row_exists(row), [value])
         return [self.over_rows(stores, row, column, self.extents.width)]
 
     def product(
@@ -334,7 +334,7 @@ class _StepLoop:
 
     def written(self, name: str, body: list[Statement]) -> RecurrentKernel:
         loop = Loop(self.block, self.extents.blocks, body, LoopKind.PARALLEL)
-        grids = (*self.inputs.values(), *(g for some in self.results.values() for g in some))
+        grids = (*self.inputs.values(), *(g for group in self.results.values() for g in group))
         extents = (self.extents.steps, self.extents.blocks, *(grid.step for grid in grids))
         sizes = [n for n in extents if isinstance(n, Size)]
         return RecurrentKernel(Kernel(name, list(self.buffers), [loop], sizes), self.work)
@@ -436,8 +436,8 @@ class _ForwardKernel(_StepLoop):
     def _update_state(self) -> Statement:
         """Make the new state the current one, once all panels have read the old."""
         element, count = Index("element"), self.extents.rows * self.wide
-        at = Affine(0, ((self.block, count), (element, 1)))
-        move = Store(self.h.buffer, at, Load(self.new.buffer, at))
+        place = Affine(0, ((self.block, count), (element, 1)))
+        move = Store(self.h.buffer, place, Load(self.new.buffer, place))
         return Loop(element, count, [move], LoopKind.VECTORIZED)
 
 

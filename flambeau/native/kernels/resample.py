@@ -46,14 +46,14 @@ def take_pixels(type: Type) -> Kernel:
 
     Sizes: o's, c's, numbers of an o, and the elements of a c of x, an o of x and an o of y.
     """
-    x, at, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
+    x, numbers, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
     o, c, k = Index("o"), Index("c"), Index("k")
     names = ("outer", "channels", "count", "size", "each", "made")
     outer, channels, count, size, each, result_elements = sizes = [Size(n) for n in names]
-    number = Load(at, Affine(0, ((o, count), (k, 1))))
+    number = Load(numbers, Affine(0, ((o, count), (k, 1))))
     value = Load(x, Affine(0, ((o, each), (c, size))), ((number, 1),))
     body: list[Statement] = [Store(y, Affine(0, ((o, result_elements), (c, count), (k, 1))), value)]
     body = [Loop(k, count, body, LoopKind.VECTORIZED)]
     for index, extent in ((c, channels), (o, outer)):
         body = [Loop(index, extent, body, LoopKind.PARALLEL)]
-    return Kernel("take_pixels", [x, at, y], body, sizes)
+    return Kernel("take_pixels", [x, numbers, y], body, sizes)

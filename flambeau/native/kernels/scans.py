@@ -23,8 +23,8 @@ class _Scan:
         first_statements: list[Statement] = [Begin(self.total)]
         return first_statements if self.positions is None else [*first_statements, Begin(self.last)]
 
-    def step(self, place: Affine, at: Index) -> list[Statement]:
-        """Return the statements for the element at `place`, number `at` of the axis."""
+    def step(self, place: Affine, index: Index) -> list[Statement]:
+        """Return the statements for the element at `place`, number `index` of the axis."""
         x = Value(Load(self.x, place)).cast(compute_type(self.type))
         total = Value(self.total)
         steps: list[Statement] = [
@@ -35,7 +35,7 @@ class _Scan:
             return steps
         reached = (x == total) | ((x != x) & (total != total))
         here = where(
-            reached, Value(IndexValue(Affine(0, ((at, 1),)))), Value(Constant(Type.I64, 0))
+            reached, Value(IndexValue(Affine(0, ((index, 1),)))), Value(Constant(Type.I64, 0))
         )
         return [*steps, Update(self.last, here.expression), Store(self.positions, place, self.last)]
 

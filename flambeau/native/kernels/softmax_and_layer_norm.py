@@ -48,11 +48,11 @@ class RowKernelBuilder:
             self.buffers.append(self.tangent_of[buffer])
         return buffer
 
-    def read(self, buffer: Buffer, at: Affine) -> Value:
+    def read(self, buffer: Buffer, place: Affine) -> Value:
         """Return a buffer's element, with that of its tangent if it has one."""
-        value = Value(Load(buffer, at))
+        value = Value(Load(buffer, place))
         tangent = self.tangent_of.get(buffer)
-        return value if tangent is None else Dual(value, Value(Load(tangent, at)))
+        return value if tangent is None else Dual(value, Value(Load(tangent, place)))
 
     def matrix(self, name: str) -> Value:
         """Add an argument with an element for each row and column."""
@@ -162,12 +162,12 @@ def probabilities(type: Type, causal: bool) -> Kernel:
     batch, row, column = Index("batch"), Index("row"), Index("column")
     batches, rows, columns, each = (Size(n) for n in ("batches", "rows", "columns", "each"))
     scores, scale = Buffer(type, "scores"), Buffer(type, "scale")
-    at = Affine(0, ((batch, each), (row, columns), (column, 1)))
+    place = Affine(0, ((batch, each), (row, columns), (column, 1)))
 
     def two(operation: Scalar, a: Expression, b: Expression) -> Expression:
         return Apply(operation, (a, b), type)
 
-    value: Expression = two(Scalar.MUL, Load(scores, at), Load(scale, Affine()))
+    value: Expression = two(Scalar.MUL, Load(scores, place), Load(scale, Affine()))
     if causal:
         seen = Apply(Scalar.LE, (IndexValue(Affine(0, ((column, 1),))),
                                  IndexValue(Affine(0, ((row, 1),)))), Type.BOOL)
@@ -177,9 +177,9 @@ def probabilities(type: Type, causal: bool) -> Kernel:
     # Sum the stored values: the scores are overwritten by then.
     steps: list[list[Statement]] = [
         [Update(top, value)],
-        [Update(total, shifted), Store(scores, at, shifted)],
-        [Store(scores, at, two(Scalar.MUL, Load(scores, at),
-                               two(Scalar.DIV, Constant(type, 1), total)))],
+        [Update(total, shifted), Store(scores, place, shifted)],
+        [Store(scores, place, two(Scalar.MUL, Load(scores, place),
+                                  two(Scalar.DIV, Constant(type, 1), total)))],
     ]
     loops = [Loop(column, columns, inside, LoopKind.VECTORIZED) for inside in steps]
     body: list[Statement] = [Begin(top), loops[0], Begin(total), loops[1], loops[2]]

@@ -33,31 +33,32 @@ class _RowProgram(StatementProgram):
 
     # Elements.
 
-    def key(self, at: Value) -> Value:
-        return Value(Load(self.keys, Affine(0, ((self.row, self.n),)), ((at.expression, 1),)))
+    def key(self, position: Value) -> Value:
+        return Value(Load(self.keys, Affine(0, ((self.row, self.n),)), ((position.expression, 1),)))
 
-    def number(self, at: Value) -> Value:
-        return Value(Load(self.numbers, Affine(0, ((self.row, self.n),)), ((at.expression, 1),)))
+    def number(self, position: Value) -> Value:
+        return Value(Load(self.numbers, Affine(0, ((self.row, self.n),)),
+                          ((position.expression, 1),)))
 
     def row_argument(self, buffer: Buffer) -> Value:
         """Load an integer argument of the row."""
         return Value(Load(buffer, Affine(0, ((self.row, 1),))))
 
-    def keep(self, at: Value) -> _Element:
+    def keep(self, position: Value) -> _Element:
         """Copy an element."""
         element = _Element(Variable(self, "key", self.keys.type), Variable(self, "number"))
-        element.key.put(self.key(at))
-        element.number.put(self.number(at))
+        element.key.put(self.key(position))
+        element.number.put(self.number(position))
         return element
 
-    def put(self, at: Value, key: Value, number: Value) -> None:
+    def put(self, position: Value, key: Value, number: Value) -> None:
         """Write an element."""
         here = Affine(0, ((self.row, self.n),))
-        self.write(Store(self.keys, here, key.expression, ((at.expression, 1),)))
-        self.write(Store(self.numbers, here, number.expression, ((at.expression, 1),)))
+        self.write(Store(self.keys, here, key.expression, ((position.expression, 1),)))
+        self.write(Store(self.numbers, here, number.expression, ((position.expression, 1),)))
 
-    def move(self, to: Value, at: Value) -> None:
-        self.put(to, self.key(at), self.number(at))
+    def move(self, to: Value, position: Value) -> None:
+        self.put(to, self.key(position), self.number(position))
 
     def swap(self, a: Value, b: Value) -> None:
         saved = self.keep(a)
@@ -246,8 +247,9 @@ def partial_sort(type: Type) -> Kernel:
     candidates, length = Buffer(type, "given"), Size("length")
     zero, count = Value(Constant(Type.I64, 0)), Value(Load(settings, Affine(1)))
 
-    def there(at: Value) -> Value:
-        return Value(Load(candidates, Affine(0, ((code.row, length),)), ((at.expression, 1),)))
+    def there(position: Value) -> Value:
+        return Value(Load(candidates, Affine(0, ((code.row, length),)),
+                          ((position.expression, 1),)))
 
     i = code.integer("i", 0)
     with code.while_(i.now < count):

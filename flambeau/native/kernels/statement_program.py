@@ -23,8 +23,8 @@ class Variable:
 
     def put(self, value: Value | float) -> None:
         """Assign a value."""
-        whole = value if isinstance(value, Value) else Value(Constant(self.buffer.type, value))
-        self.code.write(Store(self.buffer, Affine(0), whole.expression))
+        operand = value if isinstance(value, Value) else Value(Constant(self.buffer.type, value))
+        self.code.write(Store(self.buffer, Affine(0), operand.expression))
 
 
 class StatementProgram:

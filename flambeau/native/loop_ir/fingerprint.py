@@ -84,9 +84,9 @@ class _Writer:
     def extent(self, extent: Extent) -> str:
         return str(extent) if isinstance(extent, int) else self.name(extent, "n")
 
-    def affine(self, at: Affine) -> str:
-        terms = sorted((self.name(i, "i"), self.extent(s)) for i, s in at.terms)
-        return "+".join([str(at.base), *(f"{i}*{s}" for i, s in terms)])
+    def affine(self, affine: Affine) -> str:
+        terms = sorted((self.name(i, "i"), self.extent(s)) for i, s in affine.terms)
+        return "+".join([str(affine.base), *(f"{i}*{s}" for i, s in terms)])
 
     def indirect(self, parts: Sequence[tuple[Expression, Extent]]) -> str:
         return ",".join(f"{self.numbers[e]}*{self.extent(s)}" for e, s in parts)
@@ -137,8 +137,8 @@ class _Writer:
         self.line(f"{place} {'+' if store.add else ''}= {value} if {mask}")
 
     def contract(self, contract: Contract) -> None:
-        def axes(some: Sequence[Axis]) -> str:
-            return " ".join(f"{self.name(a.index, 'i')}<{self.extent(a.extent)}" for a in some)
+        def axes(items: Sequence[Axis]) -> str:
+            return " ".join(f"{self.name(a.index, 'i')}<{self.extent(a.extent)}" for a in items)
 
         text = f"{axes(contract.rows)} | {axes([contract.column])} | {axes(contract.depth)}"
         a, b = self.value(contract.a), self.value(contract.b)

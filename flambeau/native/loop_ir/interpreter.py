@@ -98,22 +98,22 @@ class _Machine:
         self.loop((*contract.rows, contract.column), [Begin(contract.sum), inner, *contract.body])
 
     def update(self, update: Update) -> None:
-        current, at = self.accumulators[update.accumulator]
+        current, best_position = self.accumulators[update.accumulator]
         value, fold = self.value(update.value), update.accumulator.fold
         if fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
             assert update.position is not None
             position = int(self.value(update.position))
             if current is None or _is_better(fold, value, current) or (
-                not _is_better(fold, current, value) and position < at
+                not _is_better(fold, current, value) and position < best_position
             ):
-                current, at = value, position
-            self.accumulators[update.accumulator] = (current, at)
+                current, best_position = value, position
+            self.accumulators[update.accumulator] = (current, best_position)
             return
         computed = np.dtype(np.float64) if update.accumulator.type is Type.F32 else value.dtype
         new = value.astype(computed) if fold is ReduceOp.SUM else value
         self.accumulators[update.accumulator] = (
             new if current is None else _reduce(fold, current, new),
-            at,
+            best_position,
         )
 
     def store(self, store: Store) -> None:
@@ -138,11 +138,11 @@ class _Machine:
             return self.affine(extent)
         return extent if isinstance(extent, int) else self.sizes[extent]
 
-    def affine(self, at: Affine) -> int:
-        return at.base + sum(self.indices[i] * self.extent(s) for i, s in at.terms)
+    def affine(self, affine: Affine) -> int:
+        return affine.base + sum(self.indices[i] * self.extent(s) for i, s in affine.terms)
 
-    def position(self, at: Affine, indirect: Sequence[tuple[Expression, Extent]]) -> int:
-        position = self.affine(at)
+    def position(self, affine: Affine, indirect: Sequence[tuple[Expression, Extent]]) -> int:
+        position = self.affine(affine)
         return position + sum(int(self.value(e)) * self.extent(s) for e, s in indirect)
 
     def array_of(self, buffer: Buffer, place: int) -> np.ndarray:
@@ -188,9 +188,9 @@ class _Machine:
             place = self.position(expression.at, expression.indirect)
             return self.array_of(expression.buffer, place)[place]
         if isinstance(expression, Accumulator):
-            current, at = self.accumulators[expression]
+            current, position = self.accumulators[expression]
             if expression.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-                return np.int64(at)
+                return np.int64(position)
             start = identity_element(expression.fold, kind) if current is None else current
             return np.asarray(start).astype(kind)[()]
         if not isinstance(expression, Apply):
@@ -290,8 +290,8 @@ def _shift(operation: Scalar, value: Any, count: Any) -> Any:
     bits, by = 8 * value.dtype.itemsize, int(count)
     if not 0 <= by < bits:
         by = bits
-    whole = int(value) << by if operation is Scalar.SHL else int(value) >> by
-    return _wrap(whole, value.dtype)
+    integer = int(value) << by if operation is Scalar.SHL else int(value) >> by
+    return _wrap(integer, value.dtype)
 
 
 def _divide(operation: Scalar, a: int, b: int, kind: np.dtype) -> Any:
@@ -299,9 +299,9 @@ def _divide(operation: Scalar, a: int, b: int, kind: np.dtype) -> Any:
     return _wrap(quotient if operation is Scalar.DIV else a - quotient * b, kind)
 
 
-def _wrap(whole: int, kind: np.dtype) -> Any:
+def _wrap(integer: int, kind: np.dtype) -> Any:
     bits = 8 * kind.itemsize
-    return np.array(whole % (1 << bits), dtype=f"u{kind.itemsize}").view(kind)[()]
+    return np.array(integer % (1 << bits), dtype=f"u{kind.itemsize}").view(kind)[()]
 
 
 def _fma(values: Sequence[Any], kind: np.dtype) -> Any:

@@ -16,8 +16,8 @@ def philox_words(counter: Any, stream: Any, key: Any) -> tuple[np.ndarray, ...]:
     """Return the four words, as uint64, for counter words 0 and 1, 2 and 3, and key words 0 and 1;
     each uint64 holds its pair's first word in the low half."""
     c0, c1, c2, c3, k0, k1 = (
-        part for whole in (counter, stream, key)
-        for part in (np.asarray(whole, np.uint64) & _LOW, np.asarray(whole, np.uint64) >> _HALF)
+        part for words in (counter, stream, key)
+        for part in (np.asarray(words, np.uint64) & _LOW, np.asarray(words, np.uint64) >> _HALF)
     )
     first, second = map(np.uint64, MULTIPLIERS)
     for _ in range(ROUNDS):

@@ -104,8 +104,8 @@ class _Printer:
         return text
 
     def contract(self, contract: Contract, indent: str) -> Iterator[str]:
-        def axes(some: Sequence[Axis]) -> str:
-            return ", ".join(f"{self.name(a.index)} < {self.extent(a.extent)}" for a in some)
+        def axes(items: Sequence[Axis]) -> str:
+            return ", ".join(f"{self.name(a.index)} < {self.extent(a.extent)}" for a in items)
 
         product = f"{self.value(contract.a, {})} * {self.value(contract.b, {})}"
         yield f"{indent}contract {axes((*contract.rows, contract.column))}"
@@ -118,12 +118,13 @@ class _Printer:
     def extent(self, extent: Extent) -> str:
         return str(extent) if isinstance(extent, int) else self.name(extent)
 
-    def affine(self, at: Affine) -> str:
+    def affine(self, affine: Affine) -> str:
         parts = [
-            self.name(i) if s == 1 else f"{self.name(i)} * {self.extent(s)}" for i, s in at.terms
+            self.name(i) if s == 1 else f"{self.name(i)} * {self.extent(s)}" for i,
+            s in affine.terms
         ]
-        if at.base or not parts:
-            parts.append(str(at.base))
+        if affine.base or not parts:
+            parts.append(str(affine.base))
         return " + ".join(parts).replace("+ -", "- ")
 
     def place(self, access: Load | Store, values: dict[Expression, str]) -> str:

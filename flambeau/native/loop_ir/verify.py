@@ -83,10 +83,10 @@ class _KernelScope:
         elif not isinstance(extent, int) or (minimum is not None and extent < minimum):
             self.fail(f"{extent!r} is no extent")
 
-    def affine(self, at: Affine) -> None:
-        if len({index for index, _ in at.terms}) != len(at.terms):
+    def affine(self, affine: Affine) -> None:
+        if len({index for index, _ in affine.terms}) != len(affine.terms):
             self.fail("an index occurs twice in a position")
-        for index, stride in at.terms:
+        for index, stride in affine.terms:
             if index not in self.extents:
                 self.fail(f"index {index.name} is not that of a loop around")
             self.extent(stride)

@@ -91,11 +91,11 @@ class LaunchTable:
         self._table = (ctypes.c_int64 * max(slots, 1))()
         self._table_at = ctypes.addressof(self._table)
         self._slots = slots
-        at, starts = 0, []
+        start, starts = 0, []
         for record in records:
-            self._cells[at : at + len(record.cells)] = [*record.cells]
-            starts.append(ctypes.addressof(self._cells) + 8 * at)
-            at += len(record.cells)
+            self._cells[start : start + len(record.cells)] = [*record.cells]
+            starts.append(ctypes.addressof(self._cells) + 8 * start)
+            start += len(record.cells)
         functions = [record.function for record in records]
         rows = list(zip(functions, starts, _drop_needless_barriers(records), strict=True))
         self._rows, self._count = _create_int64_array(rows), len(rows)

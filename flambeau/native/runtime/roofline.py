@@ -27,7 +27,7 @@ def _multiply_add_chains(type: Type) -> tuple[Callable[..., None], int]:
     chains = range(12 if host().vector_registers == 16 else 24)
     element = "float" if type is Type.F32 else "double"
     vector, suffix = f"<{lanes} x {element}>", f"v{lanes}f{type.size * 8}"
-    places = [f"  %q{i} = getelementptr {vector}, ptr %out, i64 {i}" for i in chains]
+    pointers = [f"  %q{i} = getelementptr {vector}, ptr %out, i64 {i}" for i in chains]
     # LLVM would merge chains with equal start values.
     starts = [f"  %a{i} = load {vector}, ptr %q{i}, align 4" for i in chains]
     phis = [f"  %s{i} = phi {vector} [%a{i}, %entry], [%t{i}, %round]" for i in chains]
@@ -38,7 +38,7 @@ def _multiply_add_chains(type: Type) -> tuple[Callable[..., None], int]:
         f"declare {vector} @llvm.fma.{suffix}({vector}, {vector}, {vector})",
         "define void @chains(ptr %in, ptr %out, i64 %rounds) {", "entry:",
         f"  %x = load {vector}, ptr %in, align 4", f"  %y = load {vector}, ptr %in, align 4",
-        *places, *starts, "  br label %round",
+        *pointers, *starts, "  br label %round",
         "round:", "  %n = phi i64 [0, %entry], [%m, %round]", *phis, *steps,
         "  %m = add i64 %n, 1", "  %more = icmp slt i64 %m, %rounds",
         "  br i1 %more, label %round, label %done", "done:", *stores, "  ret void", "}",

@@ -54,7 +54,7 @@ def _iterate_cgroup_quotas(root: str) -> Iterator[int]:
     """Yield the CPU quotas, in processors, of this process's control groups."""
     top = f"{root}sys/fs/cgroup"
     groups = [line.split(":", 2) for line in _read(f"{root}proc/self/cgroup").splitlines()]
-    path = next((where for _, kind, where in groups if not kind), "/").rstrip("/")
+    path = next((group for _, kind, group in groups if not kind), "/").rstrip("/")
     while True:
         yield from _parse_quota(_read(f"{top}{path}/cpu.max").split())
         if "/" not in path:

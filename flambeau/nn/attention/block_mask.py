@@ -209,9 +209,9 @@ def create_block_mask(
     result = mask_mod(*places(shape))
     seen = (result if isinstance(result, Tensor) else ops.full((), result)).expand(shape)
     rows, columns = -(-Q_LEN // size[0]), -(-KV_LEN // size[1])
-    whole = ops.zeros((*shape[:2], rows * size[0], columns * size[1]), dtype=types.bool_)
-    whole[..., :Q_LEN, :KV_LEN] = seen
-    blocks = whole.view(*shape[:2], rows, size[0], columns, size[1]).sum((-3, -1))
+    padded = ops.zeros((*shape[:2], rows * size[0], columns * size[1]), dtype=types.bool_)
+    padded[..., :Q_LEN, :KV_LEN] = seen
+    blocks = padded.view(*shape[:2], rows, size[0], columns, size[1]).sum((-3, -1))
     full = (blocks == size[0] * size[1]) if separate_full_blocks else None
     partial = (blocks > 0) if full is None else (blocks > 0) & ~full
     whole_ones = (None, None) if full is None else _order_blocks(full)

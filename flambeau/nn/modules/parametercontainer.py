@@ -26,10 +26,10 @@ def _convert_index(index: Any, length: int) -> str:
 def _pair_elements(container: str, elements: Any) -> list[tuple[str, Any]]:
     """Return elements as (key, value) pairs; TypeError or ValueError if they are not."""
     if not isinstance(elements, Iterable):
-        named = "ParametersDict" if container == "ParameterDict" else container
+        container_name = "ParametersDict" if container == "ParameterDict" else container
         raise TypeError(
-            f"{named}.update should be called with an iterable of key/value pairs, but got "
-            + type(elements).__name__
+            f"{container_name}.update should be called with an iterable of key/value pairs, but "
+            f"got {type(elements).__name__}"
         )
     pairs = []
     for i, element in enumerate(elements):

@@ -72,8 +72,8 @@ class DistributedDataParallel(Module):
         if device_mesh is not None:
             process_group = device_mesh.get_group()
         self.process_group = _import_distributed(".process_group").require_member(process_group)
-        named = _list_trainable(module)
-        if not named:
+        parameters = _list_trainable(module)
+        if not parameters:
             raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have "
                                "any parameter that requires a gradient.")
         if device_ids:
@@ -81,7 +81,7 @@ class DistributedDataParallel(Module):
                 f"DistributedDataParallel: device_ids={list(device_ids)} names GPUs, and flambeau "
                 "has none. Leave device_ids out for modules on the CPU."
             )
-        _check_initialized(named)
+        _check_initialized(parameters)
         self.module = module
         self.device_ids = self.output_device = None
         self.dim, self.broadcast_buffers = dim, broadcast_buffers
@@ -95,14 +95,14 @@ class DistributedDataParallel(Module):
         self._flambeau_called: Any = None  # the compiled module, inside torch.compile(self)()
         self._flambeau_divides_by_all = True
         if init_sync:
-            self._sync_initial_state([parameter for _, parameter in named])
+            self._sync_initial_state([parameter for _, parameter in parameters])
         self._flambeau_make_reducer()
 
     def _flambeau_make_reducer(self) -> None:
         """Create the buckets, and the hooks that fill them."""
-        named = _list_trainable(self.module)
+        parameters = _list_trainable(self.module)
         self.reducer = _import_distributed(".data_parallel").Reducer(
-            [p for _, p in named], [name for name, _ in named], self.process_group,
+            [p for _, p in parameters], [name for name, _ in parameters], self.process_group,
             self.bucket_bytes_cap, self.gradient_as_bucket_view,
             self.find_unused_parameters or self.static_graph,
         )
@@ -198,13 +198,13 @@ class DistributedDataParallel(Module):
         """Broadcast the buffers of rank 0."""
         if not self.broadcast_buffers:
             return
-        named = self._named_buffers()
-        if named and self._flambeau_buffer_hook is not None:
+        buffers = self._named_buffers()
+        if buffers and self._flambeau_buffer_hook is not None:
             state, hook = self._flambeau_buffer_hook
-            hook(state, named)
-        elif named:
+            hook(state, buffers)
+        elif buffers:
             _import_distributed(".data_parallel").broadcast_tensors(
-                list(named.values()), self.process_group
+                list(buffers.values()), self.process_group
             )
 
     # --------------------------------------------------------------------- uneven inputs
@@ -289,9 +289,9 @@ class DistributedDataParallel(Module):
         return outputs
 
 
-def _check_initialized(named: list[tuple[str, Any]]) -> None:
+def _check_initialized(parameters: list[tuple[str, Any]]) -> None:
     """Raise RuntimeError for a lazy module's parameter that has no shape yet."""
-    for name, parameter in named:
+    for name, parameter in parameters:
         if hasattr(parameter, "initialize"):
             raise RuntimeError(
                 "Modules with uninitialized parameters can't be used with "

@@ -57,7 +57,7 @@ class BasePruningMethod(ABC):
     ) -> BasePruningMethod:
         """Prune a parameter; prune further if it is pruned already."""
         method = _chain_method(module, name, cls(*args, **kwargs))
-        again = isinstance(method, PruningContainer)
+        is_container = isinstance(method, PruningContainer)
         original = getattr(module, name)
         scores = original if importance_scores is None else importance_scores
         if scores.shape != original.shape:
@@ -65,13 +65,13 @@ class BasePruningMethod(ABC):
                 f"importance_scores should have the same shape as parameter {name} of {module}, "
                 f"got {scores.shape} vs {original.shape}"
             )
-        if again:
+        if is_container:
             default = getattr(module, f"{name}_mask").detach().clone()
         else:
             default = ops.ones_like(original)
         # Compute the mask before changing the module: an error leaves it intact.
         mask = method.compute_mask(scores, default_mask=default)
-        if not again:
+        if not is_container:
             module.register_parameter(f"{name}_orig", original)
             del module._parameters[name]
         module.register_buffer(f"{name}_mask", mask)
@@ -460,13 +460,13 @@ def global_unstructured(
             f"{pruning_method} of type {method.PRUNING_TYPE}"
         )
     method._tensor_name = "temp"
-    places = [(module, name, getattr(module, name)) for module, name in parameters]
-    values = parameters_to_vector(scores.get((module, name), t) for module, name, t in places)
+    entries = [(module, name, getattr(module, name)) for module, name in parameters]
+    values = parameters_to_vector(scores.get((module, name), t) for module, name, t in entries)
     masks = parameters_to_vector(
-        getattr(module, f"{name}_mask", ops.ones_like(t)) for module, name, t in places
+        getattr(module, f"{name}_mask", ops.ones_like(t)) for module, name, t in entries
     )
     result = PruningContainer(method).compute_mask(values, masks)
-    for module, name, t in places:
+    for module, name, t in entries:
         custom_from_mask(module, name, mask=result[: t.numel()].view_as(t))
         result = result[t.numel() :]
 

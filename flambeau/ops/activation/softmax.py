@@ -395,8 +395,8 @@ def gumbel_softmax(
     soft = softmax((logits + noise) / tau, dim)
     if not hard:
         return soft
-    at = soft.detach().argmax(dim, True)
-    hard_sample = logits.new_zeros(logits.shape).scatter(dim, at, value=1.0)
+    maxima = soft.detach().argmax(dim, True)
+    hard_sample = logits.new_zeros(logits.shape).scatter(dim, maxima, value=1.0)
     return hard_sample - soft.detach() + soft
 
 

@@ -377,18 +377,18 @@ def _create_public_signature(operator: Operator) -> inspect.Signature:
     parameters = [p.replace(annotation=inspect.Parameter.empty) for p in operator.parameters]
     if operator.kind is not Kind.VIEW and not any(p.name == "out" for p in parameters):
         out = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None)
-        at = len(parameters)
+        end = len(parameters)
         if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
-            at -= 1
-        parameters.insert(at, out)
+            end -= 1
+        parameters.insert(end, out)
     return inspect.Signature(parameters)
 
 
 def _strip_old_names(body: Callable) -> inspect.Signature:
     """Return a body's signature without the parameter that collects old-order arguments."""
-    whole = inspect.signature(body)
-    rest = [p for p in whole.parameters.values() if p.kind is not p.VAR_POSITIONAL]
-    return whole.replace(parameters=rest)
+    signature = inspect.signature(body)
+    rest = [p for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL]
+    return signature.replace(parameters=rest)
 
 
 def _accept_numpy_names(name: str, body: Callable) -> Callable:

@@ -29,9 +29,9 @@ def _as_list(name: str, tensors: Any) -> Sequence[Tensor]:
                         f"({type(tensors).__name__}), but expected a tuple of Tensors")
     if not tensors:
         raise RuntimeError("Tensor list must have at least one tensor.")
-    for at, tensor in enumerate(tensors):
+    for i, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
-            raise TypeError(f"expected Tensor as element {at} in argument 0, but got "
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got "
                             f"{type(tensor).__name__}")
     return tensors
 

@@ -142,8 +142,8 @@ class _Signature:
                    for p in self.operator.parameters)
 
     def _make_optional(self, parts: list[str], name: str) -> list[str]:
-        at = parts.index(name)
-        if any(p != "*" and "=" not in p and not p.startswith("*") for p in parts[at + 1 :]):
+        position = parts.index(name)
+        if any(p != "*" and "=" not in p and not p.startswith("*") for p in parts[position + 1 :]):
             return parts  # no alias: a required parameter follows
         return [f"{p}=MISSING" if p == name else p for p in parts]
 
@@ -178,8 +178,8 @@ class _Signature:
         """The call of the public function with reordered arguments, as interception may watch."""
         operator = self.operator
         first = [p.name for p in operator.parameters if p.kind is not p.KEYWORD_ONLY]
-        named = [p.name for p in operator.parameters if p.kind is p.KEYWORD_ONLY]
-        options = ", ".join(f"{n!r}: {n}" for n in [*named, "out"])
+        keyword_names = [p.name for p in operator.parameters if p.kind is p.KEYWORD_ONLY]
+        options = ", ".join(f"{n!r}: {n}" for n in [*keyword_names, "out"])
         return (f"in_order(operator.function, {operator.name!r}, ({', '.join(first)}, *old_), "
                 f"{{{options}}})")
 
@@ -315,12 +315,12 @@ class _Computation:
         tensors = "".join(f"{n}, " for n in operator.tensor_names)
         rest = [p for p in operator.parameters if p.name not in operator.tensor_names]
         plain = "".join(f"{p.name}, " for p in rest if p.kind is not p.KEYWORD_ONLY)
-        named = [p.name for p in rest if p.kind is p.KEYWORD_ONLY]
-        options = ", ".join(f"{n!r}: {n}" for n in named)
+        keyword_names = [p.name for p in rest if p.kind is p.KEYWORD_ONLY]
+        options = ", ".join(f"{n!r}: {n}" for n in keyword_names)
         general = f"y = compute_pointwise(operator, ({tensors}), ({plain}), {{{options}}})"
         operands = {f"a{i}_": operand for i, operand in self.operands.items()}
         arrays = ", ".join(operands)
-        supplied = f"{arrays}, {plain}" + "".join(f"{n}={n}, " for n in named)
+        supplied = f"{arrays}, {plain}" + "".join(f"{n}={n}, " for n in keyword_names)
         lines = [f"    {a} = {operand.read_window()}" for a, operand in operands.items()]
         if operator.promotion is Promotion.NONE:
             return [*lines, f"    y = body({supplied})"]

@@ -164,8 +164,8 @@ def _write_by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs:
         operands.append(value._array if isinstance(value, Tensor) else value)
         if operands[-1].__class__ is np.ndarray and not _is_apart(operands[-1], array):
             return False
-    named = {p.name: values.pop(p.name) for p in rest
-             if p.kind is p.KEYWORD_ONLY and p.name in values}
+    options = {p.name: values.pop(p.name) for p in rest
+               if p.kind is p.KEYWORD_ONLY and p.name in values}
     if not array.flags.c_contiguous:  # view it in memory order
         if any(
             a.__class__ is np.ndarray and a.ndim and a.strides != array.strides for a in operands
@@ -176,7 +176,8 @@ def _write_by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs:
             a.transpose(order) if a.__class__ is np.ndarray and a.ndim else a for a in operands
         ]
     body = operator.ufunc or operator.body
-    return try_kernel_with(body, tuple(operands), tuple(values.values()), named, array) is not None
+    return try_kernel_with(body, tuple(operands), tuple(values.values()), options,
+                           array) is not None
 
 
 def _is_apart(operand: Any, array: Any) -> bool:

@@ -65,13 +65,13 @@ def _split(
         return None
     first = 0 if len(factors) > 1 and not isinstance(args[0], Tensor) else 1
     # Of the function beta is first and alpha second but one, of the method they are neighbors.
-    places = [first, 2 if first == 0 else first + 1][:factor_count]
-    rest = [x for i, x in enumerate(args) if i not in places]
-    if any(numbers[i] is None for i in places) or not isinstance(rest[0], Tensor):
+    positions = [first, 2 if first == 0 else first + 1][:factor_count]
+    rest = [x for i, x in enumerate(args) if i not in positions]
+    if any(numbers[i] is None for i in positions) or not isinstance(rest[0], Tensor):
         return None
     if not all(isinstance(x, Tensor) for x in rest[:-1]) or not _is_operand(rest[-1], tensors):
         return None
-    return rest, {factor: numbers[i] for factor, i in zip(factors, places, strict=False)}
+    return rest, {factor: numbers[i] for factor, i in zip(factors, positions, strict=False)}
 
 
 def _read_number(x: Any) -> Any:

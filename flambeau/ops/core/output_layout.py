@@ -51,8 +51,8 @@ def compute_iterator_strides(shape: tuple[int, ...], operands: Sequence[tuple]) 
     seen = []
     for s, strides in operands:
         wide = [0] * (rank - len(s))
-        for at, (n, stride) in enumerate(zip(s, strides, strict=True), rank - len(s)):
-            wide.append(0 if n == 1 and shape[at] != 1 else stride)
+        for i, (n, stride) in enumerate(zip(s, strides, strict=True), rank - len(s)):
+            wide.append(0 if n == 1 and shape[i] != 1 else stride)
         seen.append(wide)
     axes = loop_order(shape, seen)
     if axes == list(range(rank))[::-1]:
@@ -201,11 +201,11 @@ def select_axes(y: np.ndarray, input: np.ndarray, where: Sequence) -> np.ndarray
     return lay_out_again(y, _choose_selection_strides(y, input, where))
 
 
-def _choose_selection_strides(y: np.ndarray, input: np.ndarray, where: Sequence) -> Strides:
+def _choose_selection_strides(y: np.ndarray, input: np.ndarray, indices: Sequence) -> Strides:
     """The strides of elements selected by index arrays, as left by a loop over the other axes and
     the index arrays."""
     axes, chosen, axis = [], [], 0
-    for w in where:
+    for w in indices:
         if w.__class__ is np.ndarray:
             chosen.append(axis)
             axis += w.ndim if w.dtype == np.bool_ else 1
@@ -214,12 +214,12 @@ def _choose_selection_strides(y: np.ndarray, input: np.ndarray, where: Sequence)
             axis += 1
     axes += range(axis, input.ndim)
     block = y.ndim - len(axes)  # the index arrays' axes: in place of the first one if adjacent
-    arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
-    at = sum(a < chosen[0] for a in axes) if arrays[-1] - arrays[0] < len(arrays) else 0
+    arrays = [i for i, w in enumerate(indices) if w.__class__ is np.ndarray]
+    insertion = sum(a < chosen[0] for a in axes) if arrays[-1] - arrays[0] < len(arrays) else 0
     strides = get_strides(input)
-    moved = [strides[a] if y.shape[i + block * (i >= at)] != 1 or input.shape[a] == 1 else 0
+    moved = [strides[a] if y.shape[i + block * (i >= insertion)] != 1 or input.shape[a] == 1 else 0
              for i, a in enumerate(axes)]
-    source = (*moved[:at], *(0,) * block, *moved[at:])
-    inside = compute_contiguous_strides(y.shape[at : at + block])
-    index = (*(0,) * at, *inside, *(0,) * (y.ndim - at - block))
+    source = (*moved[:insertion], *(0,) * block, *moved[insertion:])
+    inside = compute_contiguous_strides(y.shape[insertion : insertion + block])
+    index = (*(0,) * insertion, *inside, *(0,) * (y.ndim - insertion - block))
     return compute_iterator_strides(y.shape, [(y.shape, source), (y.shape, index)])

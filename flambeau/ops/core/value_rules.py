@@ -48,11 +48,11 @@ def make_label_rule(names: Sequence[str], labels: str) -> ValueRule:
 
     Classes lie along the scores' second axis, or their only one.
     """
-    at = names.index(labels)
+    position = names.index(labels)
     ignored = names.index("ignore_index") if "ignore_index" in names else None
 
     def holds(*args: Any) -> bool:
-        values, shape = args[at], args[0].shape
+        values, shape = args[position], args[0].shape
         size = shape[1] if len(shape) > 1 else shape[0] if shape else 0
         if not shape or are_below(values, size):
             return True

@@ -137,8 +137,8 @@ def _to(
     if other is not None:
         device, dtype = other.device, other.dtype
     kind = self._array.dtype if dtype is None else dtype.numpy
-    if device is not None and (where := devices.require_usable(device)) != self.device:
-        self = _move(self, where)
+    if device is not None and (target := devices.require_usable(device)) != self.device:
+        self = _move(self, target)
     same = kind == self._array.dtype and not copy
     if same and (memory_format is None or memory_format is preserve_format
                  or is_in_format(self._array, memory_format)):
@@ -146,8 +146,8 @@ def _to(
     return _to_copy(self, kind, memory_format or preserve_format)
 
 
-def _move(x: Tensor, where: Device) -> Tensor:
-    if where is devices.META:
+def _move(x: Tensor, target: Device) -> Tensor:
+    if target is devices.META:
         result = wrap(meta_array(x._array.shape, x._array.dtype))
         return result.requires_grad_() if x.requires_grad and x.is_leaf else result
     raise NotImplementedError("Cannot copy out of meta tensor; no data!")

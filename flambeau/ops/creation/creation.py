@@ -91,8 +91,8 @@ def _read_length(n: Any) -> int:
 
 def place(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Return a tensor on `array`, on the requested device or the default one."""
-    where = _default.current if device is None else devices.require_usable(device)
-    if where is not _CPU:
+    target = _default.current if device is None else devices.require_usable(device)
+    if target is not _CPU:
         array = meta_array(array.shape, array.dtype)
     result = wrap(array)
     return require_grad(result) if requires_grad else result
@@ -107,8 +107,8 @@ def require_grad(result: Tensor) -> Tensor:
 
 def is_on_meta(device: Any) -> bool:
     """Return whether `device`, or the default device if None, is the meta device."""
-    where = _default.current if device is None else devices.require_usable(device)
-    return where is not _CPU
+    target = _default.current if device is None else devices.require_usable(device)
+    return target is not _CPU
 
 
 def get_numpy_dtype(dtype: Dtype | None, function: str = "") -> np.dtype:
@@ -167,10 +167,10 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
     def function(
         *size: Any, out: Tensor | None = None, dtype: Dtype | None = None, layout: Any = None,
         device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
-        memory_format: Any = None, **named: Any,
+        memory_format: Any = None, **kwargs: Any,
     ) -> Tensor:
-        if named:
-            size = (_require_size(name, named),)
+        if kwargs:
+            size = (_require_size(name, kwargs),)
         if len(size) != 1 or size[0].__class__ is not int or size[0] < 0:
             size = parse_shape(size)
         kind = _default_dtype.floating.numpy if dtype is None else get_numpy_dtype(dtype, name)
@@ -214,10 +214,10 @@ def _create_sparse(
     return require_grad(result) if requires_grad else result
 
 
-def _require_size(name: str, named: dict[str, Any]) -> Any:
-    if set(named) != {"size"}:
-        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
-    return named["size"]
+def _require_size(name: str, kwargs: dict[str, Any]) -> Any:
+    if set(kwargs) != {"size"}:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    return kwargs["size"]
 
 
 zeros = _fill(np.zeros, "zeros", """A tensor of zeros, of shape `size`.
@@ -451,11 +451,11 @@ def full_like(
 def _attach_new_method(name: str, function: Callable, doc: str) -> None:
     def method(
         self: Tensor, *size: Any, dtype: Dtype | None = None, device: Any = None,
-        requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, **named: Any,
+        requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, **kwargs: Any,
     ) -> Tensor:
         return function(
             *size, dtype=self.dtype if dtype is None else dtype,
-            device=self.device if device is None else device, requires_grad=requires_grad, **named
+            device=self.device if device is None else device, requires_grad=requires_grad, **kwargs
         )
 
     method.__name__, method.__doc__ = name, doc

@@ -111,11 +111,11 @@ def _create_sized_draw(name: str, fill: Callable, doc: str) -> Callable:
     def function(
         *size: Any, generator: Generator | None = None, out: Tensor | None = None,
         dtype: Dtype | None = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+        requires_grad: bool = False, pin_memory: bool = False, **kwargs: Any,
     ) -> Tensor:
-        shape = parse_shape(size, named.pop("size", None))
-        if named:
-            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+        shape = parse_shape(size, kwargs.pop("size", None))
+        if kwargs:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if out is not None:
             kind = _choose_out_dtype(name, dtype, out)
             drawn = _draw(shape, kind, None, lambda a: fill(a, generator))
@@ -206,7 +206,7 @@ def _create_bounds_error(args: tuple[Any, ...]) -> TypeError:
 def randint(
     *args: Any, generator: Generator | None = None, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False, **named: Any,
+    requires_grad: bool = False, pin_memory: bool = False, **kwargs: Any,
 ) -> Tensor:
     """Draw integers uniformly from [low, high), called as randint(low, high, size).
 
@@ -221,14 +221,14 @@ def randint(
     tensor([4, 9, 3, 0, 3])
     """
     positional = list(args)
-    if "size" in named:
-        positional.append(named.pop("size"))
-    if "high" in named:
-        positional.insert(1 if len(positional) > 1 else 0, named.pop("high"))
-    low = named.pop("low", None)
+    if "size" in kwargs:
+        positional.append(kwargs.pop("size"))
+    if "high" in kwargs:
+        positional.insert(1 if len(positional) > 1 else 0, kwargs.pop("high"))
+    low = kwargs.pop("low", None)
     if low is None:
         low = positional.pop(0) if len(positional) == 3 else 0
-    if named or len(positional) != 2:
+    if kwargs or len(positional) != 2:
         raise TypeError(
             "randint() received an invalid combination of arguments - expected (int high, tuple "
             "size) or (int low, int high, tuple size)"
@@ -250,7 +250,7 @@ def randint(
 @public(explains=True)
 def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
                  device: Any = None, requires_grad: bool = False, memory_format: Any = None,
-                 generator: Generator | None = None, **named: Any) -> Tensor:
+                 generator: Generator | None = None, **kwargs: Any) -> Tensor:
     """Draw integers uniformly from [low, high) in the shape of `input`; `low` defaults to 0.
 
     Args:
@@ -260,8 +260,8 @@ def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: 
     >>> torch.randint_like(torch.zeros(2, 3), 10).dtype
     torch.float32
     """
-    low = named.get("low", args[0] if len(args) == 2 else 0)
-    high = named.get("high", args[-1] if args else None)
+    low = kwargs.get("low", args[0] if len(args) == 2 else 0)
+    high = kwargs.get("high", args[-1] if args else None)
     array = allocate_like(input, dtype, memory_format)
     if array.__class__ is not MetaArray:
         integers.fill_random(array, generator, *_read_bounds(low, high))
@@ -455,16 +455,16 @@ def _fill(
     settings = ", ".join(f"`{key.strip('_')}`" for key in defaults)
 
     def method(
-        self: Tensor, *args: Any, generator: Generator | None = None, **named: Any
+        self: Tensor, *args: Any, generator: Generator | None = None, **kwargs: Any
     ) -> Tensor:
-        if len(args) > len(usual) or (named and set(named) - {n.strip("_") for n in defaults}):
+        if len(args) > len(usual) or (kwargs and set(kwargs) - {n.strip("_") for n in defaults}):
             raise TypeError(
-                f"{name}() received an invalid combination of arguments: {args} {named}"
+                f"{name}() received an invalid combination of arguments: {args} {kwargs}"
             )
         values = (*args, *usual[len(args) :])
-        if named:
+        if kwargs:
             bounds = zip(defaults, values, strict=True)
-            values = tuple([named.get(key.strip("_"), value) for key, value in bounds])
+            values = tuple([kwargs.get(key.strip("_"), value) for key, value in bounds])
         recorded = check_writable(self, name)
         if self._array.__class__ is MetaArray:
             return self

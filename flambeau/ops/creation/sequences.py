@@ -34,8 +34,8 @@ _MANTISSA_BITS = {2: 8, 4: 24, 8: 53}  # by bytes of a float; of 2 bytes, bfloat
 def _infer_range_dtype(numbers: tuple, dtype: Dtype | None) -> np.dtype:
     if dtype is not None:
         return get_numpy_dtype(dtype)
-    whole = [n for n in numbers if n.__class__ is int]  # sooner than `any`, in most calls
-    floating = len(whole) < len(numbers) and any(isinstance(n, float) for n in numbers)
+    integers = [n for n in numbers if n.__class__ is int]  # sooner than `any`, in most calls
+    floating = len(integers) < len(numbers) and any(isinstance(n, float) for n in numbers)
     return get_numpy_dtype(None if floating else types.int64)
 
 
@@ -174,14 +174,14 @@ def _count_up(start: float, step: float, count: int, kind: np.dtype) -> np.ndarr
     ):
         return (start + np.arange(count, dtype=np.float64) * step).astype(kind)
     lanes = _VECTOR_BYTES // kind.itemsize
-    whole = count // (2 * lanes) * (2 * lanes)
+    vectorized = count // (2 * lanes) * (2 * lanes)
     computed = np.dtype(np.float32 if kind.itemsize < 4 else np.float64)
     by, base = computed.type(step), computed.type(start)
     result = np.empty(count, kind)
-    result[whole:] = _multiply_add(np.arange(whole, count).astype(computed), by, base)
-    first = _multiply_add(np.arange(0, whole, lanes).astype(computed), by, base).astype(kind)
+    result[vectorized:] = _multiply_add(np.arange(vectorized, count).astype(computed), by, base)
+    first = _multiply_add(np.arange(0, vectorized, lanes).astype(computed), by, base).astype(kind)
     first, lane = first.astype(computed)[:, None], np.arange(lanes).astype(computed)
-    vectors = result[:whole].reshape(-1, lanes)
+    vectors = result[:vectorized].reshape(-1, lanes)
     if computed == np.float32:
         vectors[...] = first + lane * by
     else:

@@ -59,9 +59,9 @@ def _reference(
         for c, r, s in np.ndindex(channels_per_group, kh, kw):
             channel = m // (result // groups) * channels_per_group + c
             tap = (channel // (channels // offset_groups) * kh + r) * kw + s
-            at = (i * sy - py + r * dy + offset[b, 2 * tap, i, j],
-                  j * sx - px + s * dx + offset[b, 2 * tap + 1, i, j])
-            value = _interpolate_pixel(input[b, channel], *at) * (
+            point = (i * sy - py + r * dy + offset[b, 2 * tap, i, j],
+                     j * sx - px + s * dx + offset[b, 2 * tap + 1, i, j])
+            value = _interpolate_pixel(input[b, channel], *point) * (
                 mask[b, tap, i, j] if masked else 1
             )
             y[b, m, i, j] += weight[m, c, r, s] * value
@@ -95,25 +95,26 @@ def _compute_sampling(offset: Array, mask: Array, kernel: tuple[int, int], sizes
     moved = offset.reshape(n, groups, *kernel, 2, high, width).transpose(0, 5, 6, 1, 2, 3, 4)
     kind, starts = offset.dtype, []  # moved: (n, high, wide, group, row, column of the kernel, 2)
     for axis, count in enumerate((high, width)):
-        at = (np.arange(count) * call.stride[axis] - call.pad[axis]).astype(kind)
+        starts_on_axis = (np.arange(count) * call.stride[axis] - call.pad[axis]).astype(kind)
         step = (np.arange(kernel[axis]) * call.dilation[axis]).astype(kind)
         extents = (count if axis == 0 else 1, count if axis else 1, 1)
         by = (kernel[0] if axis == 0 else 1, kernel[1] if axis else 1)
-        starts.append(at.reshape(*extents, 1, 1) + step.reshape(1, 1, 1, *by))
+        starts.append(starts_on_axis.reshape(*extents, 1, 1) + step.reshape(1, 1, 1, *by))
     # In the offsets' dtype: in half precision, the positions of taps depend on it.
     y, x = ((moved[..., axis] + starts[axis]).reshape(-1).astype(mask.dtype) for axis in range(2))
-    places, shares, slopes = _find_corners(y, x, sizes)
+    positions, shares, slopes = _find_corners(y, x, sizes)
     shape = (n, high, width, groups, *kernel)
     image = np.arange(n).reshape(-1, 1, 1, 1, 1, 1) * groups
     plane = np.broadcast_to(image + np.arange(groups).reshape(-1, 1, 1), shape).reshape(-1, 1)
-    places += plane * (sizes[0] * sizes[1])
+    positions += plane * (sizes[0] * sizes[1])
     factors = None
     if call.masked:
         factors = mask.reshape(n, groups, *kernel, high, width).transpose(0, 4, 5, 1, 2, 3)
         factors = factors.reshape(-1)
     weights = shares if factors is None else shares * factors[:, None]
     bounds = np.arange(len(y) + 1) * 4
-    return _Sampling(Taps(places.reshape(-1), weights.reshape(-1), bounds), shares, slopes, factors)
+    return _Sampling(Taps(positions.reshape(-1), weights.reshape(-1), bounds), shares, slopes,
+                     factors)
 
 
 def _find_corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Array, tuple]:
@@ -132,11 +133,11 @@ def _find_corners(y: Array, x: Array, sizes: tuple[int, int]) -> tuple[Array, Ar
         ))
     (rows, by, down), (columns, across, right) = along
     pairs = [(i, j) for i in range(2) for j in range(2)]
-    places = np.stack([rows[i] * sizes[1] + columns[j] for i, j in pairs], 1)
+    positions = np.stack([rows[i] * sizes[1] + columns[j] for i, j in pairs], 1)
     shares = np.stack([by[i] * across[j] for i, j in pairs], 1)
     by_y = np.stack([down[i] * across[j] for i, j in pairs], 1)
     by_x = np.stack([by[i] * right[j] for i, j in pairs], 1)
-    return places, shares, (by_y, by_x)
+    return positions, shares, (by_y, by_x)
 
 
 def _tabulate_pixels(input: Array, groups: int) -> Array:
@@ -148,16 +149,16 @@ def _tabulate_pixels(input: Array, groups: int) -> Array:
 
 def _order_by_weight_group(columns: Array, call: _Call, taps: int) -> Array:
     """Reorder (position, offset group, tap, channel) to (weight group, position, channel * tap)."""
-    places = columns.size // (taps * columns.shape[-1] * call.offset_groups)
-    grouped = columns.reshape(places, call.offset_groups, taps, -1).transpose(1, 3, 2, 0)
-    merged = grouped.reshape(call.groups, -1, places)  # channels first, then taps
+    pixels = columns.size // (taps * columns.shape[-1] * call.offset_groups)
+    grouped = columns.reshape(pixels, call.offset_groups, taps, -1).transpose(1, 3, 2, 0)
+    merged = grouped.reshape(call.groups, -1, pixels)  # channels first, then taps
     return merged.transpose(0, 2, 1)
 
 
 def _from_weight_group(g: Array, call: _Call, taps: int) -> Array:
     """The inverse of `_order_by_weight_group`, as rows of channels."""
-    places = g.shape[1]
-    grouped = g.transpose(0, 2, 1).reshape(call.offset_groups, -1, taps, places)
+    pixels = g.shape[1]
+    grouped = g.transpose(0, 2, 1).reshape(call.offset_groups, -1, taps, pixels)
     return np.ascontiguousarray(grouped.transpose(3, 0, 2, 1)).reshape(-1, grouped.shape[1])
 
 

@@ -119,6 +119,6 @@ def _cross(
     plane = images[region]
     if placed:
         plane = (plane * bins_y + row) * bins_x + column
-    places = (plane * sizes[0] + y.places[at_y]) * sizes[1] + x.places[at_x]
+    pixels = (plane * sizes[0] + y.places[at_y]) * sizes[1] + x.places[at_x]
     weights = y.weights[at_y] * x.weights[at_x] * scales[region]
-    return Taps(places, weights, bounds)
+    return Taps(pixels, weights, bounds)

@@ -159,8 +159,8 @@ def roi_pool(
         maxima, argmax = _find_maxima(np.fmax(table, lowest), pixels, bounds, planes)
         argmax[maxima == lowest] = -1
     y = maxima.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
-    at = argmax.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
-    return np.ascontiguousarray(y, input.dtype), np.ascontiguousarray(at)
+    argmax_nchw = argmax.reshape(len(rois), pooled_height, pooled_width, c).transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(y, input.dtype), np.ascontiguousarray(argmax_nchw)
 
 
 def _find_maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> tuple[Array, Array]:
@@ -174,11 +174,11 @@ def _find_maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> t
         bins = by_count[starts[i] : starts[i + 1] if i + 1 < len(starts) else None]
         step = max(GATHERED_ELEMENTS_PER_BLOCK // max(length * table.shape[1], 1), 1)
         for a in range(0, len(bins) if length else 0, step):
-            some = bins[a : a + step]
-            rows = pixels[bounds[some][:, None] + np.arange(length)] + planes[some][:, None]
-            offsets = np.arange(len(some)) * length
-            maxima[some], at = reduced_bags.operator.body(table, rows.ravel(), offsets, _MAX)
-            argmax[some] = at - planes[some][:, None]
+            chosen = bins[a : a + step]
+            rows = pixels[bounds[chosen][:, None] + np.arange(length)] + planes[chosen][:, None]
+            offsets = np.arange(len(chosen)) * length
+            maxima[chosen], numbers = reduced_bags.operator.body(table, rows.ravel(), offsets, _MAX)
+            argmax[chosen] = numbers - planes[chosen][:, None]
     return maxima, argmax
 
 
@@ -201,12 +201,12 @@ def roi_pool_backward(
     shape = batch_size, channels, height, width
     if grad.__class__ is MetaArray:
         return meta_array(shape, grad.dtype)
-    places, present = _flatten_places(rois, argmax, shape)
+    positions, present = _flatten_places(rois, argmax, shape)
     if present.all():
-        places, values = places.ravel(), grad.ravel()
+        positions, values = positions.ravel(), grad.ravel()
     else:
-        places, values = places[present], grad[present]
-    y = np.bincount(places, values, batch_size * channels * height * width)
+        positions, values = positions[present], grad[present]
+    y = np.bincount(positions, values, batch_size * channels * height * width)
     return y.reshape(shape).astype(grad.dtype)
 
 
@@ -225,8 +225,9 @@ def _(g: Tensor, rois: Tensor, argmax: Tensor) -> tuple[Tensor | None, ...]:
 @opaque(name="_roi_pool_taken", expose=(), ref=None, samples=None, differentiable=False)
 def _gather_argmax(input: Array, rois: Array, argmax: Array) -> Array:
     """Return the input's elements at the positions of the maxima; 0 for empty bins."""
-    places, present = _flatten_places(rois, argmax, input.shape)
-    return np.where(present, input.reshape(-1)[np.where(present, places, 0)], input.dtype.type(0))
+    positions, present = _flatten_places(rois, argmax, input.shape)
+    return np.where(present, input.reshape(-1)[np.where(present, positions, 0)],
+                    input.dtype.type(0))
 
 
 def _compute_mean_taps(

@@ -92,8 +92,8 @@ def _read_table() -> dict[str, Description]:
 
     table: dict[str, Description] = {}
     for row in RESULTS.strip().replace(",\n    ", ",").replace("\n    ", " ").splitlines():
-        places, kind, sentence = row.split(" | ")
-        module, _, functions = places.partition(":")
+        location, kind, sentence = row.split(" | ")
+        module, _, functions = location.partition(":")
         for function in functions.split(","):
             table[f"{module}:{function}" if function else module] = Description(kind, sentence)
     return table

@@ -130,8 +130,8 @@ def real_transform(input: Array, dim: Sequence[int], scale: int, forward: bool) 
 def _(
     g: Tensor, input_shape: tuple[int, ...], dim: Sequence[int], scale: int, forward: bool
 ) -> Tensor:
-    whole = resize(g, dim[-1:], (input_shape[dim[-1]],))
-    return complex_transform(whole, dim, scale, not forward).real
+    full = resize(g, dim[-1:], (input_shape[dim[-1]],))
+    return complex_transform(full, dim, scale, not forward).real
 
 
 def _half_samples(rng: Rng) -> Iterator[Sample]:
@@ -331,11 +331,12 @@ def _declare(
     ) -> Tensor:
         return transform_axes(input, s, dim, norm, out=out)
 
-    for function, ending, where in ((along_axis, "", "along an axis"), (two, "2", "over two axes"),
-                                    (transform_axes, "n", "over many axes")):
+    for function, ending, extent_text in ((along_axis, "", "along an axis"),
+                                          (two, "2", "over two axes"),
+                                          (transform_axes, "n", "over many axes")):
         function.__name__ = function.__qualname__ = f"fft_{name}{ending}"
         x, y = (f"[[{row}]]" if ending else f"[{row}]" for row in example)
-        function.__doc__ = f"""{doc}, {where}.
+        function.__doc__ = f"""{doc}, {extent_text}.
 
     Lengths are cut or filled up with zeros; `norm` is 'backward' (1/n in the inverse), 'ortho' or
     'forward'.

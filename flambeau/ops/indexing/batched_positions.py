@@ -50,12 +50,12 @@ def _(batch: Batch, input: Tensor, src: Tensor) -> Any:
     return _overwrite(batch.expand(input), source)
 
 
-def _count_axes_in_front(where: tuple) -> int:
+def _count_axes_in_front(index: tuple) -> int:
     """The number of index axes that NumPy moves to the front, if index arrays are not adjacent."""
-    at = [i for i, w in enumerate(where) if isinstance(w, np.ndarray)]
-    return 0 if at[-1] - at[0] == len(at) - 1 else _count_position_axes(where)
+    arrays = [i for i, w in enumerate(index) if isinstance(w, np.ndarray)]
+    return 0 if arrays[-1] - arrays[0] == len(arrays) - 1 else _count_position_axes(index)
 
 
-def _count_position_axes(where: tuple) -> int:
+def _count_position_axes(index: tuple) -> int:
     """The number of axes that an index's arrays produce together."""
-    return max(1 if w.dtype == np.bool_ else w.ndim for w in where if isinstance(w, np.ndarray))
+    return max(1 if w.dtype == np.bool_ else w.ndim for w in index if isinstance(w, np.ndarray))

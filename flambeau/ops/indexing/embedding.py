@@ -195,9 +195,9 @@ def _(
     if scale_grad_by_freq:
         raise RuntimeError(
             "embedding_backward: scale_grad_by_freq not supported with sparse gradients")
-    places = indices._array.reshape(-1) if g.numel() else indices._array.reshape(-1)[:0]
-    g = g.reshape(places.size, weight_shape[1])
-    return PUBLIC["sparse"]["scatter_rows"](g, places, weight_shape[0], padding_idx)
+    rows = indices._array.reshape(-1) if g.numel() else indices._array.reshape(-1)[:0]
+    g = g.reshape(rows.size, weight_shape[1])
+    return PUBLIC["sparse"]["scatter_rows"](g, rows, weight_shape[0], padding_idx)
 
 
 @composite(name="torch.embedding", expose=())

@@ -226,18 +226,18 @@ def _check_scatter(name: str, input: Array, dim: int, index: Array, src: Any) ->
     return axis
 
 
-def _write_at(result: Array, at: int, index: Array, value: Array, ufunc: Any) -> None:
+def _write_at(result: Array, axis: int, index: Array, value: Array, ufunc: Any) -> None:
     if index.size == 0:
         return
     if not result.ndim or not index.ndim:
         result, index, value = result.reshape(-1), index.reshape(-1), np.asarray(value).reshape(-1)
-    if gather_scatter.put(result, at, index, value, gather_scatter.OPERATIONS.get(ufunc, False)):
+    if gather_scatter.put(result, axis, index, value, gather_scatter.OPERATIONS.get(ufunc, False)):
         return
-    where = _create_grid(index, at)
+    grid = _create_grid(index, axis)
     if ufunc is None:
-        result[where] = value
+        result[grid] = value
     else:
-        ufunc.at(result, where, value)
+        ufunc.at(result, grid, value)
 
 
 def _scatters(rng: Rng) -> Iterator[Sample]:
@@ -256,10 +256,10 @@ def _scatter_ref(x: np.ndarray, dim: int, index: np.ndarray, src: np.ndarray) ->
         values=INDEX_ALONG_AXIS)
 def _scatter(input: Array, dim: int, index: Array, src: Array) -> Array:
     """Return a copy with `src` written at the indices along an axis."""
-    at = _check_scatter("scatter", input, dim, index, src if src.ndim or not index.ndim else None)
+    axis = _check_scatter("scatter", input, dim, index, src if src.ndim or not index.ndim else None)
     result = input.copy()
     _write_at(
-        result, at, index, _place_source(index, src) if src.ndim == index.ndim else src, None
+        result, axis, index, _place_source(index, src) if src.ndim == index.ndim else src, None
     )
     return result
 
@@ -291,10 +291,10 @@ def _embed(g: Any, shape: Any) -> Any:
         values=INDEX_ALONG_AXIS)
 def _scatter_add(input: Array, dim: int, index: Array, src: Array) -> Array:
     """Return a copy with `src` added at the indices along an axis."""
-    at = _check_scatter("scatter_add", input, dim, index, src)
+    axis = _check_scatter("scatter_add", input, dim, index, src)
     result = input.copy()
     if index.size:
-        _write_at(result, at, index, _place_source(index, src), np.add)
+        _write_at(result, axis, index, _place_source(index, src), np.add)
     return result
 
 
@@ -372,20 +372,20 @@ def _scatter_reduce(
     input: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool
 ) -> Array:
     """Return a copy with `src` reduced into it at the indices along an axis."""
-    at = _check_scatter("scatter_reduce", input, dim, index, src)
+    axis = _check_scatter("scatter_reduce", input, dim, index, src)
     result = input.copy()
     if not index.size:
         return result
     value = _place_source(index, src)
     if reduce == "mean":
-        return _scatter_mean(result, at, index, value, include_self)
+        return _scatter_mean(result, axis, index, value, include_self)
     if not include_self:
         start = {"sum": 0, "prod": 1}.get(reduce)
         if start is None:
             start = _find_lowest(result.dtype) if reduce == "amax" else _find_highest(result.dtype)
-        _write_at(result, at, index, np.full(index.shape, start, result.dtype), None)
+        _write_at(result, axis, index, np.full(index.shape, start, result.dtype), None)
     with np.errstate(all="ignore"):
-        _write_at(result, at, index, value, _REDUCE[reduce])
+        _write_at(result, axis, index, value, _REDUCE[reduce])
     return result
 
 
@@ -397,12 +397,13 @@ def _find_highest(kind: np.dtype) -> Any:
     return np.inf if kind.kind in "fV" else True if kind.kind == "b" else np.iinfo(kind).max
 
 
-def _scatter_mean(result: Array, at: int, index: Array, value: Array, include_self: bool) -> Array:
+def _scatter_mean(result: Array, axis: int, index: Array, value: Array,
+                  include_self: bool) -> Array:
     counts = np.ones(result.shape, np.int64) if include_self else np.zeros(result.shape, np.int64)
     if not include_self:
-        _write_at(result, at, index, np.zeros(index.shape, result.dtype), None)
-    _write_at(result, at, index, value, np.add)
-    _write_at(counts, at, index, np.ones(index.shape, np.int64), np.add)
+        _write_at(result, axis, index, np.zeros(index.shape, result.dtype), None)
+    _write_at(result, axis, index, value, np.add)
+    _write_at(counts, axis, index, np.ones(index.shape, np.int64), np.add)
     counts = np.maximum(counts, 1)
     if result.dtype.kind in "iu":
         return result // counts.astype(result.dtype)
@@ -456,8 +457,8 @@ def _differentiate_product(
                                 zero.to(g.dtype)), dim, index)
     alone = zero & (zeros == 1)
     without = _scatter_reduce(base, dim, index, src.masked_fill(alone, 1), "prod", True)
-    whole = _scatter_reduce(base, dim, index, src, "prod", True)
-    quotient = gather(whole, dim, index) / src.masked_fill(zero, 1)
+    product = _scatter_reduce(base, dim, index, src, "prod", True)
+    quotient = gather(product, dim, index) / src.masked_fill(zero, 1)
     of_src = where(alone, gather(without, dim, index), quotient)
     if MODE.grad and (zeros > 1).any():
         of_src = DelayedError(

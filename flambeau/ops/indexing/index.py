@@ -70,9 +70,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             return _view_basic(self, plain) if self._tracked else _view_window(self, plain)
     if index.__class__ is list and is_tuple_of_indices(index):
         return getitem(self, tuple(index))
-    where = _match_positions(index)
-    if where is not None and len(where) <= self._array.ndim:
-        return gather_at(self, check_version(where, index, self) if self._tracked else where)
+    positions = _match_positions(index)
+    if positions is not None and len(positions) <= self._array.ndim:
+        return gather_at(self,
+                         check_version(positions, index, self) if self._tracked else positions)
     basic, rest = split_index(self, index)
     result = self if basic is None else _view_basic(self, basic)
     if rest is None:
@@ -334,9 +335,9 @@ def _list_positions(rest: tuple) -> list[np.ndarray]:
     return [p for a in arrays for p in (np.nonzero(a) if a.dtype == np.bool_ else (a,))]
 
 
-def _takes_positions(input: Array, where: Positions) -> bool:
+def _takes_positions(input: Array, positions: Positions) -> bool:
     try:
-        check_positions(input, where)
+        check_positions(input, positions)
     except IndexError:
         return False
     return True
@@ -362,18 +363,18 @@ def gather_at(input: Array, where: Positions) -> Array:
         ) from error
 
 
-def _gather(input: Array, where: Positions) -> Array:
-    arrays = [i for i, w in enumerate(where) if w.__class__ is np.ndarray]
-    if len(arrays) == 1 and where[arrays[0]].dtype != np.bool_ and input.size:
+def _gather(input: Array, positions: Positions) -> Array:
+    arrays = [i for i, w in enumerate(positions) if w.__class__ is np.ndarray]
+    if len(arrays) == 1 and positions[arrays[0]].dtype != np.bool_ and input.size:
         if not arrays[0] and input.size > MAX_NUMPY_EMBEDDING_ELEMENTS \
-                and (y := take_rows(input, where[0])) is not None:
+                and (y := take_rows(input, positions[0])) is not None:
             return y
-        return select_axes(input.take(where[arrays[0]], arrays[0]), input, where)
+        return select_axes(input.take(positions[arrays[0]], arrays[0]), input, positions)
     if input.__class__ is MetaArray:
-        for w in where:
+        for w in positions:
             if w.__class__ is MetaArray and w.dtype == np.bool_:
                 refuse_unknown_values(w, "nonzero.default")
-    return select_axes(np.ascontiguousarray(input[where]), input, where)
+    return select_axes(np.ascontiguousarray(input[positions]), input, positions)
 
 
 @gather_at.vjp
@@ -444,8 +445,8 @@ def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
     return assign(self, _overwrite(prepare_write(self, False), src), name)
 
 
-def _writes_at_positions(input: Array, values: Array, where: Positions, *_: Any) -> bool:
-    return _takes_positions(input, where)
+def _writes_at_positions(input: Array, values: Array, positions: Positions, *_: Any) -> bool:
+    return _takes_positions(input, positions)
 
 
 @opaque(linear_in="input + values", layout=Layout.FREE,
@@ -573,17 +574,18 @@ def _put_unrecorded(
     bump(self)
 
 
-def _write_back(target: Tensor, source: Tensor, where: tuple) -> None:
-    put_at(target, _cast_like(drop_leading_ones(source), target), where, False, "index_put_")
+def _write_back(target: Tensor, source: Tensor, positions: tuple) -> None:
+    put_at(target, _cast_like(drop_leading_ones(source), target), positions, False, "index_put_")
 
 
 def _check_dtypes(
-    target: Tensor, source: Tensor, where: tuple, basic: tuple | None = None
+    target: Tensor, source: Tensor, positions: tuple, basic: tuple | None = None
 ) -> None:
     """Raise RuntimeError for another dtype, except for one element written through masks."""
-    only_masks = all(item.__class__ is slice or item.dtype == np.bool_ for item in where)
+    only_masks = all(item.__class__ is slice or item.dtype == np.bool_ for item in positions)
     if target._array.dtype != source._array.dtype and not (only_masks and source._array.size == 1):
-        check_broadcasts(target._array if basic is None else target._array[basic], source, where)
+        check_broadcasts(target._array if basic is None else target._array[basic], source,
+                         positions)
         raise RuntimeError(
             "Index put requires the source and destination dtypes match, got "
             f"{legacy_name(target.dtype)} for the destination and {legacy_name(source.dtype)} for "

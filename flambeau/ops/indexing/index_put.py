@@ -31,16 +31,16 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
             "index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not "
             f"{type(indices).__name__}"
         )
-    target, where = _complete_index(self, indices)
-    _check_dtypes(self, values, where or ())
+    target, positions = _complete_index(self, indices)
+    _check_dtypes(self, values, positions or ())
     try:
-        put_at(target, values, where or (Ellipsis,), accumulate, "index_put_")
+        put_at(target, values, positions or (Ellipsis,), accumulate, "index_put_")
     except (IndexError, ValueError) as error:
         if isinstance(error, IndexError):
-            check_positions(target._array, where)
+            check_positions(target._array, positions)
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
-            f"indexing result of shape {list(target._array[where or (Ellipsis,)].shape)}"
+            f"indexing result of shape {list(target._array[positions or (Ellipsis,)].shape)}"
         ) from None
     return self
 

@@ -109,29 +109,29 @@ def _is_out_of_range(index: Array, size: int) -> bool:
     )
 
 
-def _place_index(at: int, index: Array) -> Any:
-    return index if not at else (*[slice(None)] * at, index)
+def _place_index(axis: int, index: Array) -> Any:
+    return index if not axis else (*[slice(None)] * axis, index)
 
 
-def _check_source(name: str, input: Array, at: int, index: Array, source: Array) -> None:
+def _check_source(name: str, input: Array, axis: int, index: Array, source: Array) -> None:
     if source.dtype != input.dtype:
         raise RuntimeError(
             f"{name}(): self ({FROM_NUMPY[input.dtype]}) and source ({FROM_NUMPY[source.dtype]}) "
             "must have the same scalar type"
         )
-    if source.ndim and input.ndim and source.shape[at] != index.size:
+    if source.ndim and input.ndim and source.shape[axis] != index.size:
         if name == "index_copy_":
             raise IndexError(
                 f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim) "
-                f"({source.shape[at]})"
+                f"({source.shape[axis]})"
             )
         raise RuntimeError(
             f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): "
-            f"({source.shape[at]}), for dim: {at}"
+            f"({source.shape[axis]}), for dim: {axis}"
         )
-    if input.ndim and _is_out_of_range(index, n := input.shape[at]):
+    if input.ndim and _is_out_of_range(index, n := input.shape[axis]):
         outlier = index[(index >= n) | (index < 0)][0]
-        text = f"index {outlier} is out of bounds for dimension {at} with size {n}"
+        text = f"index {outlier} is out of bounds for dimension {axis} with size {n}"
         if name == "index_copy_":
             raise IndexError(f"{name}(): {text}")
         if input.ndim == 2:
@@ -139,10 +139,10 @@ def _check_source(name: str, input: Array, at: int, index: Array, source: Array)
         raise IndexError("index out of range in self")
 
 
-def _spread_index(index: Array, at: int, source: Array) -> Array:
+def _spread_index(index: Array, axis: int, source: Array) -> Array:
     """The index of each of a source's elements along an axis."""
     shape = [1] * source.ndim
-    shape[at] = index.size
+    shape[axis] = index.size
     return np.broadcast_to(index.reshape(shape), source.shape)
 
 
@@ -348,8 +348,8 @@ def index_reduce(
         if _is_out_of_range(peek(index), input._array.shape[axis]):
             raise IndexError("index out of range in self")
         shape = [-1 if i == axis else 1 for i in range(input._array.ndim)]
-        places = index.reshape(shape).expand(*source._array.shape)
-        y = _scatter_reduce(input, axis, places, source, reduce, include_self)
+        rows = index.reshape(shape).expand(*source._array.shape)
+        y = _scatter_reduce(input, axis, rows, source, reduce, include_self)
     return y if out is None else write_result("index_reduce", y, out)
 
 

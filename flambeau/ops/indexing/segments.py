@@ -77,8 +77,8 @@ def _segment_reduce(data: Array, bounds: Array, reduce: str, start: float, empty
 
     `empty` is the result for a segment without elements.
     """
-    at = bounds.ndim - 1
-    shape = (*data.shape[:at], bounds.shape[-1] - 1, *data.shape[at + 1 :])
+    axis = bounds.ndim - 1
+    shape = (*data.shape[:axis], bounds.shape[-1] - 1, *data.shape[axis + 1 :])
     inside = compute_dtype(data.dtype)
     new = np.full(shape, empty, inside)
     for row, ends in _iterate_rows(data, bounds):

@@ -55,9 +55,9 @@ def _find_drawing_batch(args: tuple, kwargs: dict[str, Any]) -> Batch | None:
 
 
 def _draw_shape(
-    function: Callable, at: int, original: Callable, args: tuple, kwargs: dict[str, Any]
+    function: Callable, position: int, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """rand and similar functions, whose shape starts at positional argument `at` or is last."""
+    """rand and similar functions, whose shape starts at argument `position` or is last."""
     batch = _find_drawing_batch(args, kwargs)
     if batch is None:
         return original(*args, **kwargs)
@@ -66,8 +66,10 @@ def _draw_shape(
             return function(*args, **kwargs)
         if "size" in kwargs:
             kwargs = {**kwargs, "size": (batch.size, *kwargs["size"])}
-        elif at < 0 or not isinstance(args[at], int):
-            args = (*args[:at], (batch.size, *args[at])) if at < 0 else ((batch.size, *args[at]),)
+        elif position < 0:
+            args = (*args[:position], (batch.size, *args[position]))
+        elif not isinstance(args[position], int):
+            args = ((batch.size, *args[position]),)
         else:
             args = (batch.size, *args)
         return batch.wrap(function(*args, **kwargs))
@@ -214,39 +216,39 @@ def _fill(create: Callable) -> Callable:
         batch = find_innermost_batch(args[:1])
         if batch is None:
             return original(*args, **kwargs)
-        named = {k: v for k, v in kwargs.items() if k != "requires_grad"}
-        result = batch.wrap(create(function, batch, *args, **named))
+        options = {k: v for k, v in kwargs.items() if k != "requires_grad"}
+        result = batch.wrap(create(function, batch, *args, **options))
         return result.requires_grad_() if kwargs.get("requires_grad") else result
 
     return handle
 
 
 @_fill
-def _fill_like(function: Callable, batch: Batch, x: Tensor, *rest: Any, **named: Any) -> Tensor:
+def _fill_like(function: Callable, batch: Batch, x: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
     """zeros_like and similar functions."""
-    return function(batch.expand(x), *rest, **named)
+    return function(batch.expand(x), *rest, **kwargs)
 
 
 @_fill
-def _fill_new(function: Callable, batch: Batch, x: Tensor, *rest: Any, **named: Any) -> Tensor:
+def _fill_new(function: Callable, batch: Batch, x: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
     """new_zeros and similar functions, of the first argument's dtype."""
-    if "size" in named:
-        named["size"] = (batch.size, *named["size"])
+    if "size" in kwargs:
+        kwargs["size"] = (batch.size, *kwargs["size"])
     elif isinstance(rest[0], int):
         rest = (batch.size, *rest)
     else:
         rest = ((batch.size, *rest[0]), *rest[1:])
-    return function(batch.lower(x), *rest, **named)
+    return function(batch.lower(x), *rest, **kwargs)
 
 
 @_fill
 def _fill_strided(
-    function: Callable, batch: Batch, x: Tensor, size: Any, stride: Any, **named: Any
+    function: Callable, batch: Batch, x: Tensor, size: Any, stride: Any, **kwargs: Any
 ) -> Tensor:
     """new_empty_strided: each example has memory of its own."""
     spans = [(n - 1) * step for n, step in zip(size, stride, strict=True)]
     elements = 0 if 0 in size else 1 + sum(spans)
-    return function(batch.lower(x), (batch.size, *size), (elements, *stride), **named)
+    return function(batch.lower(x), (batch.size, *size), (elements, *stride), **kwargs)
 
 
 def _find_targets() -> dict[Any, Callable]:

@@ -57,8 +57,8 @@ def _get(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     index = _lower_shared(index)
     if find_innermost_batch(_list_tensors(index)) is None:
         return forward_mode.SHORT_CUTS["__getitem__"](original, (x, index), {}, True)
-    view, places = _split(x, index)
-    lookup = _look_up(view, places)
+    view, indices = _split(x, index)
+    lookup = _look_up(view, indices)
     table = view.permute(lookup.order).reshape(_multiply_lengths(lookup.lengths), -1)
     rest = [view.shape[a] for a in lookup.order[len(lookup.lengths) :]]
     chosen = OPERATORS["_embedding"].function(table, lookup.rows).reshape(*lookup.rows.shape, *rest)
@@ -77,13 +77,13 @@ def _set(original: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
     batch = find_innermost_batch((x,))
     if batch is None or not batch.holds(x):
         refuse_write()
-    view, places = _split(x, index)
-    if not any(isinstance(p, Tensor) for p in places):
+    view, indices = _split(x, index)
+    if not any(isinstance(p, Tensor) for p in indices):
         while value.dim() > view.dim() and value.shape[0] == 1:
             value = value.squeeze(0)
         view.copy_(value)
         return
-    lookup = _look_up(view, places)
+    lookup = _look_up(view, indices)
     table = view.permute(lookup.order).reshape(_multiply_lengths(lookup.lengths), -1)
     rest = [view.shape[a] for a in lookup.order[len(lookup.lengths) :]]
     count = lookup.rows.dim()
@@ -107,7 +107,7 @@ def _split(x: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
         items.append(Ellipsis)
     used = sum(_count_axes(i) for i in items)
     plain: list[Any] = []
-    places: list[Any] = []
+    indices: list[Any] = []
     for item in items:
         if isinstance(item, Tensor):
             if item.dtype in (_bool, _uint8):
@@ -117,16 +117,16 @@ def _split(x: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
             else:
                 parts = (item,)
             plain += [slice(None)] * len(parts)
-            places += parts
+            indices += parts
         elif item is Ellipsis:
             plain += [slice(None)] * (x.dim() - used)
-            places += [None] * (x.dim() - used)
+            indices += [None] * (x.dim() - used)
         else:
             plain.append(item)
-            places += [] if isinstance(item, int) else [None]
+            indices += [] if isinstance(item, int) else [None]
     if all(p == slice(None) for p in plain):
-        return x, places
-    return OPERATORS["_slice"].function(x, (*plain, Ellipsis)), places
+        return x, indices
+    return OPERATORS["_slice"].function(x, (*plain, Ellipsis)), indices
 
 
 def _count_axes(item: Any) -> int:
@@ -135,19 +135,19 @@ def _count_axes(item: Any) -> int:
     return 0 if item is None or item is Ellipsis else 1
 
 
-def _look_up(view: Tensor, places: Sequence[Any]) -> _Lookup:
-    indexed = [a for a, p in enumerate(places) if p is not None]
+def _look_up(view: Tensor, indices: Sequence[Any]) -> _Lookup:
+    indexed = [a for a, p in enumerate(indices) if p is not None]
     lengths = [view.shape[a] for a in indexed]
-    where = PUBLIC["torch"]["where"]
+    choose = PUBLIC["torch"]["where"]
     rows: Any = 0
     inside: Any = True
     for axis, n in zip(indexed, lengths, strict=True):
-        place = where(places[axis] < 0, places[axis] + n, places[axis])
+        place = choose(indices[axis] < 0, indices[axis] + n, indices[axis])
         rows = rows * n + place
         if len(indexed) > 1:  # an out-of-range index may still give a valid row number
             inside = (place >= 0) & (place < n) & inside
     if inside is not True:
-        rows = where(inside, rows, _multiply_lengths(lengths))
+        rows = choose(inside, rows, _multiply_lengths(lengths))
     together = indexed == list(range(indexed[0], indexed[-1] + 1))
     others = [a for a in range(view.dim()) if a not in indexed]
     return _Lookup([*indexed, *others], lengths, rows, indexed[0] if together else 0)

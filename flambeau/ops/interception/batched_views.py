@@ -26,9 +26,9 @@ def _rebase(x: Tensor, node: Any) -> None:
     assert base is not None
     value = _with_history(x, node)
     old = _with_history(base, base._node) if base._requires_grad else _with_history(base, None)
-    places = _find_places(base, x)
+    positions = _find_places(base, x)
     with enable_grad():
-        new = OPERATORS["index_copy"].function(old.reshape(-1), 0, places, value.reshape(-1))
+        new = OPERATORS["index_copy"].function(old.reshape(-1), 0, positions, value.reshape(-1))
         base._node = new.reshape(base.shape)._node
     base._requires_grad = base._tracked = True
     _reattach(x)

@@ -64,12 +64,12 @@ def _align(operator: Operator, batch: Batch, values: list[Any]) -> Any:
 
 def _reduce_elements(operator: Operator, batch: Batch, values: list[Any]) -> Any:
     """Compute the elements' losses, then each example's mean or sum."""
-    at = operator.names.index("reduction")
-    elements = _align(operator, batch, [*values[:at], 0, *values[at + 1 :]])
-    if not values[at]:
+    position = operator.names.index("reduction")
+    elements = _align(operator, batch, [*values[:position], 0, *values[position + 1 :]])
+    if not values[position]:
         return elements
     rows = elements.reshape(batch.size, -1)
-    return rows.mean(1) if values[at] == 1 else rows.sum(1)
+    return rows.mean(1) if values[position] == 1 else rows.sum(1)
 
 
 def _put_in_front(operator: Operator, batch: Batch, values: list[Any]) -> Any:

@@ -257,20 +257,21 @@ def _hide_views(y: Any, levels: tuple[int, ...], primals: Sequence[Any]) -> Any:
 
 def gather_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple:
     """Return the positional arguments, those of a `*parameter` as one tuple."""
-    at = _find_variadic_position(operator)
-    if at is None:
+    position = _find_variadic_position(operator)
+    if position is None:
         return args
-    name = operator.parameters[at].name
-    rest = (kwargs[name],) if name in kwargs else args[at:]
+    name = operator.parameters[position].name
+    rest = (kwargs[name],) if name in kwargs else args[position:]
     if len(rest) == 1 and isinstance(rest[0], (tuple, list)):
         rest = tuple(rest[0])
-    return (*args[:at], rest)
+    return (*args[:position], rest)
 
 
 @functools.cache
 def _find_variadic_position(operator: Operator) -> int | None:
     """Return the position of the operator's `*parameter`, or None."""
-    return next((at for at, p in enumerate(operator.parameters) if p.kind is p.VAR_POSITIONAL),
+    return next((position for position,
+                 p in enumerate(operator.parameters) if p.kind is p.VAR_POSITIONAL),
                 None)
 
 

@@ -55,13 +55,13 @@ class Tape:
 
 
 def _apply_body(operator: Operator, values: list[Any]) -> Any:
-    args, named = [], {}
+    args, kwargs = [], {}
     for parameter, value in zip(operator.parameters, values, strict=True):
         if parameter.kind is parameter.KEYWORD_ONLY:
-            named[parameter.name] = value
+            kwargs[parameter.name] = value
         else:
             args.append(value)
-    return (operator.ufunc or operator.body)(*args, **named)
+    return (operator.ufunc or operator.body)(*args, **kwargs)
 
 
 def push_fused(

@@ -37,10 +37,10 @@ def list_arguments(name: str, function: Callable, args: tuple, kwargs: dict[str,
     for parameter in parameters:
         if parameter.kind is Parameter.VAR_POSITIONAL:
             if not rest:
-                whole = kwargs.get(parameter.name.rstrip("_"), kwargs.get("size", ()))
+                size = kwargs.get(parameter.name.rstrip("_"), kwargs.get("size", ()))
             else:
-                whole = rest[0] if isinstance(rest[0], (list, tuple)) else rest
-            values.append(list(whole))
+                size = rest[0] if isinstance(rest[0], (list, tuple)) else rest
+            values.append(list(size))
             rest = []
         elif rest and parameter.kind is not Parameter.KEYWORD_ONLY:
             values.append(rest.pop(0))

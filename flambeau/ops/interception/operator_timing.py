@@ -184,9 +184,9 @@ def _time_in_detail(recorder: Recorder, name: str, expand: Callable | None) -> C
     def detailed(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         paused = python is not None and python.pause()
         wants_all = recorder.shapes or observer is not None
-        whole = list_arguments(bare, original, args, kwargs) if wants_all else args
-        inputs = None if observer is None else observer.describe(whole, is_operator=True)
-        shapes = [_read_shape(a) for a in whole] if recorder.shapes else None
+        arguments = list_arguments(bare, original, args, kwargs) if wants_all else args
+        inputs = None if observer is None else observer.describe(arguments, is_operator=True)
+        shapes = [_read_shape(a) for a in arguments] if recorder.shapes else None
         stack = collect_user_stack(2) if recorder.stack else None
         y, computed, begin = None, 0, clock()
         try:
@@ -200,7 +200,7 @@ def _time_in_detail(recorder: Recorder, name: str, expand: Callable | None) -> C
             described = None if observer is None else (
                 inputs, observer.describe(y if isinstance(y, tuple) else (y,)),
                 str(find_overload(bare, args, kwargs) or ""))
-            details = _collect_details(recorder, name, whole, shapes, y)._replace(
+            details = _collect_details(recorder, name, arguments, shapes, y)._replace(
                 computed_ns=computed or end, described=described)
             event = (name, begin, end, get_ident(), shapes, stack, _FUNCTION, details)
             note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))

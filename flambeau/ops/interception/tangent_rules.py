@@ -141,15 +141,15 @@ def _has_complex(values: Sequence[Any]) -> bool:
 def call_with(operator: Operator, values: list[Any]) -> Any:
     """Call the operator with all its arguments, given in order."""
     args: list[Any] = []
-    named: dict[str, Any] = {}
+    kwargs: dict[str, Any] = {}
     for parameter, value in zip(operator.parameters, values, strict=True):
         if parameter.kind is parameter.KEYWORD_ONLY:
-            named[parameter.name] = value
+            kwargs[parameter.name] = value
         elif parameter.kind is parameter.VAR_POSITIONAL:
             args.extend(value or ((),))  # no axes at all, as in flip
         else:
             args.append(value)
-    return operator.function(*args, **named)
+    return operator.function(*args, **kwargs)
 
 
 def _push_view(operator: Operator, values: list[Any], tangents: list[Any]) -> Any:

@@ -25,8 +25,8 @@ def _scan(text: str, start: int, place: str) -> list[str]:
             pass
         elif c == ".":
             if "..." in result:
-                again = "but an ellipsis (...)" if place == "output" else "for which an ellipsis"
-                raise RuntimeError(f"einsum(): found '.' for {place} {again} was already found")
+                clause = "but an ellipsis (...)" if place == "output" else "for which an ellipsis"
+                raise RuntimeError(f"einsum(): found '.' for {place} {clause} was already found")
             if text[i : i + 3] != "...":
                 raise RuntimeError(
                     f"einsum(): found '.' for {place} that is not part of any ellipsis"
@@ -45,21 +45,21 @@ def _scan(text: str, start: int, place: str) -> list[str]:
 
 def _label_axes(subscripts: list[str], rank: int, index: int) -> tuple[Label, ...]:
     """Return an operand's subscripts with the ellipsis expanded."""
-    named = len(subscripts) - ("..." in subscripts)
+    label_count = len(subscripts) - ("..." in subscripts)
     if "..." in subscripts:
-        if named > rank:
+        if label_count > rank:
             raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({named}) is more than the "
-                f"number of dimensions ({rank}) for operand {index}"
+                f"einsum(): the number of subscripts in the equation ({label_count}) is more than "
+                f"the number of dimensions ({rank}) for operand {index}"
             )
-    elif named != rank:
+    elif label_count != rank:
         raise RuntimeError(
-            f"einsum(): the number of subscripts in the equation ({named}) does not match the "
-            f"number of dimensions ({rank}) for operand {index} and no ellipsis was given"
+            f"einsum(): the number of subscripts in the equation ({label_count}) does not match "
+            f"the number of dimensions ({rank}) for operand {index} and no ellipsis was given"
         )
     result: list[Label] = []
     for s in subscripts:
-        result.extend(range(named - rank, 0) if s == "..." else [s])
+        result.extend(range(label_count - rank, 0) if s == "..." else [s])
     return tuple(result)
 
 
@@ -153,8 +153,8 @@ def _reduce(x: Tensor, labels: Sequence[Label], drop: set) -> tuple[Tensor, list
 
 def _arrange(x: Tensor, labels: Sequence[Label], order: Sequence[Label]) -> Tensor:
     """Permute the operand's axes to an order of labels."""
-    places = [labels.index(s) for s in order]
-    return x if places == list(range(len(places))) else x.permute(places)
+    axes = [labels.index(s) for s in order]
+    return x if axes == list(range(len(axes))) else x.permute(axes)
 
 
 class Steps(NamedTuple):
@@ -212,9 +212,9 @@ def _plan_pair(
     # Axes of length 1 that the other operand broadcasts do not count.
     ones = [{s for s, n in zip(x, shape, strict=True) if n == 1 and sizes[s] != 1}
             for x, shape in ((left, a), (right, b))]
-    whole = [[s for s in x if s not in o] for x, o in zip((left, right), ones, strict=True)]
-    alone = [set(whole[0]) - keep - set(whole[1]), set(whole[1]) - keep - set(whole[0])]
-    x, y = ([s for s in w if s not in drop] for w, drop in zip(whole, alone, strict=True))
+    free = [[s for s in x if s not in o] for x, o in zip((left, right), ones, strict=True)]
+    alone = [set(free[0]) - keep - set(free[1]), set(free[1]) - keep - set(free[0])]
+    x, y = ([s for s in w if s not in drop] for w, drop in zip(free, alone, strict=True))
     both = [s for s in x if s in y]
     batch, summed = [s for s in both if s in keep], [s for s in both if s not in keep]
     rows, columns = [s for s in x if s not in both], [s for s in y if s not in both]
@@ -242,25 +242,25 @@ def _plan_pair(
     first, second = [
         _plan_steps(labels, skipped, w, drop, order_of_axes, shape, output)
         for labels, skipped, w, drop, order_of_axes, shape in zip(
-            (left, right), ones, whole, alone, orders, shapes, strict=True)
+            (left, right), ones, free, alone, orders, shapes, strict=True)
     ]
     return PairPlan(first, second, bool(summed), reshape, tuple(order))
 
 
 def _plan_steps(
-    labels: Sequence[Label], skipped: set, whole: list[Label], drop: set, order: list[Label],
+    labels: Sequence[Label], skipped: set, free: list[Label], drop: set, order: list[Label],
     shape: tuple[int, ...] | None, output: tuple[Label, ...],
 ) -> Steps:
     """Return the steps of an operand: sums see its axes in the result's order, which decides how
     their result lies in memory."""
-    remaining = [s for s in whole if s not in drop]
+    remaining = [s for s in free if s not in drop]
     sort = None
     if output and drop:
         position = {s: i for i, s in enumerate(output)}
         remaining.sort(key=lambda s: position.get(s, len(output)))
-        dropped = [s for s in whole if s in drop]
-        sort, whole = _order(whole, [*remaining, *dropped]), [*remaining, *dropped]
-    return Steps(_locate_labels(labels, skipped), sort, _locate_labels(whole, drop),
+        dropped = [s for s in free if s in drop]
+        sort, free = _order(free, [*remaining, *dropped]), [*remaining, *dropped]
+    return Steps(_locate_labels(labels, skipped), sort, _locate_labels(free, drop),
                  _order(remaining, order), shape)
 
 

@@ -103,8 +103,8 @@ def raise_for_info(
         return
     flat = info.reshape(-1)
     first = int(np.flatnonzero(flat)[0])
-    where = f"(Batch element {first}): " if info.ndim else ""
-    raise error(f"{name}: {where}{describe(int(flat[first]))}")
+    batch = f"(Batch element {first}): " if info.ndim else ""
+    raise error(f"{name}: {batch}{describe(int(flat[first]))}")
 
 
 def allocate_info(A: Array) -> Array:

@@ -275,8 +275,8 @@ def addbmm(
             [12.]])
     """
     if old:
-        named = {"beta": beta, "alpha": alpha, "out": out}
-        return in_order(addbmm, "addbmm", (input, batch1, batch2, *old), named)
+        options = {"beta": beta, "alpha": alpha, "out": out}
+        return in_order(addbmm, "addbmm", (input, batch1, batch2, *old), options)
     a, b = batch1._array, batch2._array
     _check_batches(a, b)
     if a.shape[0] != b.shape[0]:
@@ -301,8 +301,8 @@ def addbmm_(
 ) -> Tensor:
     """`addbmm` in place."""
     if old:
-        named = {"beta": beta, "alpha": alpha}
-        return in_order(addbmm_, "addbmm_", (self, batch1, batch2, *old), named)
+        options = {"beta": beta, "alpha": alpha}
+        return in_order(addbmm_, "addbmm_", (self, batch1, batch2, *old), options)
     return assign(self, addbmm(self, batch1, batch2, beta=beta, alpha=alpha), "addbmm_")
 
 
@@ -317,8 +317,8 @@ def addr(
     tensor([[1., 1.]])
     """
     if old:
-        named = {"beta": beta, "alpha": alpha, "out": out}
-        return in_order(addr, "addr", (input, vec1, vec2, *old), named)
+        options = {"beta": beta, "alpha": alpha, "out": out}
+        return in_order(addr, "addr", (input, vec1, vec2, *old), options)
     for name, v in (("vec1", vec1), ("vec2", vec2)):
         if v._array.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {v._array.ndim}-D")
@@ -343,8 +343,8 @@ def addr_(
 ) -> Tensor:
     """`addr` in place."""
     if old:
-        named = {"beta": beta, "alpha": alpha}
-        return in_order(addr_, "addr_", (self, vec1, vec2, *old), named)
+        options = {"beta": beta, "alpha": alpha}
+        return in_order(addr_, "addr_", (self, vec1, vec2, *old), options)
     return assign(self, addr(self, vec1, vec2, beta=beta, alpha=alpha), "addr_")
 
 

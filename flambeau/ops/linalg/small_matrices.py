@@ -66,7 +66,7 @@ def factor_columns(A: Array) -> tuple[Array, Array, Array] | None:
 
 def swap_rows(A: Array, i: int, others: Array) -> None:
     """Exchange row `i` of each matrix with its row of that number in `others`, in place."""
-    places = others[..., None, None]
+    rows = others[..., None, None]
     row = A[..., i : i + 1, :].copy()
-    A[..., i : i + 1, :] = np.take_along_axis(A, places, -2)
-    np.put_along_axis(A, places, row, -2)
+    A[..., i : i + 1, :] = np.take_along_axis(A, rows, -2)
+    np.put_along_axis(A, rows, row, -2)

@@ -363,10 +363,10 @@ def triangular_solve(
     check_matrix(input._array, "triangular_solve", "b")
     check_equation(A._array, input._array, "triangular_solve", True, input.shape[-2:])
     batch = np.broadcast_shapes(A.shape[:-2], input.shape[:-2])
-    whole = A.expand((*batch, *A.shape[-2:]))
-    used = mT(whole) if transpose else whole
+    expanded = A.expand((*batch, *A.shape[-2:]))
+    used = mT(expanded) if transpose else expanded
     x = _solve_triangular(used, input, upper != transpose, True, unitriangular)
-    result = x, whole.clone()
+    result = x, expanded.clone()
     if out is not None:
         for target, y in zip(out, result, strict=True):
             _place(y, target)

@@ -39,9 +39,9 @@ def _decompose(A: Array, full_matrices: bool, vectors: bool) -> tuple:
 
 def _create_failure(A: Array) -> Exception:
     for index, x in iterate_matrices(A):
-        where = f"(Batch element {np.ravel_multi_index(index, A.shape[:-2])}): " if index else ""
+        batch = f"(Batch element {np.ravel_multi_index(index, A.shape[:-2])}): " if index else ""
         if not np.isfinite(x).all():
-            return LinAlgError(f"linalg.svd: {where}The algorithm failed to converge because the "
+            return LinAlgError(f"linalg.svd: {batch}The algorithm failed to converge because the "
                                "input matrix contained non-finite values.")
     return LinAlgError("linalg.svd: The algorithm failed to converge because the input matrix is "
                        "ill-conditioned or has too many repeated singular values.")

@@ -304,8 +304,8 @@ def _slope(
     elif result.ndim == 1:
         result[t] -= 1
     else:
-        at = t[:, None]
-        np.put_along_axis(result, at, np.take_along_axis(result, at, 1) - 1, 1)
+        columns = t[:, None]
+        np.put_along_axis(result, columns, np.take_along_axis(result, columns, 1) - 1, 1)
     result *= c[:, None] if c.ndim and result.ndim > 1 else c
     return result.astype(logs.dtype, copy=False)
 
@@ -364,8 +364,8 @@ def _describe_fix(input: Tensor, target: Tensor) -> str | None:
 
 def _advise_on_labels(t: Array, is_invalid: Array, classes: int) -> str:
     place = tuple(int(i[0]) for i in np.nonzero(is_invalid))
-    where = place[0] if len(place) == 1 else place
-    text = (f"the target at {where} is {t[is_invalid].flat[0]}; with {classes} classes they run "
+    position = place[0] if len(place) == 1 else place
+    text = (f"the target at {position} is {t[is_invalid].flat[0]}; with {classes} classes they run "
             f"from 0 to {classes - 1}")
     if t.min() == 1 and t.max() == classes:
         text += ". They run from 1 here: target - 1"

@@ -39,9 +39,9 @@ def _extend(targets: Array, lengths: Array, blank: int) -> tuple[Array, Array]:
     return result, skip
 
 
-def _emit(log_probs: Array, places: Array) -> Array:
+def _emit(log_probs: Array, extended: Array) -> Array:
     """The log probability of each position's label at each time: (time, batch, positions)."""
-    index = np.broadcast_to(places, (len(log_probs), *places.shape))
+    index = np.broadcast_to(extended, (len(log_probs), *extended.shape))
     return np.take_along_axis(log_probs, index, 2).astype(np.float64)
 
 
@@ -74,8 +74,8 @@ def _sum_paths_from(emitted: Array, skip: Array, times: Array, lengths: Array) -
         ending = rows[times - 1 == t]
         now[ending] = _NEVER
         now[ending, 2 * lengths[ending]] = 0
-        some = ending[lengths[ending] > 0]
-        now[some, 2 * lengths[some] - 1] = 0
+        nonempty = ending[lengths[ending] > 0]
+        now[nonempty, 2 * lengths[nonempty] - 1] = 0
         now += emitted[t]
         now[times - 1 < t] = _NEVER
         result[t] = after = now
@@ -101,10 +101,10 @@ def _takes_labels(log_probs: Array, targets: Array, times: Array, lengths: Array
         labels, _, lengths = _check(targets, times, lengths, len(log_probs))
     except RuntimeError:
         return False
-    places, _ = _extend(labels, lengths, blank)
+    extended, _ = _extend(labels, lengths, blank)
     classes = log_probs.shape[2]
-    return not (len(log_probs) and places.size) or bool(
-        -classes <= places.min() and places.max() < classes)
+    return not (len(log_probs) and extended.size) or bool(
+        -classes <= extended.min() and extended.max() < classes)
 
 
 # No samples: as in PyTorch, the gradient is only correct after a log_softmax.
@@ -121,9 +121,9 @@ def _ctc(log_probs: Array, targets: Array, input_lengths: Array, target_lengths:
     targets, input_lengths, target_lengths = _check(
         targets, input_lengths, target_lengths, len(log_probs)
     )
-    places, skip = _extend(targets, target_lengths, blank)
+    extended, skip = _extend(targets, target_lengths, blank)
     with np.errstate(all="ignore"):
-        alpha = _sum_paths_to(_emit(log_probs, places), skip)
+        alpha = _sum_paths_to(_emit(log_probs, extended), skip)
         return _compute_losses(alpha, input_lengths, target_lengths).astype(log_probs.dtype)
 
 
@@ -145,17 +145,17 @@ def _ctc_backward(
     targets, input_lengths, target_lengths = _check(
         targets, input_lengths, target_lengths, len(log_probs)
     )
-    places, skip = _extend(targets, target_lengths, blank)
+    extended, skip = _extend(targets, target_lengths, blank)
     with np.errstate(all="ignore"):
-        emitted = _emit(log_probs, places)
+        emitted = _emit(log_probs, extended)
         alpha = _sum_paths_to(emitted, skip)
         beta = _sum_paths_from(emitted, skip, input_lengths, target_lengths)
         losses = _compute_losses(alpha, input_lengths, target_lengths)
         share = np.exp(alpha + beta - emitted + losses[:, None])
-        _drop_final_blank(share, places, input_lengths, target_lengths)
+        _drop_final_blank(share, extended, input_lengths, target_lengths)
         result = np.exp(log_probs.astype(np.float64))
         time, batch = np.ogrid[: len(result), : result.shape[1]]
-        np.subtract.at(result, (time[..., None], batch[..., None], places[None]), share)
+        np.subtract.at(result, (time[..., None], batch[..., None], extended[None]), share)
         result *= g[:, None]
     result[np.arange(len(result))[:, None] >= input_lengths] = 0
     if zero_infinity:
@@ -163,14 +163,14 @@ def _ctc_backward(
     return result.astype(log_probs.dtype)
 
 
-def _drop_final_blank(share: Array, places: Array, times: Array, lengths: Array) -> None:
+def _drop_final_blank(share: Array, extended: Array, times: Array, lengths: Array) -> None:
     """Drop the last blank's share at the last time if the label before it is also a blank.
 
     PyTorch writes both shares to the same class, and the label's overwrites the blank's.
     """
     rows = np.flatnonzero((lengths > 0) & (times > 0))
     last = 2 * lengths[rows]
-    rows = rows[places[rows, last] == places[rows, last - 1]]
+    rows = rows[extended[rows, last] == extended[rows, last - 1]]
     share[times[rows] - 1, rows, 2 * lengths[rows]] = 0
 
 

@@ -166,12 +166,12 @@ def multi_margin_loss(
         )
     if target.dtype is not int64:
         raise RuntimeError(f"expected scalar type Long but found {legacy_name(target.dtype)}")
-    at = target.reshape(-1, 1)
-    if at.numel() and bool(((at < 0) | (at >= classes)).any()):
+    columns = target.reshape(-1, 1)
+    if columns.numel() and bool(((columns < 0) | (columns >= classes)).any()):
         raise RuntimeError("target out of range")
-    y = _select_positive(margin - x.gather(1, at) + x).scatter(1, at, value=0.0)
+    y = _select_positive(margin - x.gather(1, columns) + x).scatter(1, columns, value=0.0)
     y = y * y if p == 2 else y
-    y = y if weight is None else y * weight[at]
+    y = y if weight is None else y * weight[columns]
     y = y.sum(1) / classes
     return reduce_tensor(y if input.dim() == 2 else y.reshape(()), number)
 
@@ -205,9 +205,9 @@ def multilabel_margin_loss(
     if labels.numel() and bool(((labels < -1) | (labels >= classes)).any()):
         raise RuntimeError("argument #2 'target' is out of range")
     listed = (labels == -1).long().cumsum(1) == 0  # before the first -1
-    at = labels.masked_fill(~listed, 0)
-    is_label = x.detach().new_zeros(x.shape).scatter_add(1, at, listed.to(x.dtype)) > 0
-    y = 1 - x.gather(1, at).unsqueeze(2) + x.unsqueeze(1)  # (n, labels, classes)
+    targets = labels.masked_fill(~listed, 0)
+    is_label = x.detach().new_zeros(x.shape).scatter_add(1, targets, listed.to(x.dtype)) > 0
+    y = 1 - x.gather(1, targets).unsqueeze(2) + x.unsqueeze(1)  # (n, labels, classes)
     y = _select_positive(y).masked_fill(~listed.unsqueeze(2) | is_label.unsqueeze(1), 0)
     y = y.sum((1, 2)) / classes
     return reduce_tensor(y if input.dim() == 2 else y.reshape(()), number)

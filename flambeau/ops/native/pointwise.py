@@ -176,11 +176,11 @@ def _serve_with(
     target: Array | None, straight: bool,
 ) -> Array | None:
     """`serve` for a body with settings, cached under `key`; also in `_straight` if possible."""
-    places = tuple([v.__class__ is _ndarray for v in operands])
+    are_arrays = tuple([v.__class__ is _ndarray for v in operands])
 
     def formula(*values: Any) -> Any:
         arrays = iter(values)
-        full = [next(arrays) if place else v for place, v in zip(places, operands, strict=True)]
+        full = [next(arrays) if place else v for place, v in zip(are_arrays, operands, strict=True)]
         return body(*full, *plain, **named)
 
     if len(arrays) == len(operands) and not plain and not named:
@@ -206,8 +206,8 @@ def try_cast_kernel(x: Array, kind: np.dtype) -> Array | None:
         return None
     if x.dtype not in _CASTS or kind not in _CASTS:
         return None
-    whole = x.dtype.kind in "fV" and kind.kind in "iu"  # NumPy needs two steps
-    slow = whole or kind in _HALVES or x.dtype in _HALVES
+    truncates = x.dtype.kind in "fV" and kind.kind in "iu"  # NumPy needs two steps
+    slow = truncates or kind in _HALVES or x.dtype in _HALVES
     if x.size <= (MAX_NUMPY_COSTLY_ELEMENTS if slow else MAX_NUMPY_CHEAP_ELEMENTS):
         return None
     if x.dtype is FLOAT64 and kind.kind == "u":  # kernels convert via int32, PyTorch does not
@@ -367,8 +367,8 @@ def _place(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array |
                 layout = "number"
             else:
                 layout, width = _stretch(a.shape, shape)
-                good = width and contiguous and a.flags.c_contiguous
-                if not good or columns not in (0, width):
+                is_plain = width and contiguous and a.flags.c_contiguous
+                if not is_plain or columns not in (0, width):
                     return None
                 columns = width
         elif a.strides != strides and not (contiguous and a.flags.c_contiguous):

@@ -58,12 +58,12 @@ def _scan_rows(ufunc: Any, x: Array, axis: int, result: tuple[Array, ...]) -> bo
     arrays = [a.reshape(-1, n) for a in (x, *result)]
     rows = len(arrays[0])
     count = rows // SCANNED_ROWS
-    whole = count * SCANNED_ROWS
+    full_rows = count * SCANNED_ROWS
     if count:
         windows = [a[k:] for a in arrays for k in range(SCANNED_ROWS)]
         run_row_kernel(scan_block, windows, count, n, SCANNED_ROWS * n)
-    if whole < rows:
-        run_row_kernel(scan_row, [a[whole:] for a in arrays], rows - whole, n, n)
+    if full_rows < rows:
+        run_row_kernel(scan_row, [a[full_rows:] for a in arrays], rows - full_rows, n, n)
     return True
 
 

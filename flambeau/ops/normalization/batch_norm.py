@@ -268,7 +268,7 @@ def _(
                                   reshape_along_channels)
 
 
-def _check_batch(input: Tensor, eps: float, named: dict[str, Tensor | None]) -> None:
+def _check_batch(input: Tensor, eps: float, by_name: dict[str, Tensor | None]) -> None:
     shape = input._array.shape
     if len(shape) < 2 and input._array.size:
         raise IndexError(
@@ -278,7 +278,7 @@ def _check_batch(input: Tensor, eps: float, named: dict[str, Tensor | None]) -> 
         )
     if eps < 0:
         raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
-    for name, p in named.items():
+    for name, p in by_name.items():
         if p is not None and p._array.size != shape[-1 if len(shape) < 2 else 1]:
             raise RuntimeError(
                 f"{name} should contain {shape[1]} elements not {p._array.size}"

@@ -121,8 +121,8 @@ def _raise_integers(input: np.ndarray, exponent: np.ndarray) -> np.ndarray:
     if not negative.any():
         return np.power(input, exponent)
     y = np.power(input, np.where(negative, 0, exponent))
-    odd = np.where(exponent & 1, input, np.ones_like(input))
-    return np.where(negative, np.where(input == 1, 1, np.where(input == -1, odd, 0)), y).astype(
+    signs = np.where(exponent & 1, input, np.ones_like(input))
+    return np.where(negative, np.where(input == 1, 1, np.where(input == -1, signs, 0)), y).astype(
         input.dtype
     )
 

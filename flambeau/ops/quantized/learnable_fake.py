@@ -37,8 +37,8 @@ def _prepare_parameters(
     Halves round to even. PyTorch rounds them up in the per-tensor backward, so its gradient belongs
     to a slightly different function; ours matches the forward.
     """
-    whole = np.clip(np.rint(zero_point), quant_min, quant_max)
-    return _reshape_along(scale, axis, ndim), _reshape_along(whole.astype(np.int64), axis, ndim)
+    rounded = np.clip(np.rint(zero_point), quant_min, quant_max)
+    return _reshape_along(scale, axis, ndim), _reshape_along(rounded.astype(np.int64), axis, ndim)
 
 
 @opaque(name="_learned_fake_quantize_scale_slope", expose=(), differentiable=False)

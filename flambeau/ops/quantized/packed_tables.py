@@ -101,11 +101,11 @@ def _prepack_narrow(weight: Tensor, bits: int, optimized: bool) -> Tensor:
     inverse = np.float32(1) / step.astype(np.float32)
     codes = np.clip(np.rint((values - low.astype(np.float32)) * inverse), 0, max_code)
     columns = -(-values.shape[-1] // codes_per_byte) * codes_per_byte
-    whole = np.zeros((*values.shape[:-1], columns), np.uint8)
-    whole[..., : values.shape[-1]] = codes
+    padded = np.zeros((*values.shape[:-1], columns), np.uint8)
+    padded[..., : values.shape[-1]] = codes
     shifts = np.arange(codes_per_byte, dtype=np.uint8) * np.uint8(bits)
     packed = np.bitwise_or.reduce(
-        whole.reshape(*whole.shape[:-1], -1, codes_per_byte) << shifts, axis=-1)
+        padded.reshape(*padded.shape[:-1], -1, codes_per_byte) << shifts, axis=-1)
     tail = np.concatenate([step, low], -1)
     return wrap(np.concatenate([packed, tail.view(np.uint8)], -1))
 
@@ -147,13 +147,13 @@ def _look_up_rows(
     indices: Any, rows_of: Callable, pruned: bool, mapping: Any
 ) -> tuple[Tensor, Tensor]:
     """The rows that are looked up, each once, and their numbers; pruned rows are zeros."""
-    chosen, places = np.unique(indices._array.reshape(-1), return_inverse=True)
+    chosen, inverse = np.unique(indices._array.reshape(-1), return_inverse=True)
     positions = chosen.astype(np.int64)
     if pruned and mapping is not None and mapping.numel() > 1:
         positions = mapping._array[positions].astype(np.int64)
     rows = rows_of(np.maximum(positions, 0))
     rows[positions < 0] = 0
-    return wrap(rows), wrap(places.reshape(indices.shape).astype(np.int64))
+    return wrap(rows), wrap(inverse.reshape(indices.shape).astype(np.int64))
 
 
 def _declare_bag(rows_of: Callable) -> Callable:

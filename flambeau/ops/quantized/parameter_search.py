@@ -22,12 +22,12 @@ def _measure_loss(row: np.ndarray, low: np.float32, high: np.float32, bit_width:
     inverse = np.float32(1) if step == 0 else np.float32(1) / step
     codes = np.clip(np.rint((row - start) * inverse), np.float32(0), max_code)
     squares = np.square(row - (codes * step + start))
-    whole = squares.size // _LANES * _LANES
+    full_lanes = squares.size // _LANES * _LANES
     sums = np.zeros(_LANES, np.float32)
-    for part in squares[:whole].reshape(-1, _LANES):
+    for part in squares[:full_lanes].reshape(-1, _LANES):
         sums += part
     total = np.float32(0)
-    for number in (*sums, *squares[whole:]):
+    for number in (*sums, *squares[full_lanes:]):
         total += number
     return np.sqrt(total)
 

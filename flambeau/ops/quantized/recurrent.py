@@ -120,9 +120,10 @@ def _run_layers(
     for layer in range(layers):
         outputs = []
         for direction in range(directions):
-            at = layer * directions + direction
-            state = tuple(part[at] for part in states)
-            y, last = _run_direction(x, sizes, state if len(state) > 1 else state[0], params[at],
+            number = layer * directions + direction
+            state = tuple(part[number] for part in states)
+            y, last = _run_direction(x, sizes, state if len(state) > 1 else state[0],
+                                     params[number],
                                      step,
                                      direction == 1)
             outputs.append(y)

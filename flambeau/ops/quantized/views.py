@@ -154,11 +154,11 @@ def unsqueeze(self: Any, dim: int) -> Tensor:
 @implements("squeeze")
 def squeeze(self: Any, *dims: Any, dim: Any = None) -> Tensor:
     """Remove axes of length 1, all or the given ones; never the channel axis."""
-    named = dims[0] if dims else dim
-    codes = get_codes(self).squeeze() if named is None else get_codes(self).squeeze(named)
+    axis = dims[0] if dims else dim
+    codes = get_codes(self).squeeze() if axis is None else get_codes(self).squeeze(axis)
     quantizer = self._array.quantizer
     if isinstance(quantizer, PerChannel):
-        removed = _list_squeezed(self.shape, named)
+        removed = _list_squeezed(self.shape, axis)
         if quantizer.axis in removed:
             raise RuntimeError("Squeeze is only possible on non-axis dimension for Per-Channel "
                                "Quantized Tensors.")

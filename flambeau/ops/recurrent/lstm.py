@@ -90,7 +90,7 @@ def lstm_layer(
     add_biases(gates, b_ih, b_hh, factor)
     turned = np.ascontiguousarray((w_hh * factor[:, None]).T)
     y = np.empty((steps.rows, h.shape[1]), inside)
-    whole = y if w_hr is None else np.empty((steps.rows, width), inside)
+    hidden_y = y if w_hr is None else np.empty((steps.rows, width), inside)
     cells = np.empty((steps.rows, width), inside)
     scratch, part = np.empty((steps.batch, 4 * width), inside), np.empty(c.shape, inside)
     if not steps.dense:
@@ -104,7 +104,7 @@ def lstm_layer(
         g += shift
         np.multiply(g[:, width : 2 * width], c[:n], new)
         new += np.multiply(g[:, :width], g[:, 2 * width : 3 * width], part[:n])
-        result = np.multiply(g[:, 3 * width :], np.tanh(new, part[:n]), whole[start:end])
+        result = np.multiply(g[:, 3 * width :], np.tanh(new, part[:n]), hidden_y[start:end])
         if w_hr is not None:
             result = np.dot(result, w_hr.T, y[start:end])
         if steps.dense:
@@ -115,7 +115,7 @@ def lstm_layer(
     y = y.astype(kind, copy=False)
     if not keep:
         return y, *last
-    return (y, *last, gates, cells, *(() if w_hr is None else (whole,)))
+    return (y, *last, gates, cells, *(() if w_hr is None else (hidden_y,)))
 
 
 def _run_in_one_kernel(
@@ -160,9 +160,9 @@ def _(
         return compute_differentiable_adjoint(
             partial(_run_in_operators, sizes=sizes, reverse=reverse), inputs, gs[:3], needs
         )
-    whole = ys[5] if len(ys) > 5 else None
+    hidden_y = ys[5] if len(ys) > 5 else None
     dx, dh, dc, dw_ih, dw_hh, db, dw_hr = lstm_adjoint(
-        *gs[:3], x, h, c, w_ih, w_hh, w_hr, ys[0], *ys[3:5], whole, sizes, reverse, needs
+        *gs[:3], x, h, c, w_ih, w_hh, w_hr, ys[0], *ys[3:5], hidden_y, sizes, reverse, needs
     )
     return dx, dh, dc, dw_ih, dw_hh, db, db, dw_hr
 
@@ -239,7 +239,7 @@ def lstm_adjoint(
 
 
 def _compute_gradients(
-    d: Array, x: Array, y: Array, h: Array, w_ih: Array, projected: Any, whole: Any, dh: Array,
+    d: Array, x: Array, y: Array, h: Array, w_ih: Array, projected: Any, hidden_y: Any, dh: Array,
     dc: Array, steps: Steps, kind: np.dtype, needs: tuple[bool, ...],
 ) -> tuple[Array | None, ...]:
     """The cotangents that are needed, from those of the gates."""
@@ -250,7 +250,7 @@ def _compute_gradients(
         multiply_rows(d, x) if needs[3] else None,
         multiply_rows(d, steps.previous(y, h)) if needs[4] else None,
         np.add.reduce(d, 0) if needs[5] or needs[6] else None,
-        multiply_rows(projected, whole) if needs[7] else None,
+        multiply_rows(projected, hidden_y) if needs[7] else None,
     )
     return tuple(None if v is None else v.astype(kind, copy=False) for v in gradients)
 

@@ -39,10 +39,10 @@ def needs_elements(input: Array, dim: Dims, name: str) -> None:
 def _share_among_ties(g: Tensor, input: Tensor, y: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     """Divide the cotangent evenly among the elements that are equal to the extreme."""
     shape = input.shape
-    at = input == spread(y, shape, dim, keepdim)
+    is_extreme = input == spread(y, shape, dim, keepdim)
     if input.is_floating_point():
-        at = at | input.isnan()
-    share = at.to(g.dtype)
+        is_extreme = is_extreme | input.isnan()
+    share = is_extreme.to(g.dtype)
     count = share.sum(None if means_all_axes(dim) else dim, True)
     return spread(g, shape, dim, keepdim) * share / count
 
@@ -135,8 +135,8 @@ def _declare_extreme_of_all(name: str, ufunc: np.ufunc) -> Declared:
             return round_to(y, input.dtype)
         if input.size <= MAX_COUNTED_ROW_ELEMENTS and input.__class__ is Array \
                 and input.dtype.kind != "V":
-            at = input.argmax() if largest else input.argmin()
-            return input.reshape(-1)[at, ...].copy()  # sooner than ufunc.reduce
+            position = input.argmax() if largest else input.argmin()
+            return input.reshape(-1)[position, ...].copy()  # sooner than ufunc.reduce
         return np.asarray(ufunc.reduce(input, None))
 
     body.__name__, body.__doc__ = f"_{name}_all", f"The {name} of all elements."
@@ -172,21 +172,21 @@ def _find_first(input: Array, axis: int | None, largest: bool) -> Array:
     return np.asarray(find(input, axis))
 
 
-def _take_along(x: Array, where: Array, axis: int) -> Array:
+def _take_along(x: Array, indices: Array, axis: int) -> Array:
     """The element along an axis at each index: np.take_along_axis, in half its time."""
     if x.__class__ is not np.ndarray or not x.flags.c_contiguous:
-        return np.take_along_axis(x, np.expand_dims(where, axis), axis).squeeze(axis)
+        return np.take_along_axis(x, np.expand_dims(indices, axis), axis).squeeze(axis)
     if x.ndim == 1:
-        return np.asarray(x.take(where))
+        return np.asarray(x.take(indices))
     if not x.size:
-        return np.empty(where.shape, x.dtype)
+        return np.empty(indices.shape, x.dtype)
     n, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
     rows = np.arange(0, x.size, n * inner)[:, None]
     if inner == 1:
-        flat = where.reshape(-1, 1) + rows
+        flat = indices.reshape(-1, 1) + rows
     else:
-        flat = where.reshape(-1, inner) * inner + (rows + np.arange(inner))
-    return x.take(flat.reshape(where.shape))
+        flat = indices.reshape(-1, inner) * inner + (rows + np.arange(inner))
+    return x.take(flat.reshape(indices.shape))
 
 
 def _declare_extreme_along(name: str, largest: bool) -> Declared:
@@ -199,11 +199,11 @@ def _declare_extreme_along(name: str, largest: bool) -> Declared:
         if not input.size:
             needs_elements(input, dim, name)
         axis = canonicalize_dim(dim, input.ndim)
-        where = _find_first(input, axis, largest)
-        values = _take_along(input, where, axis)
+        indices = _find_first(input, axis, largest)
+        values = _take_along(input, indices, axis)
         if keepdim:
-            return np.expand_dims(values, axis), np.expand_dims(where, axis)
-        return values, where
+            return np.expand_dims(values, axis), np.expand_dims(indices, axis)
+        return values, indices
 
     body.__name__, body.__doc__ = f"_{name}_dim", f"The {name} along an axis, and where it is."
     result = opaque(name=f"_{name}_dim", node=name.capitalize() + "Backward0", expose=(),
@@ -268,14 +268,14 @@ def _declare_overloads(
 
     def function(
         input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None,
-        **named: Any
+        **kwargs: Any
     ) -> Any:
-        if "axis" in named:
-            dim = named.pop("axis")
-        if "keepdims" in named:
-            keepdim = named.pop("keepdims")
-        if named:
-            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(named))}'")
+        if "axis" in kwargs:
+            dim = kwargs.pop("axis")
+        if "keepdims" in kwargs:
+            keepdim = kwargs.pop("keepdims")
+        if kwargs:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if isinstance(dim, Tensor) or other is not None:
             y = getattr(input, elementwise)(dim if other is None else other)
             return y if out is None else write_result(elementwise, y, out)

@@ -104,12 +104,12 @@ def _declare_running(name: str, ufunc: np.ufunc) -> Any:
                 and (match := scan_axis(ufunc, input, axis, True)) is not None:
             return match
         values = ufunc.accumulate(input, axis) if input.size else input.copy()
-        places = np.arange(input.shape[axis]).reshape([-1 if i == axis else 1
+        numbers = np.arange(input.shape[axis]).reshape([-1 if i == axis else 1
                                                      for i in range(input.ndim)])
         same = (input == values) | ((input != input) & (values != values))
-        where = np.maximum.accumulate(np.where(same, places, 0), axis) if input.size else \
+        last_equal = np.maximum.accumulate(np.where(same, numbers, 0), axis) if input.size else \
             np.zeros(input.shape, np.int64)
-        return values, where.astype(np.int64)
+        return values, last_equal.astype(np.int64)
 
     body.__name__ = name
     body.__doc__ = f"""The {name[3:]}imum of the elements so far along an axis, and its last index.
@@ -163,10 +163,10 @@ def logcumsumexp(input: Array, dim: int) -> Array:
     return round_to(np.logaddexp.accumulate(input.astype(kind, copy=False), axis), input.dtype)
 
 
-def _complex_logcumsumexp(input: Array, at: int) -> Array:
+def _complex_logcumsumexp(input: Array, axis: int) -> Array:
     """The same of complex numbers, step by step: the phase is that of the largest term so far,
     and is not wrapped."""
-    rows = np.moveaxis(input, at, 0)
+    rows = np.moveaxis(input, axis, 0)
     y = np.empty_like(rows)
     y[:1] = rows[:1]
     with np.errstate(all="ignore"):
@@ -177,7 +177,7 @@ def _complex_logcumsumexp(input: Array, at: int) -> Array:
             y[i] = np.where(
                 smaller.real == -np.inf, larger, larger + np.log1p(np.exp(smaller - larger))
             )
-    return np.ascontiguousarray(np.moveaxis(y, 0, at))
+    return np.ascontiguousarray(np.moveaxis(y, 0, axis))
 
 
 @logcumsumexp.vjp
@@ -237,14 +237,14 @@ def diff(
     return y if out is None else write_result("diff", y, out)
 
 
-def _compute_spacing(x: Any, dx: Any, y: Tensor, at: int) -> Any:
+def _compute_spacing(x: Any, dx: Any, y: Tensor, axis: int) -> Any:
     """The widths between the points, shaped to multiply along the axis."""
     if x is None:
         return 1 if dx is None else dx
-    widths = x.diff(dim=-1 if x._array.ndim == 1 else at)
+    widths = x.diff(dim=-1 if x._array.ndim == 1 else axis)
     if x._array.ndim == 1:
         shape = [1] * y._array.ndim
-        shape[at] = -1
+        shape[axis] = -1
         return widths.reshape(shape)
     return widths
 
@@ -269,8 +269,8 @@ def trapezoid(
     """
     if y._array.shape and y._array.shape[dim] == 0:
         return y.sum(dim).to(y.dtype)
-    pieces, at = _compute_trapezoids(y, x, dx, dim)
-    return pieces.sum(at)
+    pieces, axis = _compute_trapezoids(y, x, dx, dim)
+    return pieces.sum(axis)
 
 
 @composite(expose=("torch",), explains=True)
@@ -282,5 +282,5 @@ def cumulative_trapezoid(
     >>> torch.cumulative_trapezoid(torch.tensor([0., 2., 4.]))
     tensor([1., 4.])
     """
-    pieces, at = _compute_trapezoids(y, x, dx, dim)
-    return pieces.cumsum(at)
+    pieces, axis = _compute_trapezoids(y, x, dx, dim)
+    return pieces.cumsum(axis)

@@ -38,38 +38,40 @@ def _refuse_bool(input: Array, kernel: str) -> None:
         raise build_missing_kernel_error(kernel, input.dtype)
 
 
-def _order_stably(input: Array, at: int, descending: bool) -> Array:
+def _order_stably(input: Array, axis: int, descending: bool) -> Array:
     """The indices that sort along an axis; NaN counts as largest."""
     if not descending:
-        return np.argsort(input, at, kind="stable")
-    flipped = np.flip(input, at)  # a stable descending order is the reverse of a reversed one
-    result = np.flip(np.argsort(flipped, at, kind="stable"), at)
-    return input.shape[at] - 1 - result
+        return np.argsort(input, axis, kind="stable")
+    flipped = np.flip(input, axis)  # a stable descending order is the reverse of a reversed one
+    result = np.flip(np.argsort(flipped, axis, kind="stable"), axis)
+    return input.shape[axis] - 1 - result
 
 
-def _turn(input: Array, at: int) -> Array:
-    """Return a contiguous array with axis `at` last."""
-    return np.ascontiguousarray(np.moveaxis(input, at, -1))
+def _turn(input: Array, axis: int) -> Array:
+    """Return a contiguous array with axis `axis` last."""
+    return np.ascontiguousarray(np.moveaxis(input, axis, -1))
 
 
 def _find(
-    input: Array, at: int, k: int, descending: bool, find: Callable[[Array], Array],
+    input: Array, axis: int, k: int, descending: bool, find: Callable[[Array], Array],
     sorting: bool = False,
 ) -> tuple[Array, Array]:
     """Return k elements along an axis and their indices, as chosen by `find` from rows of keys."""
     if input.__class__ is not np.ndarray or not input.size:  # no values: any k will do
-        where = _order_stably(input, at, descending).take(np.arange(k), at)
-        return np.take_along_axis(input, where, at), where
-    last = at == input.ndim - 1
-    x = np.ascontiguousarray(input) if last else _turn(input, at)
+        indices = _order_stably(input, axis, descending).take(np.arange(k), axis)
+        return np.take_along_axis(input, indices, axis), indices
+    last = axis == input.ndim - 1
+    x = np.ascontiguousarray(input) if last else _turn(input, axis)
     small_order = sort_kernels.sort_small(x, descending) if sorting else None
     if small_order is not None:
-        where = small_order
+        indices = small_order
     else:
-        where = find(sort_kernels.map_to_keys(_flatten_rows(x), descending)).reshape(*x.shape[:-1],
-                                                                                     k)
-    result = sort_kernels.gather_elements(x, where)
-    return (result, where) if last else (np.moveaxis(result, -1, at), np.moveaxis(where, -1, at))
+        indices = find(sort_kernels.map_to_keys(_flatten_rows(x),
+                                                descending)).reshape(*x.shape[:-1],
+                                                                                       k)
+    result = sort_kernels.gather_elements(x, indices)
+    return (result, indices) if last else (np.moveaxis(result, -1, axis),
+                                           np.moveaxis(indices, -1, axis))
 
 
 def _flatten_rows(x: Array) -> Array:
@@ -181,9 +183,9 @@ def topk(
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     if sorted and axis == input.ndim - 1 and k \
-            and (where := sort_kernels.sort_distinct(input, largest)) is not None:
-        where = np.ascontiguousarray(where[..., :k])
-        return sort_kernels.gather_elements(input, where), where
+            and (indices := sort_kernels.sort_distinct(input, largest)) is not None:
+        indices = np.ascontiguousarray(indices[..., :k])
+        return sort_kernels.gather_elements(input, indices), indices
     return _find(input, axis, k, largest, lambda keys: sort_kernels.find_least(keys, k))
 
 
@@ -206,8 +208,8 @@ def _select_of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array
     ranks = sort_kernels.sort_distinct(input, False)
     if ranks is None:
         return None
-    where = ranks[rank : rank + 1] if keepdim else np.asarray(ranks[rank])
-    return np.asarray(input.take(where)), where
+    indices = ranks[rank : rank + 1] if keepdim else np.asarray(ranks[rank])
+    return np.asarray(input.take(indices)), indices
 
 
 @opaque(result_type=return_type("kthvalue", "values", "indices"), constant_outputs=(1,),
@@ -238,39 +240,39 @@ def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tupl
         return input.copy(), np.zeros((), np.int64)
     if (y := _select_of_few(input, k - 1, keepdim)) is not None:
         return y
-    values, where = _find(
+    values, indices = _find(
         input, axis, 1, False, lambda keys: sort_kernels.rank_numbers(keys, k - 1, False)
     )
-    return (values, where) if keepdim else (values.squeeze(axis), where.squeeze(axis))
+    return (values, indices) if keepdim else (values.squeeze(axis), indices.squeeze(axis))
 
 
 kthvalue.vjp(put_back)
 kthvalue.jvp(choose)
 
 
-def _find_middle(input: Array, at: int, ignore_nan: bool) -> Array:
+def _find_middle(input: Array, axis: int, ignore_nan: bool) -> Array:
     """The index of the lower median along an axis, or of the first NaN unless NaN is ignored."""
     if input.dtype.kind == "V":  # NumPy does not sort bfloat16 NaNs to the end
         input = input.astype(np.float32)
-    n, whole = input.shape[at], input.dtype.kind in "iub"
-    missing = np.zeros((), bool) if whole else np.isnan(input)
-    if input.__class__ is np.ndarray and input.size and (whole or not missing.any()):
-        x = _turn(input, at)
+    n, is_integral = input.shape[axis], input.dtype.kind in "iub"
+    missing = np.zeros((), bool) if is_integral else np.isnan(input)
+    if input.__class__ is np.ndarray and input.size and (is_integral or not missing.any()):
+        x = _turn(input, axis)
         if n <= MAX_INSERTION_SORT_LENGTH:
-            return np.argsort(input, at, kind="stable").take([(n - 1) // 2], at)
+            return np.argsort(input, axis, kind="stable").take([(n - 1) // 2], axis)
         result = sort_kernels.rank_numbers(sort_kernels.map_to_keys(_flatten_rows(x)), (n - 1) // 2,
                                            True)
-        return np.moveaxis(result.reshape(*x.shape[:-1], 1), -1, at)
-    ranks = _order_stably(input, at, False)
-    if whole:
-        return ranks.take([(n - 1) // 2], at)
-    counts = n - missing.sum(at, keepdims=True)
+        return np.moveaxis(result.reshape(*x.shape[:-1], 1), -1, axis)
+    ranks = _order_stably(input, axis, False)
+    if is_integral:
+        return ranks.take([(n - 1) // 2], axis)
+    counts = n - missing.sum(axis, keepdims=True)
     if not ignore_nan:
         lower = np.full(counts.shape, (n - 1) // 2)
         lower = np.where(counts < n, counts, lower)  # the first NaN follows the numbers
     else:
         lower = np.maximum(counts - 1, 0) // 2
-    return np.take_along_axis(ranks, lower, at)
+    return np.take_along_axis(ranks, lower, axis)
 
 
 def _create_empty_median(input: Tensor) -> Tensor:
@@ -285,21 +287,21 @@ def _declare_median_of_all(name: str, along: Any) -> Any:
             kernel="median_cpu",
             ref=lambda x: np.sort(x, None)[(x.size - 1) // 2],
             samples=lambda rng: iter([((rng.normal(size=(3, 5)),), {})]))
-    def whole(input: Array) -> Array:
+    def median_of_all(input: Array) -> Array:
         """The lower median of all elements."""
         refuse_complex(input, "median_cpu")
         _refuse_bool(input, "median_cpu")
         return np.asarray(along.operator.body(input.reshape(-1), 0)[0])
 
-    @whole.vjp
+    @median_of_all.vjp
     def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
         """The cotangent, divided evenly among the elements that are equal to the median."""
-        at = input == y
-        at = at | (input.isnan() & y.isnan()) if input.is_floating_point() else at
-        share = at.to(g.dtype)
+        equal = input == y
+        equal = equal | (input.isnan() & y.isnan()) if input.is_floating_point() else equal
+        share = equal.to(g.dtype)
         return g * share / share.sum()
 
-    return whole
+    return median_of_all
 
 
 def _declare_median(name: str, ignore_nan: bool) -> Any:
@@ -319,9 +321,9 @@ def _declare_median(name: str, ignore_nan: bool) -> Any:
             raise IndexError(f"{name}(): Expected reduction dim {axis} to have non-zero size.")
         if (y := _select_of_few(input, (input.size - 1) // 2, keepdim)) is not None:
             return y
-        where = _find_middle(input, axis, ignore_nan)
-        values = np.take_along_axis(input, where, axis)
-        return (values, where) if keepdim else (values.squeeze(axis), where.squeeze(axis))
+        indices = _find_middle(input, axis, ignore_nan)
+        values = np.take_along_axis(input, indices, axis)
+        return (values, indices) if keepdim else (values.squeeze(axis), indices.squeeze(axis))
 
     along.vjp(put_back)
     along.jvp(choose)
@@ -373,8 +375,8 @@ def mode(input: Array, dim: int = -1, keepdim: bool = False) -> tuple[Array, Arr
         return input.copy(), np.zeros((), np.int64)
     if input.shape[axis] == 0:
         raise IndexError(f"mode(): Expected reduction dim {axis} to have non-zero size.")
-    values, where = _find(input, axis, 1, False, sort_kernels.find_commonest)
-    return (values, where) if keepdim else (values.squeeze(axis), where.squeeze(axis))
+    values, indices = _find(input, axis, 1, False, sort_kernels.find_commonest)
+    return (values, indices) if keepdim else (values.squeeze(axis), indices.squeeze(axis))
 
 
 mode.vjp(put_back)
@@ -422,38 +424,40 @@ def _declare_quantile(name: str, ignore_nan: bool) -> Any:
     return composite(explains=True, autocast=Policy.FULL)(function)
 
 
-def _interpolate(input: Tensor, q: Tensor, dim: Any, keepdim: bool, how: str, ignore: bool) -> Any:
+def _interpolate(input: Tensor, q: Tensor, dim: Any, keepdim: bool, interpolation: str,
+                 ignore: bool) -> Any:
     rank = input._array.ndim
     if dim is None:
-        x, at = input.reshape(-1), 0
+        x, axis = input.reshape(-1), 0
     else:
-        at = canonicalize_dim(dim, rank)
+        axis = canonicalize_dim(dim, rank)
         x = input if rank else input.reshape(1)
-    if not x._array.shape[at]:
+    if not x._array.shape[axis]:
         raise RuntimeError("quantile() input tensor must be non-empty")
-    values = x.movedim(at, -1).sort(-1)[0]
+    values = x.movedim(axis, -1).sort(-1)[0]
     missing = np.isnan(values._array)
     n = values._array.shape[-1]
     counts = n - missing.sum(-1, keepdims=True) if ignore else np.full((1,), n)
     ranks = q.reshape(-1) * wrap((np.maximum(counts, 1) - 1).astype(q._array.dtype))
     if not ignore and missing.any():
         ranks = select(wrap(missing.any(-1, keepdims=True)), float(n - 1), ranks)
-    y = _interpolate_ranks(values, ranks.expand(*values._array.shape[:-1], q._array.size), how)
+    y = _interpolate_ranks(values, ranks.expand(*values._array.shape[:-1], q._array.size),
+                           interpolation)
     y = y.movedim(-1, 0)
     if keepdim:
-        y = y.unsqueeze(at + 1) if dim is not None and rank else y.reshape((-1, *[1] * rank))
+        y = y.unsqueeze(axis + 1) if dim is not None and rank else y.reshape((-1, *[1] * rank))
     return y if q._array.ndim else y.squeeze(0)
 
 
-def _interpolate_ranks(values: Tensor, ranks: Tensor, how: str) -> Tensor:
+def _interpolate_ranks(values: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
     place = ranks._array
-    if how == "nearest":
+    if interpolation == "nearest":
         return values.gather(-1, wrap(np.rint(place).astype(np.int64)))
     low, high = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
-    if how in ("lower", "higher"):
-        return values.gather(-1, wrap(low if how == "lower" else high))
+    if interpolation in ("lower", "higher"):
+        return values.gather(-1, wrap(low if interpolation == "lower" else high))
     below = values.gather(-1, wrap(low))
-    weight = ranks - wrap(low) if how == "linear" else below.new_full(place.shape, 0.5)
+    weight = ranks - wrap(low) if interpolation == "linear" else below.new_full(place.shape, 0.5)
     return below.lerp(values.gather(-1, wrap(high)), weight)
 
 
@@ -505,14 +509,14 @@ def searchsorted(
             "torch.searchsorted(): side and right can't be set to opposites, got side of left "
             "while right was True"
         )
-    where: Any = "right" if right or side == "right" else "left"
+    side_name: Any = "right" if right or side == "right" else "left"
     rows = sorted_sequence._array
     if sorter is not None:
         rows = np.take_along_axis(rows, sorter._array, -1)
     values = input._array if isinstance(input, Tensor) else np.asarray(input)
     kind = np.int32 if out_int32 else np.int64
     if rows.ndim == 1:
-        y = _search(rows, values, where).astype(kind)
+        y = _search(rows, values, side_name).astype(kind)
     else:
         if rows.shape[:-1] != values.shape[:-1]:
             raise RuntimeError(
@@ -522,7 +526,7 @@ def searchsorted(
             )
         y = np.empty(values.shape, kind)
         for index in np.ndindex(rows.shape[:-1]):
-            y[index] = _search(rows[index], values[index], where)
+            y[index] = _search(rows[index], values[index], side_name)
     return wrap(y) if out is None else write_result("searchsorted", wrap(y), out)
 
 

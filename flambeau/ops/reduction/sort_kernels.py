@@ -35,13 +35,13 @@ def sort_small(x: Array, descending: bool) -> Array | None:
             or not (short or x.size <= MAX_KEYS_SORTED_WHOLE):
         return None
     turned = x if not descending else -x if x.dtype.kind == "f" else ~x
-    where = np.argsort(turned, -1, kind="stable" if short else None)
+    indices = np.argsort(turned, -1, kind="stable" if short else None)
     if short and not (descending and x.dtype.kind == "f"):
-        return where
-    result = _take_along_rows(turned, where)
+        return indices
+    result = _take_along_rows(turned, indices)
     if x.dtype.kind == "f" and (descending or not short) and not (result[..., -1] < np.inf).all():
         return None
-    return where if short or not (result[..., 1:] == result[..., :-1]).any() else None
+    return indices if short or not (result[..., 1:] == result[..., :-1]).any() else None
 
 
 def sort_distinct(x: Array, descending: bool) -> Array | None:
@@ -51,12 +51,12 @@ def sort_distinct(x: Array, descending: bool) -> Array | None:
         return None
     if x.dtype.kind not in "iuf" or x.itemsize == 2:
         return None
-    where = x.argsort(-1)
-    result = _take_along_rows(x, where)
+    indices = x.argsort(-1)
+    result = _take_along_rows(x, indices)
     are_distinct = result[..., 1:] > result[..., :-1] if x.shape[-1] > 1 else result == result
     if not are_distinct.item(are_distinct.argmin()):
         return None
-    return np.ascontiguousarray(where[..., ::-1]) if descending else where
+    return np.ascontiguousarray(indices[..., ::-1]) if descending else indices
 
 
 def map_to_keys(x: Array, descending: bool = False) -> Array:
@@ -83,13 +83,13 @@ def _narrow(x: Array) -> Array:
 
 def _map_floats_to_integers(x: Array) -> Array:
     widened = x if x.dtype.char in "fd" else x.astype(np.float32)
-    whole, bits = (np.int32, 31) if widened.itemsize == 4 else (np.int64, 63)
-    y: Any = (widened + widened.dtype.type(0)).view(whole)  # -0 is 0
-    sign = y >> whole(bits)
-    sign &= np.iinfo(whole).max
+    integer_type, bits = (np.int32, 31) if widened.itemsize == 4 else (np.int64, 63)
+    y: Any = (widened + widened.dtype.type(0)).view(integer_type)  # -0 is 0
+    sign = y >> integer_type(bits)
+    sign &= np.iinfo(integer_type).max
     y ^= sign
     if x.size and np.isnan(widened.max()):
-        y[np.isnan(widened)] = np.iinfo(whole).max
+        y[np.isnan(widened)] = np.iinfo(integer_type).max
     return y
 
 
@@ -174,13 +174,14 @@ def gather_elements(x: Array, where: Array) -> Array:
     return _take_along_rows(x, where) if result is None else result
 
 
-def _take_along_rows(x: Array, where: Array) -> Array:
+def _take_along_rows(x: Array, indices: Array) -> Array:
     """np.take_along_axis along the last axis of contiguous arrays, using flat indices."""
     n = x.shape[-1]
     rows = x.size // n
     if rows == 1:
-        return x.reshape(-1).take(where)
-    return x.take((where.reshape(rows, -1) + np.arange(0, x.size, n)[:, None]).reshape(where.shape))
+        return x.reshape(-1).take(indices)
+    return x.take((indices.reshape(rows, -1)
+                   + np.arange(0, x.size, n)[:, None]).reshape(indices.shape))
 
 
 def _sort_stably(k: Array) -> tuple[Array, Array]:
@@ -191,15 +192,15 @@ def _sort_stably(k: Array) -> tuple[Array, Array]:
         joint <<= 32
         joint |= np.arange(n)
         joint.sort(-1)
-        where = joint & 0xFFFFFFFF
+        numbers = joint & 0xFFFFFFFF
         joint >>= 32
-        return joint, where
-    where = np.argsort(k, -1)
-    result = np.take_along_axis(k, where, -1)
+        return joint, numbers
+    numbers = np.argsort(k, -1)
+    result = np.take_along_axis(k, numbers, -1)
     tied = (result[:, 1:] == result[:, :-1]).any(1)
     if tied.any():
-        where[tied] = np.argsort(k[tied], -1, kind="stable")
-    return result, where
+        numbers[tied] = np.argsort(k[tied], -1, kind="stable")
+    return result, numbers
 
 
 def _has_many_ties(k: Array) -> bool:
@@ -212,12 +213,12 @@ def sort_numbers(k: Array, stable: bool) -> Array:
     n = k.shape[1]
     if n <= MAX_INSERTION_SORT_LENGTH:
         return np.argsort(k, -1, kind="stable")
-    result, where = _sort_stably(k)
+    result, numbers = _sort_stably(k)
     if not stable:
         tied = (result[:, 1:] == result[:, :-1]).any(1)
         if 0 < np.count_nonzero(tied) * n <= MAX_SORTED_TIE_ELEMENTS:
-            where[tied] = _sort_as_cpp(k[tied]).numbers
-    return where
+            numbers[tied] = _sort_as_cpp(k[tied]).numbers
+    return numbers
 
 
 def find_least(k: Array, count: int) -> Array:
@@ -228,18 +229,18 @@ def find_least(k: Array, count: int) -> Array:
     if k.size <= MAX_SELECTED_TIE_ELEMENTS and (count * 64 <= n or _has_many_ties(k)):
         return _select_as_cpp(k, count)
     if count > n // 4 or k.size <= MAX_KEYS_SORTED_WHOLE:
-        result, where = _sort_stably(k)
-        result, where = result[:, : count + 1], where[:, :count]
+        result, numbers = _sort_stably(k)
+        result, numbers = result[:, : count + 1], numbers[:, :count]
         tied = (result[:, 1:] == result[:, :-1]).any(1)
     elif count <= MAX_HEAP_ELEMENTS:
-        result, where = _select_by_heap(k, count + 1)
-        tied, where = (result[:, 1:] == result[:, :-1]).any(1), where[:, :count]
+        result, numbers = _select_by_heap(k, count + 1)
+        tied, numbers = (result[:, 1:] == result[:, :-1]).any(1), numbers[:, :count]
     else:
-        where, tied = _select_smallest(k, count)
+        numbers, tied = _select_smallest(k, count)
     if 0 < np.count_nonzero(tied) * n <= MAX_SELECTED_TIE_ELEMENTS:
-        where = where.copy()
-        where[tied] = _select_as_cpp(k[tied], count)
-    return where
+        numbers = numbers.copy()
+        numbers[tied] = _select_as_cpp(k[tied], count)
+    return numbers
 
 
 def _select_smallest(k: Array, count: int) -> tuple[Array, Array]:
@@ -251,11 +252,11 @@ def _select_smallest(k: Array, count: int) -> tuple[Array, Array]:
         equal = np.flatnonzero(k[row] == edge[row])
         chosen[row] = k[row] < edge[row]
         chosen[row, equal[: count - np.count_nonzero(chosen[row])]] = True
-    where = np.flatnonzero(chosen).reshape(len(k), count) % max(k.shape[1], 1)
-    result = np.take_along_axis(k, where, 1)
+    numbers = np.flatnonzero(chosen).reshape(len(k), count) % max(k.shape[1], 1)
+    result = np.take_along_axis(k, numbers, 1)
     inner = np.argsort(result, -1, kind="stable")
-    where, result = (np.take_along_axis(x, inner, 1) for x in (where, result))
-    return where, tied | (result[:, 1:] == result[:, :-1]).any(1)
+    numbers, result = (np.take_along_axis(x, inner, 1) for x in (numbers, result))
+    return numbers, tied | (result[:, 1:] == result[:, :-1]).any(1)
 
 
 def rank_numbers(k: Array, rank: int, first: bool) -> Array:
@@ -268,17 +269,17 @@ def rank_numbers(k: Array, rank: int, first: bool) -> Array:
         return _select_as_quickselect(k, rank)
     edge = np.partition(k, rank, -1)[:, rank : rank + 1]
     equal = k == edge
-    where = equal.argmax(1)
+    ranks = equal.argmax(1)
     tied = np.count_nonzero(equal, 1) > 1
     if not tied.any():
-        return where
+        return ranks
     if not first and np.count_nonzero(tied) * k.shape[1] <= MAX_SELECTED_TIE_ELEMENTS:
-        where[tied] = _select_as_quickselect(k[tied], rank)
-        return where
+        ranks[tied] = _select_as_quickselect(k[tied], rank)
+        return ranks
     for row in np.flatnonzero(tied):
         before = np.count_nonzero(k[row] < edge[row])
-        where[row] = np.flatnonzero(equal[row])[rank - before]
-    return where
+        ranks[row] = np.flatnonzero(equal[row])[rank - before]
+    return ranks
 
 
 def find_commonest(k: Array) -> Array:
@@ -288,11 +289,11 @@ def find_commonest(k: Array) -> Array:
     if exact and _has_many_ties(k):
         known = _sort_as_cpp(k)
         return known.numbers[np.arange(rows), _find_commonest(known.keys)[0]]
-    result, where = _sort_stably(k)
+    result, numbers = _sort_stably(k)
     last, tied = _find_commonest(result)
     if exact and tied.any():
-        where[tied] = _sort_as_cpp(k[tied]).numbers
-    return where[np.arange(rows), last]
+        numbers[tied] = _sort_as_cpp(k[tied]).numbers
+    return numbers[np.arange(rows), last]
 
 
 def _find_commonest(result: Array) -> tuple[Array, Array]:

@@ -31,8 +31,8 @@ def _check_weights(weights: Tensor, count: int, label: str, integral: bool) -> N
     if weights._array.ndim > 1:
         raise RuntimeError(f"cov(): expected {label} to have one or fewer dimensions but got "
                            f"{label} with {weights._array.ndim} dimensions")
-    whole = not (weights.dtype.is_floating_point or weights.dtype.is_complex)
-    if whole != integral or weights.dtype is types.bool_:
+    is_integral = not (weights.dtype.is_floating_point or weights.dtype.is_complex)
+    if is_integral != integral or weights.dtype is types.bool_:
         words = "integral" if integral else "floating point"
         raise RuntimeError(f"cov(): expected {label} to have {words} dtype but got {label} with "
                            f"{legacy_name(weights.dtype)} dtype")
@@ -128,12 +128,12 @@ def _clip_complex(y: Tensor) -> Tensor:
 # -------------------------------------------------------------------------------- gradients
 
 
-def _compute_difference(x: Tensor, at: int, spacing: Any, edge_order: int) -> Tensor:
+def _compute_difference(x: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
     """Second-order differences inside along an axis, one-sided ones at its ends."""
-    n = x.shape[at]
+    n = x.shape[axis]
 
     def part(start: int, length: int) -> Tensor:
-        return x.narrow(at, start, length)
+        return x.narrow(axis, start, length)
 
     if not isinstance(spacing, Tensor):
         h = spacing
@@ -145,24 +145,24 @@ def _compute_difference(x: Tensor, at: int, spacing: Any, edge_order: int) -> Te
                 (part(0, 1) * -1.5 + part(1, 1) * 2 - part(2, 1) * 0.5) / h,
                 (part(n - 1, 1) * 1.5 - part(n - 2, 1) * 2 + part(n - 3, 1) * 0.5) / h,
             )
-        return cat([ends[0], inside, ends[1]], at)
-    shape = [-1 if i == at else 1 for i in range(len(x.shape))]
+        return cat([ends[0], inside, ends[1]], axis)
+    shape = [-1 if i == axis else 1 for i in range(len(x.shape))]
     steps = spacing.diff().reshape(shape)
-    h1, h2 = steps.narrow(at, 0, n - 2), steps.narrow(at, 1, n - 2)
+    h1, h2 = steps.narrow(axis, 0, n - 2), steps.narrow(axis, 1, n - 2)
     a, b, c = -h2 / (h1 * (h1 + h2)), (h2 - h1) / (h1 * h2), h1 / (h2 * (h1 + h2))
     inside = a * part(0, n - 2) + b * part(1, n - 2) + c * part(2, n - 2)
-    first, last = steps.narrow(at, 0, 1), steps.narrow(at, n - 2, 1)
+    first, last = steps.narrow(axis, 0, 1), steps.narrow(axis, n - 2, 1)
     if edge_order == 1:
         ends = (part(1, 1) - part(0, 1)) / first, (part(n - 1, 1) - part(n - 2, 1)) / last
     else:
-        d, e = steps.narrow(at, 1, 1), steps.narrow(at, n - 3, 1)
+        d, e = steps.narrow(axis, 1, 1), steps.narrow(axis, n - 3, 1)
         ends = (
             -(2 * first + d) / (first * (first + d)) * part(0, 1)
             + (first + d) / (first * d) * part(1, 1) - first / (d * (first + d)) * part(2, 1),
             (2 * last + e) / (last * (last + e)) * part(n - 1, 1)
             - (last + e) / (last * e) * part(n - 2, 1) + last / (e * (last + e)) * part(n - 3, 1),
         )
-    return cat([ends[0], inside, ends[1]], at)
+    return cat([ends[0], inside, ends[1]], axis)
 
 
 def _read_spacings(spacing: Any, axes: Sequence[int]) -> list[Any]:

@@ -157,8 +157,9 @@ def _(g: Tensor, input: Tensor, y: Tensor, ord: float, dim: Dims, keepdim: bool)
         return g * input.sgn()
     size = input.abs()
     if ord in (math.inf, -math.inf):
-        at = ((size == y) | size.isnan()).to(g.dtype)
-        return input.sgn() * (g * at / at.sum(None if means_all_axes(dim) else dim, True))
+        is_extreme = ((size == y) | size.isnan()).to(g.dtype)
+        return input.sgn() * (g * is_extreme / is_extreme.sum(None if means_all_axes(dim) else dim,
+                                                              True))
     if ord < 1:
         scaled = input.sgn() * size.pow(ord - 1).masked_fill(size == 0, 0)
         return scaled * (g * y.pow(1 - ord))

@@ -149,8 +149,8 @@ def _create_node(operator: CustomOperator) -> type:
         *args, kwargs = inputs  # last, so that the indices of ctx.needs_input_grad are the user's
         y = operator.compute(tuple(map(_detach_tensors, args)), kwargs)
         if operator.setup_context is not None:
-            named = {"keyword_only_inputs": kwargs} if kwargs else {}
-            operator.setup_context(ctx=ctx, inputs=tuple(args), output=y, **named)
+            options = {"keyword_only_inputs": kwargs} if kwargs else {}
+            operator.setup_context(ctx=ctx, inputs=tuple(args), output=y, **options)
         return tuple(y) if isinstance(y, list) else y
 
     def backward(ctx: Any, *g: Any) -> Any:

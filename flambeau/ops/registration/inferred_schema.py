@@ -91,8 +91,8 @@ class _Inference:
         returned = self._evaluate(self.signature.return_annotation)
         return f"({', '.join(parts)}) -> {self._write_results(returned)}"
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise ValueError(f"infer_schema(func): {what} Got func with signature {self.signature})")
+    def _refuse(self, problem: str) -> NoReturn:
+        raise ValueError(f"infer_schema(func): {problem} Got func with signature {self.signature})")
 
     def _write_parameter(self, index: int, parameter: inspect.Parameter) -> str:
         name = parameter.name

@@ -317,10 +317,10 @@ def infer_type(value: Any) -> InferredType:
 
 
 def _infer_container(value: list | dict) -> InferredType:
-    what = "List" if isinstance(value, list) else "Dictionary"
+    container = "List" if isinstance(value, list) else "Dictionary"
     if not value:
-        return InferredType(None, f"{what} trace inputs must have elements"
-                            if what == "List" else "Dictionary inputs must have entries")
+        return InferredType(None, f"{container} trace inputs must have elements"
+                            if container == "List" else "Dictionary inputs must have entries")
     columns = [value] if isinstance(value, list) else [list(value), list(value.values())]
     parts = []
     for column in columns:
@@ -329,10 +329,12 @@ def _infer_container(value: list | dict) -> InferredType:
             return failed
         kinds = {p.type() for p in inferred}
         if len(kinds) > 1:
-            return InferredType(None, f"{what} inputs to traced functions must have consistent "
-                                      "element type")
+            return InferredType(None, f"{container} inputs to traced functions must have "
+                                      "consistent element type")
         parts.append(repr(kinds.pop()))
-    return InferredType(ScriptType(f"{'List' if what == 'List' else 'Dict'}[{', '.join(parts)}]"))
+    name = "List" if container == "List" else "Dict"
+    return InferredType(ScriptType(f"{name}[{', '.join(parts)}]"))
+
 
 
 # ------------------------------------------------------------------------------- parsing

@@ -52,13 +52,13 @@ def _merge(a: CooArray, b: CooArray) -> CooArray:
     count = first.size
     values = np.zeros((count, *a.values.shape[1:]), np.result_type(a.values, b.values))
     indices = np.empty((a.sparse_dim, count), np.int64)
-    for source, at in ((a, first), (b, second)):
-        matches = at >= 0
-        indices[:, matches] = source.indices[:, at[matches]]
+    for source, source_numbers in ((a, first), (b, second)):
+        matches = source_numbers >= 0
+        indices[:, matches] = source.indices[:, source_numbers[matches]]
         if values.dtype.kind == "b":
-            values[matches] |= source.values[at[matches]]
+            values[matches] |= source.values[source_numbers[matches]]
         else:
-            values[matches] += source.values[at[matches]]
+            values[matches] += source.values[source_numbers[matches]]
     return CooArray(indices, values, a.shape, a.coalesced and b.coalesced)
 
 
@@ -71,10 +71,10 @@ def _merge_sorted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
     Both inputs are sorted linear indices.
     """
-    places = np.union1d(x, y)
-    first, second = np.full(places.size, -1), np.full(places.size, -1)
-    first[np.searchsorted(places, x)] = np.arange(x.size)
-    second[np.searchsorted(places, y)] = np.arange(y.size)
+    union = np.union1d(x, y)
+    first, second = np.full(union.size, -1), np.full(union.size, -1)
+    first[np.searchsorted(union, x)] = np.arange(x.size)
+    second[np.searchsorted(union, y)] = np.arange(y.size)
     return first, second
 
 
@@ -246,10 +246,11 @@ def _intersect(a: CooArray, b: CooArray) -> CooArray:
         a, b = b, a
     b = formats.coalesce(b)
     stored, requested = b.linear_indices(), a.linear_indices()
-    at = np.searchsorted(stored, requested)
-    at[at == stored.size] = 0
-    actual = np.flatnonzero(stored[at] == requested) if stored.size else np.empty(0, np.int64)
-    values = a.values[actual] * b.values[at[actual]]
+    positions = np.searchsorted(stored, requested)
+    positions[positions == stored.size] = 0
+    actual = np.flatnonzero(stored[positions] == requested) if stored.size else np.empty(0,
+                                                                                         np.int64)
+    values = a.values[actual] * b.values[positions[actual]]
     return CooArray(np.take(a.indices, actual, 1), values, a.shape, a.coalesced)
 
 
@@ -260,8 +261,8 @@ def _multiply_by_dense(a: Any, b: np.ndarray) -> Any:
             a = formats.convert_dense_to_coo(np.broadcast_to(formats.to_dense(a), shape),
                                              len(shape))
         b = np.broadcast_to(b, shape)
-    at = apply_mask(np.asarray(b), a)
-    return a.like(a.values * at.values)
+    sampled = apply_mask(np.asarray(b), a)
+    return a.like(a.values * sampled.values)
 
 
 @sparse_operator(node="MulBackward0", linear_in="input * other")
@@ -396,16 +397,16 @@ def _register_in_place(name: str) -> None:
 
     sparse_twin, function = SPARSE[name + "_"], SPARSE[name]
 
-    def twin(self: Tensor, other: Any, **named: Any) -> Tensor:
+    def twin(self: Tensor, other: Any, **kwargs: Any) -> Tensor:
         if isinstance(self, SparseTensor):
-            return sparse_twin(self, other, **named)
+            return sparse_twin(self, other, **kwargs)
         if name in ("add", "sub"):
             from ..core.inplace import overwrite
 
             if not MODE.grad or not (self._requires_grad or other._requires_grad):
-                alpha = named.get("alpha", 1)
+                alpha = kwargs.get("alpha", 1)
                 return _add_in_place(self, other, alpha if name == "add" else -alpha)
-            return overwrite(self, name + "_", function, other, **named)
+            return overwrite(self, name + "_", function, other, **kwargs)
         product = function(self, other).to_dense()
         return self.copy_(product)
 

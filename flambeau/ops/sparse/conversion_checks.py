@@ -81,11 +81,11 @@ def _check_blocks(
     for n in (height, width):
         if n <= 0:
             raise RuntimeError(f"to_sparse_{name}: blocksize needs to be positive, but got {n}")
-    at = x.dim() - 2 - (dense_dim if x.layout is strided else x.dense_dim())
-    if at >= 0 and (x.shape[at] % height or x.shape[at + 1] % width):
+    axis = x.dim() - 2 - (dense_dim if x.layout is strided else x.dense_dim())
+    if axis >= 0 and (x.shape[axis] % height or x.shape[axis + 1] % width):
         raise RuntimeError(
-            f"{prefix}: tensor sparse size ({x.shape[at]},{x.shape[at + 1]}) must be divisible by "
-            f"given blocksize ({height},{width})"
+            f"{prefix}: tensor sparse size ({x.shape[axis]},{x.shape[axis + 1]}) must be divisible "
+            f"by given blocksize ({height},{width})"
         )
 
 

@@ -31,8 +31,8 @@ def _publish_entry(
 ) -> Callable[..., Any]:
     """Publish a function that calls `target`, by default `name`, of a module with the arguments
     `first` before its own."""
-    def function(*args: Any, **named: Any) -> Any:
-        return _load_function(module, target or name)(*first, *args, **named)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return _load_function(module, target or name)(*first, *args, **kwargs)
 
     function.__annotations__["return"] = returns
     return _publish_as(function, name, doc, spaces)
@@ -117,8 +117,8 @@ def to_sparse(
 
 def _publish_conversion(layout: str, block_size: str) -> None:
     """Publish Tensor.to_`layout`; `block_size` is the argument of its example."""
-    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
-        return _load_function("conversion", "TO_LAYOUT")[f"to_{layout}"](self, *args, **named)
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return _load_function("conversion", "TO_LAYOUT")[f"to_{layout}"](self, *args, **kwargs)
 
     _publish_as(method, f"to_{layout}", f"""Convert to {layout} layout.
 

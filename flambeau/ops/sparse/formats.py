@@ -63,8 +63,8 @@ def convert_dense_to_coo(array: np.ndarray, sparse_dim: int) -> CooArray:
     occupied = array != 0
     if sparse_dim < array.ndim:
         occupied = occupied.any(axis=tuple(range(sparse_dim, array.ndim)))
-    places = np.nonzero(occupied)
-    return CooArray(np.stack(places), np.ascontiguousarray(array[places]), array.shape, True)
+    indices = np.nonzero(occupied)
+    return CooArray(np.stack(indices), np.ascontiguousarray(array[indices]), array.shape, True)
 
 
 def convert_compressed_to_coo(a: CompressedArray) -> CooArray:
@@ -143,10 +143,10 @@ def _gather_blocks(
     """The rows and columns of the blocks that are not empty, and the blocks."""
     across = a.shape[1] // width
     number = a.indices[0] // height * across + a.indices[1] // width
-    places, of = np.unique(number, return_inverse=True)
-    blocks = np.zeros((places.size, height, width, *a.values.shape[1:]), a.dtype)
+    present, of = np.unique(number, return_inverse=True)
+    blocks = np.zeros((present.size, height, width, *a.values.shape[1:]), a.dtype)
     blocks[of.reshape(-1), a.indices[0] % height, a.indices[1] % width] = a.values
-    return places // max(across, 1), places % max(across, 1), blocks
+    return present // max(across, 1), present % max(across, 1), blocks
 
 
 def convert_dense_to_compressed(

@@ -70,11 +70,11 @@ def _reduce(a: CooArray, axes: tuple[int, ...], keepdim: bool, ufunc: np.ufunc) 
     remaining = [axis for axis in range(sparse) if axis not in axes]
     shape = tuple(1 if i in axes else n for i, n in enumerate(a.shape)) if keepdim else \
         tuple(n for i, n in enumerate(a.shape) if i not in axes)
-    places = CooArray(
+    keys = CooArray(
         a.indices[remaining], values, tuple(a.shape[k] for k in remaining)
     ).linear_indices()
-    order = np.argsort(places, kind="stable")
-    result, starts = np.unique(places[order], return_index=True)
+    order = np.argsort(keys, kind="stable")
+    result, starts = np.unique(keys[order], return_index=True)
     chosen = order[starts]
     if values.size:
         values = ufunc.reduceat(values[order], starts, 0, dtype=values.dtype)

@@ -392,8 +392,8 @@ def _sampled(
     input: Array, mat1: Array, mat2: Array, beta: Number | Tensor, alpha: Number | Tensor
 ) -> Array:
     a: Any = input
-    at = apply_mask(mat1 @ mat2, a)
-    return a.like((a.values * beta + at.values * alpha).astype(a.dtype))
+    sampled = apply_mask(mat1 @ mat2, a)
+    return a.like((a.values * beta + sampled.values * alpha).astype(a.dtype))
 
 
 @_sampled.vjp

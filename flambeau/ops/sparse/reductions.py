@@ -103,11 +103,11 @@ def _spread(g: Array, input: Array, axes: Any, keepdim: bool) -> Array:
         )
     elif not keepdim:
         g = g.reshape(tuple(a.shape[k] for k in remaining) + shape[a.sparse_dim :])
-    where = a.indices[remaining]
+    source_rows = a.indices[remaining]
     if keepdim:
-        where = a.indices.copy()
-        where[[k for k in range(a.sparse_dim) if k in axes]] = 0
-    result = read_values(g, where)
+        source_rows = a.indices.copy()
+        source_rows[[k for k in range(a.sparse_dim) if k in axes]] = 0
+    result = read_values(g, source_rows)
     result = np.broadcast_to(result, a.values.shape).astype(a.dtype)
     return CooArray(np.ascontiguousarray(a.indices), np.ascontiguousarray(result), a.shape,
                     a.coalesced)  # type: ignore[return-value]
@@ -255,13 +255,15 @@ def _declare(name: str, log: bool) -> Callable:
 def _log_softmax_tangent(t: Tensor, y: Tensor, dim: int) -> Tensor:
     """Subtract the tangent's probability-weighted mean, at the result's coordinates."""
     a: Any = y._array
-    at: Any = _masked(t, a)._array
+    tangent: Any = _masked(t, a)._array
     p = np.exp(a.values)
     if dim >= a.sparse_dim:
         axis = dim - a.sparse_dim + 1
-        return wrap_sparse(at.like(at.values - (at.values * p).sum(axis, keepdims=True)))
+        return wrap_sparse(tangent.like(tangent.values
+                                        - (tangent.values * p).sum(axis, keepdims=True)))
     row, count = _number_rows(a, dim)
-    return wrap_sparse(at.like(at.values - _sum_by_row(at.values * p, row, count)[row]))
+    return wrap_sparse(tangent.like(tangent.values
+                                    - _sum_by_row(tangent.values * p, row, count)[row]))
 
 
 def _differentiate_softmax(g: Tensor, y: Tensor, dim: int, log: bool) -> Tensor:

@@ -141,8 +141,8 @@ def _narrow_axis(a: Any, dim: int, start: int, length: int) -> Any:
         return result
     shape = (*a.shape[:dim], length, *a.shape[dim + 1 :])
     if dim >= a.sparse_dim:
-        at = dim - a.sparse_dim + 1
-        return CooArray(a.indices.copy(), np.take(a.values, range(start, start + length), at),
+        axis = dim - a.sparse_dim + 1
+        return CooArray(a.indices.copy(), np.take(a.values, range(start, start + length), axis),
                         shape, a.coalesced)
     inside = (a.indices[dim] >= start) & (a.indices[dim] < start + length)
     indices = a.indices[:, inside]
@@ -188,8 +188,8 @@ def _select_entry(a: Any, dim: int, index: int) -> Any:
         return _select_compressed(a, dim, index)
     shape = (*a.shape[:dim], *a.shape[dim + 1 :])
     if dim >= a.sparse_dim:
-        at = dim - a.sparse_dim + 1
-        return CooArray(a.indices.copy(), np.take(a.values, index, at), shape, a.coalesced)
+        axis = dim - a.sparse_dim + 1
+        return CooArray(a.indices.copy(), np.take(a.values, index, axis), shape, a.coalesced)
     inside = a.indices[dim] == index
     others = [k for k in range(a.sparse_dim) if k != dim]
     if not others:
@@ -205,9 +205,10 @@ def _select_compressed(a: CompressedArray, dim: int, index: int) -> Any:
         shape = (*a.shape[:dim], *a.shape[dim + 1 :])
         return CompressedArray(a.layout, parts[0], parts[1], parts[2], shape)
     if dim >= batch + 2:
-        at = dim - 2 + (3 if a.blocked else 1)
+        axis = dim - 2 + (3 if a.blocked else 1)
         shape = (*a.shape[:dim], *a.shape[dim + 1 :])
-        return CompressedArray(a.layout, a.compressed, a.plain, np.take(a.values, index, at), shape)
+        return CompressedArray(a.layout, a.compressed, a.plain, np.take(a.values, index, axis),
+                               shape)
     if batch:
         raise RuntimeError("select(): selecting sparse dimensions is not supported for batched "
                            "sparse compressed tensors.")
@@ -284,11 +285,11 @@ def _select_indices(a: Any, dim: int, index: np.ndarray) -> Any:
         result = formats.coalesce(_select_indices(formats.to_coo(a), dim, index))
         return formats.to_layout(result, a.layout, a.block if a.blocked else None)
     if dim >= a.sparse_dim:
-        at = dim - a.sparse_dim + 1
-        return CooArray(a.indices.copy(), np.take(a.values, index, at), shape, a.coalesced)
+        axis = dim - a.sparse_dim + 1
+        return CooArray(a.indices.copy(), np.take(a.values, index, axis), shape, a.coalesced)
     order = np.argsort(a.indices[dim], kind="stable")
-    places = a.indices[dim][order]
-    low, high = np.searchsorted(places, index), np.searchsorted(places, index, "right")
+    sorted_index = a.indices[dim][order]
+    low, high = np.searchsorted(sorted_index, index), np.searchsorted(sorted_index, index, "right")
     count = high - low
     target = np.repeat(np.arange(index.size), count)
     offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
@@ -354,8 +355,8 @@ def _unsqueeze(input: Array, dim: int) -> Array:
     if dim <= a.sparse_dim:
         return CooArray(  # type: ignore[return-value]
             np.insert(a.indices, dim, 0, 0), a.values.copy(), shape, a.coalesced)
-    at = dim - a.sparse_dim + 1
-    return CooArray(a.indices.copy(), np.expand_dims(a.values, at), shape, a.coalesced)  # type: ignore[return-value]
+    axis = dim - a.sparse_dim + 1
+    return CooArray(a.indices.copy(), np.expand_dims(a.values, axis), shape, a.coalesced)  # type: ignore[return-value]
 
 
 @_unsqueeze.vjp("input")
@@ -372,7 +373,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 
 def _refuse(name: str, text: str) -> None:
-    def function(input: Tensor, *args: Any, **named: Any) -> Tensor:
+    def function(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         raise RuntimeError(text)
 
     implements(name)(function)
@@ -400,12 +401,12 @@ def _join(arrays: Sequence[Any], dim: int) -> Any:
 
 def _join_dense(arrays: Sequence[Any], dim: int, shape: tuple[int, ...]) -> CooArray:
     """Concatenate along a dense axis, padding each array's values with zeros to full length."""
-    at, start, parts = dim - arrays[0].sparse_dim + 1, 0, []
+    axis, start, parts = dim - arrays[0].sparse_dim + 1, 0, []
     for a in arrays:
         wide = list(a.values.shape)
-        wide[at] = shape[dim]
+        wide[axis] = shape[dim]
         padded = np.zeros(wide, a.dtype)
-        padded[(slice(None),) * at + (slice(start, start + a.shape[dim]),)] = a.values
+        padded[(slice(None),) * axis + (slice(start, start + a.shape[dim]),)] = a.values
         start += a.shape[dim]
         parts.append(padded)
     return CooArray(np.concatenate([a.indices for a in arrays], 1), np.concatenate(parts), shape)
@@ -482,7 +483,7 @@ def zero_(self: Tensor) -> Tensor:
 
 
 @implements("resize_")
-def resize_(self: Tensor, *size: Any, **named: Any) -> Tensor:
+def resize_(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """Resize a compressed matrix; new rows are empty, existing rows keep their values."""
     a: Any = self._array
     shape = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
@@ -550,7 +551,7 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
 
 
 @implements("resize_as_")
-def resize_as_(self: Tensor, other: Tensor, **named: Any) -> Tensor:
+def resize_as_(self: Tensor, other: Tensor, **kwargs: Any) -> Tensor:
     """Resize to the shape of another sparse tensor and drop all values."""
     a: Any = other._array
     if self.is_meta:

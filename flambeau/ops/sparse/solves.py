@@ -41,8 +41,8 @@ def _(g: Any, y: Any, input: Any) -> Any:
     a: Any = input._array
     s = _solve(_conjugate_transpose(input), g)
     lines = np.repeat(np.arange(len(a.compressed) - 1), np.diff(a.compressed))
-    places = (lines, a.plain) if a.by_row else (a.plain, lines)  # in storage order
-    rows, columns = map(wrap, places)
+    axes = (lines, a.plain) if a.by_row else (a.plain, lines)  # in storage order
+    rows, columns = map(wrap, axes)
     values = -(s.index_select(0, rows) * y.conj().index_select(0, columns))
     if values.dim() > 1:
         values = values.sum(1)

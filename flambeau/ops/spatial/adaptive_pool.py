@@ -59,8 +59,8 @@ def _spread_along_axis(g: Array, axis: int, n: int) -> Array:
         return result
     elements, starts = _list_elements(n, m)
     counts = np.diff([*starts, elements.size])
-    places: Any = (*(slice(None),) * axis, elements)
-    np.add.at(result, places, g.take(np.repeat(np.arange(m), counts), axis))
+    index: Any = (*(slice(None),) * axis, elements)
+    np.add.at(result, index, g.take(np.repeat(np.arange(m), counts), axis))
     return result
 
 
@@ -139,9 +139,9 @@ def _reference(pick: Any) -> Callable[..., Any]:
         n = len(output)
         result = np.empty((*x.shape[:-n], *output))
         cells = [_split_axis(k, m) for k, m in zip(x.shape[-n:], output, strict=True)]
-        for at in np.ndindex(*output):
-            cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])
-            result[(Ellipsis, *at)] = pick(x[cell], tuple(range(-n, 0)))
+        for element in np.ndindex(*output):
+            cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(element)])
+            result[(Ellipsis, *element)] = pick(x[cell], tuple(range(-n, 0)))
         return result
 
     return ref
@@ -233,16 +233,16 @@ def _find_maxima(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
             return native
     flat = np.arange(int(np.prod(spatial))).reshape(spatial)
     lead = input.shape[:-n]
-    y, places = np.empty((*lead, *output), input.dtype), np.empty((*lead, *output), np.int64)
+    y, indices = np.empty((*lead, *output), input.dtype), np.empty((*lead, *output), np.int64)
     cells = [_split_axis(k, m) for k, m in zip(spatial, output, strict=True)]
     for at in product(*[range(m) for m in output]):
         cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])
         element: Any = (Ellipsis, *at)
         part = input[cell].reshape(*lead, -1)
         best = part.argmax(-1)
-        places[element] = flat[cell].reshape(-1)[best]
+        indices[element] = flat[cell].reshape(-1)[best]
         y[element] = np.take_along_axis(part, best[..., None], -1)[..., 0]
-    return y, places
+    return y, indices
 
 
 def _declare_largest(n: int) -> Any:

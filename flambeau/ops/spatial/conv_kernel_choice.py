@@ -201,9 +201,9 @@ def _run_dynamic(conv: Convolution, arrays: Sequence[Array]) -> bool:
         g, weight, result = arrays
         arrays = [g, weight, np.zeros(conv.x[1], g.dtype), result]
     size, work = arrays[0].itemsize, conv.multiplications // MULTIPLICATIONS_PER_ELEMENT
-    for places, sizes in _plan_calls(conv, grouped):
-        if any(places):
-            starts = zip(arrays, places, strict=True)
+    for offsets, sizes in _plan_calls(conv, grouped):
+        if any(offsets):
+            starts = zip(arrays, offsets, strict=True)
             call_kernel(
                 function.address, work, *[a.ctypes.data + at * size for a, at in starts], *sizes
             )

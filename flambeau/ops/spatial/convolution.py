@@ -170,9 +170,9 @@ def _reference_of_transposed(
     channels_per_group, out = w.shape[0] // groups, w.shape[1]
     y = np.zeros((len(x), groups * out, *lengths))
     for n, c, h, v in np.ndindex(*x.shape):
-        at, group = (h * window.stride[0], v * window.stride[1]), c // channels_per_group
+        origin, group = (h * window.stride[0], v * window.stride[1]), c // channels_per_group
         for i, j in np.ndindex(*window.kernel):
-            place = (at[0] + i * window.dilation[0], at[1] + j * window.dilation[1])
+            place = (origin[0] + i * window.dilation[0], origin[1] + j * window.dilation[1])
             y[(n, slice(group * out, (group + 1) * out), *place)] += x[n, c, h, v] * w[c, :, i, j]
     (top, _), (left, _) = window.padding
     y = y[:, :, top : top + spatial[0], left : left + spatial[1]]
@@ -338,8 +338,8 @@ def _advise_on_channels(x: tuple, channels: int) -> str | None:
 
 def _check(x: tuple, w: tuple, bias: tuple | None, groups: int, transposed: bool) -> None:
     """Raise RuntimeError unless the shapes of input, weight and bias match."""
-    how = "transposed=1" if transposed else f"groups={groups}"
-    prefix = f"Given {how}, weight of size {list(w)}"
+    setting = "transposed=1" if transposed else f"groups={groups}"
+    prefix = f"Given {setting}, weight of size {list(w)}"
     channels = w[0] if transposed else w[1] * groups
     if w[0] == 0 or (transposed and w[1] == 0):
         raise RuntimeError(

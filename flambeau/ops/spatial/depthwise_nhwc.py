@@ -34,8 +34,8 @@ def _invert_reads(length: int, reach: Reach, stride: int) -> Array:
     """For each element of an axis and each entry of the window, the result that reads it there."""
     entries = np.arange(int(reach.counts[0])) * reach.apart
     moved = np.arange(length)[:, None] - reach.starts[0] - entries
-    good = (moved >= 0) & (moved % stride == 0) & (moved < len(reach.starts) * stride)
-    return np.where(good, moved // stride, -1)
+    is_valid = (moved >= 0) & (moved % stride == 0) & (moved < len(reach.starts) * stride)
+    return np.where(is_valid, moved // stride, -1)
 
 
 @lru_cache(maxsize=512)

@@ -18,12 +18,12 @@ from .pool_window import expand_to_axes
 
 def _starts(samples: Array, length: int, output: int, pool: int) -> Array:
     """Where the windows along one axis begin: (n, c, output), from one number for each (n, c)."""
-    at = np.arange(output, dtype=samples.dtype)
+    numbers = np.arange(output, dtype=samples.dtype)
     result = np.empty((*samples.shape, output), np.int64)
     if output > 1:
         alpha = samples.dtype.type(length - pool) / samples.dtype.type(output - 1)
         u = samples[..., None]
-        result[...] = ((at + u) * alpha).astype(np.int64) - (u * alpha).astype(np.int64)
+        result[...] = ((numbers + u) * alpha).astype(np.int64) - (u * alpha).astype(np.int64)
     result[..., -1] = length - pool
     return result
 
@@ -37,21 +37,21 @@ def _choose(x: Array, samples: Array, pool: tuple, output: tuple) -> tuple[Array
         _starts(samples[..., order[i]], spatial[i], output[i], pool[i]) for i in range(n)
     ]  # each (batch, c, output)
     y = np.full((*x.shape[:2], *output), -np.inf, x.dtype)
-    places = np.zeros(y.shape, np.int64)
+    indices = np.zeros(y.shape, np.int64)
     if not x.size:
-        return y, places
+        return y, indices
     flat = x.reshape(*x.shape[:2], -1)
     for offset in np.ndindex(*pool):
-        at = np.zeros((*x.shape[:2], *(1,) * n), np.int64)
+        flat_index = np.zeros((*x.shape[:2], *(1,) * n), np.int64)
         for axis in range(n):
             line = starts[axis] + offset[axis]
             shape = [1] * n
             shape[axis] = output[axis]
-            at = at * spatial[axis] + line.reshape(*x.shape[:2], *shape)
-        part = np.take_along_axis(flat, at.reshape(*x.shape[:2], -1), -1).reshape(y.shape)
+            flat_index = flat_index * spatial[axis] + line.reshape(*x.shape[:2], *shape)
+        part = np.take_along_axis(flat, flat_index.reshape(*x.shape[:2], -1), -1).reshape(y.shape)
         better = (part > y) | (part != part)
-        y, places = np.where(better, part, y), np.where(better, at, places)
-    return y, places
+        y, indices = np.where(better, part, y), np.where(better, flat_index, indices)
+    return y, indices
 
 
 def _samples(n: int) -> Callable[[Rng], Iterator[Sample]]:
@@ -165,8 +165,8 @@ def _publish_functions(n: int) -> None:
         elif x is not input and random.dim() == 3:
             random = random[:1]  # one image takes the first one's numbers
         _check_samples(n, x, random)
-        y, places = operator(x, random, kernel, output)
-        return (y, places) if x is input else (y.squeeze(0), places.squeeze(0))
+        y, indices = operator(x, random, kernel, output)
+        return (y, indices) if x is input else (y.squeeze(0), indices.squeeze(0))
 
     def pool(
         input: Tensor, kernel_size: int | Sequence[int],

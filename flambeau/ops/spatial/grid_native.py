@@ -126,9 +126,9 @@ def compute_image_adjoint(
     numbers = _pack_parameters(tuple(sizes), align, input.dtype)
     above = np.ascontiguousarray(g).reshape(n, c, count)
     points = np.ascontiguousarray(grid).reshape(n, count, axes)
-    whole = count - count % SAMPLED_POINTS_PER_BLOCK
+    blocked = count - count % SAMPLED_POINTS_PER_BLOCK
     block = SAMPLED_POINTS_PER_BLOCK
-    for start, blocks, size in ((0, whole // block, block), (whole, 1, count - whole)):
+    for start, blocks, size in ((0, blocked // block, block), (blocked, 1, count - blocked)):
         if blocks and size:
             call_kernel(
                 kernel,

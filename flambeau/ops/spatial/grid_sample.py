@@ -93,8 +93,8 @@ def _compute_taps(input: Array, grid: Array, mode: int, padding: int, align: boo
             inside = inside & is_inside
         slopes = [prod(t[2 if k == i else 1] for k, t in enumerate(taps)) for i in range(len(taps))]
         result.append((place, inside, prod(t[1] for t in taps), np.stack(slopes)))
-    places, present, weights, by = zip(*result, strict=True)
-    return _Taps(np.stack(places), np.stack(present), np.stack(weights), np.stack(by, 1))
+    offsets, present, weights, by = zip(*result, strict=True)
+    return _Taps(np.stack(offsets), np.stack(present), np.stack(weights), np.stack(by, 1))
 
 
 def _gather_tap(flat: Array, taps: _Taps, k: int) -> Array:

@@ -119,11 +119,11 @@ class _Image:
     def at(self, coordinates: list[np.ndarray]) -> tuple[Tensor, Any]:
         """Return (the pixels (n, c, *points), whether each lies inside (n, *points))."""
         inside: Any = True
-        places: Any = 0
+        offset: Any = 0
         for x, size in zip(coordinates, self.sizes, strict=True):
             inside = inside & (x >= 0) & (x < size)
-            places = places * size + np.clip(x, 0, size - 1)
-        result = pixels(self.flat, wrap(places.reshape(len(places), -1)))
+            offset = offset * size + np.clip(x, 0, size - 1)
+        result = pixels(self.flat, wrap(offset.reshape(len(offset), -1)))
         return result.reshape(self.shape), inside
 
 
@@ -146,14 +146,14 @@ def _interpolate_linearly(image: _Image, xs: list[Tensor]) -> Tensor:
     """Linear interpolation between the 2 ** axes pixels around each point."""
     floors = [np.floor(x._array) for x in xs]
     beyond = [x - wrap(f) for x, f in zip(xs, floors, strict=True)]
-    whole = [_convert_to_integers(f) for f in floors]
+    origins = [_convert_to_integers(f) for f in floors]
     y: Any = None
     for corner in itertools.product((0, 1), repeat=len(xs)):
         weight: Any = None
         for b, t in zip(corner, beyond, strict=True):
             factor = t if b else 1 - t
             weight = factor if weight is None else weight * factor
-        part = _weigh(image, [f + b for f, b in zip(whole, corner, strict=True)], weight)
+        part = _weigh(image, [f + b for f, b in zip(origins, corner, strict=True)], weight)
         y = part if y is None else y + part
     return y
 

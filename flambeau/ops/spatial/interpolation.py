@@ -41,23 +41,23 @@ def _create_unread_taps(axis: int, out: int) -> Taps:
 
 
 def _resample_axis(x: Array, taps: Taps) -> Array:
-    axis, places, weights = taps
+    axis, indices, weights = taps
     if weights is None:
-        return x.take(places[0], axis)
-    y: Any = resample_axis(x, axis, places, weights, True)
+        return x.take(indices[0], axis)
+    y: Any = resample_axis(x, axis, indices, weights, True)
     if y is not None:
         return y
-    for where, weight in zip(places, weights, strict=True):
-        part = x.take(where, axis)
+    for tap, weight in zip(indices, weights, strict=True):
+        part = x.take(tap, axis)
         part *= _broadcast_along(weight, axis, x.ndim)
         y = part if y is None else np.add(y, part, y)
     return y
 
 
-def _turn(n: int, places: np.ndarray, weights: np.ndarray | None) -> tuple:
+def _turn(n: int, indices: np.ndarray, weights: np.ndarray | None) -> tuple:
     """The taps of the adjoint: for each of n places, those that it is a tap of, or -1."""
-    taps, out = places.shape
-    flat = places.reshape(-1)
+    taps, out = indices.shape
+    flat = indices.reshape(-1)
     order = np.argsort(flat, kind="stable")
     to = flat[order]
     counts = np.bincount(to, minlength=n)
@@ -73,9 +73,9 @@ def _turn(n: int, places: np.ndarray, weights: np.ndarray | None) -> tuple:
 
 def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
     """The adjoint of `_resample_axis`: places ascend, so that sums are over runs."""
-    axis, places, weights = taps
+    axis, indices, weights = taps
     if g.__class__ is np.ndarray:
-        back, shares = _turn(n, places, weights)
+        back, shares = _turn(n, indices, weights)
         y = resample_axis(g, axis, back, shares, False)
         if y is not None:
             return y
@@ -83,10 +83,10 @@ def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
     shape[axis] = n
     result = np.zeros(shape, g.dtype)
     head = (slice(None),) * axis
-    for k, where in enumerate(places):
+    for k, tap in enumerate(indices):
         part = g if weights is None else g * _broadcast_along(weights[k], axis, g.ndim)
-        starts = np.flatnonzero(np.r_[True, where[1:] != where[:-1]])
-        result[(*head, where[starts])] += np.add.reduceat(part, starts, axis)
+        starts = np.flatnonzero(np.r_[True, tap[1:] != tap[:-1]])
+        result[(*head, tap[starts])] += np.add.reduceat(part, starts, axis)
     return result
 
 
@@ -98,10 +98,10 @@ def _samples(rng: Rng) -> Iterator[Sample]:
 
 
 def _reference(x: np.ndarray, taps: tuple[Taps, ...]) -> np.ndarray:
-    for axis, places, weights in taps:
-        matrix = np.zeros((places.shape[1], x.shape[axis]))
-        for k, where in enumerate(places):
-            for i, p in enumerate(where):
+    for axis, indices, weights in taps:
+        matrix = np.zeros((indices.shape[1], x.shape[axis]))
+        for k, tap in enumerate(indices):
+            for i, p in enumerate(tap):
                 matrix[i, p] += 1 if weights is None else weights[k, i]
         x = np.moveaxis(np.tensordot(matrix, x, (1, axis)), 0, axis)
     return x

@@ -238,8 +238,8 @@ def max_pool2d_with_indices_backward(
              [0., 0.]]])
     """
     flat = grad_output.new_zeros((*input.shape[:-2], input.shape[-2] * input.shape[-1]))
-    at, g = indices.flatten(-2), grad_output.flatten(-2)
-    y = flat.scatter_add(-1, at, g).reshape(input.shape)
+    flat_indices, g = indices.flatten(-2), grad_output.flatten(-2)
+    y = flat.scatter_add(-1, flat_indices, g).reshape(input.shape)
     if not input.requires_grad:
         return y
     return select(y.new_zeros((), dtype=bool_), input, y)  # its own derivative by `input` is zero

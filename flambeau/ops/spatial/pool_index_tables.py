@@ -34,9 +34,9 @@ class Reach(NamedTuple):
     def indices(self) -> Array:
         """Return the elements of each window (windows, largest window); -1 for missing ones."""
         j = np.arange(int(self.counts.max()))
-        at = self.starts[:, None] + j * self.apart
-        good = (j < self.counts[:, None]) & (at >= 0) & (at < self.length)
-        return np.where(good, at, -1)
+        positions = self.starts[:, None] + j * self.apart
+        is_valid = (j < self.counts[:, None]) & (positions >= 0) & (positions < self.length)
+        return np.where(is_valid, positions, -1)
 
     @property
     def step(self) -> int | None:
@@ -92,12 +92,12 @@ def list_windows(window: Window, spatial: Sequence[int]) -> tuple[Reach, ...]:
 def turn_tables(reach: Reach) -> Reach:
     """For each element of the axis, return the windows that contain it."""
     starts, counts = reach.starts, reach.counts
-    at = np.arange(reach.length)
+    positions = np.arange(reach.length)
     if reach.step == 1:
         k = int(counts[0])
-        return Reach(len(starts), at - starts[0] - k + 1, np.full(len(at), k), 1)
-    first = np.searchsorted(starts + counts, at, "right")
-    return Reach(len(starts), first, np.searchsorted(starts, at, "right") - first, 1)
+        return Reach(len(starts), positions - starts[0] - k + 1, np.full(len(positions), k), 1)
+    first = np.searchsorted(starts + counts, positions, "right")
+    return Reach(len(starts), first, np.searchsorted(starts, positions, "right") - first, 1)
 
 
 def list_adaptive_windows(spatial: Sequence[int], output: Sequence[int]) -> tuple[Reach, ...]:
@@ -129,7 +129,7 @@ def build_row_tables(axes: Sequence[Reach], maxima: bool) -> Rows | None:
     """
     *outer, last = axes
     rows = _combine(outer, [item.length for item in outer])
-    whole = all((table.max(1, initial=-1) >= 0).all() for table in (rows, last.indices))
+    needs_no_check = all((table.max(1, initial=-1) >= 0).all() for table in (rows, last.indices))
     if maxima:
         last_row = rows.max(1, initial=-1, keepdims=True)
         first_row = np.where(rows < 0, last_row, rows).min(1, initial=1 << 62, keepdims=True)
@@ -147,10 +147,10 @@ def build_row_tables(axes: Sequence[Reach], maxima: bool) -> Rows | None:
         size = len(last.starts[part])
         starts[b, :size] = last.starts[part] - begin
         counts[b, :size] = last.counts[part]
-    at = np.where(rows < 0, -1, rows * last.length)
-    tables = (np.ascontiguousarray(at), np.array(first, np.int64), starts, counts)
+    row_starts = np.where(rows < 0, -1, rows * last.length)
+    tables = (np.ascontiguousarray(row_starts), np.array(first, np.int64), starts, counts)
     return Rows(tuple([len(axis.starts) for axis in axes]), last.step, tables, len(first), block,
-                cells, window, last.apart, whole)
+                cells, window, last.apart, needs_no_check)
 
 
 def _choose_blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None:
@@ -177,9 +177,9 @@ def build_pixel_tables(axes: Sequence[Reach]) -> Pixels | None:
     columns = np.ascontiguousarray(last.indices, np.int64)
     if max(rows.shape[1], columns.shape[1]) > MAX_POOL_WINDOW_EXTENT:
         return None
-    whole = all((table.max(1, initial=-1) >= 0).all() for table in (rows, columns))
+    needs_no_check = all((table.max(1, initial=-1) >= 0).all() for table in (rows, columns))
     rows = np.where(rows < 0, -1, rows * last.length)
-    return Pixels(tuple([len(axis.starts) for axis in axes]), rows, columns, whole)
+    return Pixels(tuple([len(axis.starts) for axis in axes]), rows, columns, needs_no_check)
 
 
 @lru_cache(maxsize=512)

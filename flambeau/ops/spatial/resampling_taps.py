@@ -35,13 +35,13 @@ def _nearest(n: int, out: int, align: bool, factor: float | None, kind: Any) -> 
 
 def _nearest_exact(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
     scale = _scale(n, out, False, factor, kind)
-    places = np.floor((np.arange(out).astype(kind) + kind(0.5)) * scale)
-    return np.clip(places, 0, n - 1)[None].astype(int), None
+    sources = np.floor((np.arange(out).astype(kind) + kind(0.5)) * scale)
+    return np.clip(sources, 0, n - 1)[None].astype(int), None
 
 
 def _locate_sources(n: int, out: int, align: bool, factor: float | None, kind: Any) -> np.ndarray:
-    scale, places = _scale(n, out, align, factor, kind), np.arange(out).astype(kind)
-    return places * scale if align else scale * (places + kind(0.5)) - kind(0.5)
+    scale, sources = _scale(n, out, align, factor, kind), np.arange(out).astype(kind)
+    return sources * scale if align else scale * (sources + kind(0.5)) - kind(0.5)
 
 
 def _linear(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
@@ -79,16 +79,16 @@ def _cubic(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tu
     sources = _locate_sources(n, out, align, factor, kind)
     first = np.floor(sources)
     weights = np.stack(cubic_weights(sources - first)).astype(kind)
-    places = first.astype(int) + np.arange(-1, 3)[:, None]
-    return np.clip(places, 0, n - 1), weights
+    indices = first.astype(int) + np.arange(-1, 3)[:, None]
+    return np.clip(indices, 0, n - 1), weights
 
 
 def _area(n: int, out: int, align: bool, factor: float | None, kind: Any) -> tuple:
     i = np.arange(out)
     starts, ends = i * n // out, -(-(i + 1) * n // out)
-    places = starts + np.arange((ends - starts).max(initial=1))[:, None]
-    weights = (places < ends) / (ends - starts)
-    return np.minimum(places, n - 1), weights.astype(kind)
+    indices = starts + np.arange((ends - starts).max(initial=1))[:, None]
+    weights = (indices < ends) / (ends - starts)
+    return np.minimum(indices, n - 1), weights.astype(kind)
 
 
 def _create_antialias_taps(filter: Callable, reach: float) -> Callable:
@@ -101,9 +101,9 @@ def _create_antialias_taps(filter: Callable, reach: float) -> Callable:
         centers = scale * (np.arange(out).astype(kind) + kind(0.5))
         starts = np.maximum((centers - support + kind(0.5)).astype(int), 0)
         ends = np.minimum((centers + support + kind(0.5)).astype(int), n)
-        places = starts + np.arange((ends - starts).max(initial=1))[:, None]
-        weights = filter((places - centers + kind(0.5)) * inverse) * (places < ends)
-        return np.minimum(places, n - 1), (weights / weights.sum(0)).astype(kind)
+        indices = starts + np.arange((ends - starts).max(initial=1))[:, None]
+        weights = filter((indices - centers + kind(0.5)) * inverse) * (indices < ends)
+        return np.minimum(indices, n - 1), (weights / weights.sum(0)).astype(kind)
 
     return taps
 
@@ -144,12 +144,12 @@ def compute_taps(
     smooth: whether to average where the result has fewer places. fixed_point: whether the image
     has eight-bit values; `kind` is float64 then.
     """
-    places, weights = (SMOOTH_TAPS if smooth else TAPS)[mode](n, out, align, factor, kind)
-    return Taps(axis, places, _round_weights(places, weights) if fixed_point else weights)
+    indices, weights = (SMOOTH_TAPS if smooth else TAPS)[mode](n, out, align, factor, kind)
+    return Taps(axis, indices, _round_weights(indices, weights) if fixed_point else weights)
 
 
 def _round_weights(
-    places: np.ndarray, weights: np.ndarray, weight_bits: int = 15, max_fraction_bits: int = 22
+    indices: np.ndarray, weights: np.ndarray, weight_bits: int = 15, max_fraction_bits: int = 22
 ) -> np.ndarray:
     """Round weights to multiples of a power of two, after adding those of equal places.
 
@@ -158,7 +158,7 @@ def _round_weights(
     """
     weights = weights.copy()
     for k in range(len(weights) - 1, 0, -1):
-        is_repeated = places[k] == places[k - 1]
+        is_repeated = indices[k] == indices[k - 1]
         weights[k - 1] += np.where(is_repeated, weights[k], 0)
         weights[k][is_repeated] = 0
     largest, bits = weights.max(initial=0), 0

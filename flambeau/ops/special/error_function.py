@@ -132,7 +132,8 @@ def erfinv_of_single(input: Array) -> Array:
     """Compute erfinv of float32 to 1.2 ulp, evaluating polynomials in float64."""
     w = -np.log((1 - input) * (1 + input))  # infinite at the ends, NaN beyond
     root = np.sqrt(w)
-    center, tail = (_polynomial(terms, at.astype(FLOAT64) - middle) for terms, at, middle in (
+    center, tail = (_polynomial(terms, values.astype(FLOAT64) - middle) for terms, values,
+                    middle in (
         (_NEAR_INVERSE, w, 2.5), (_FAR_INVERSE, root, 3.1)))
     y = np.where(w < 5, center, tail) * input.astype(FLOAT64)
     return np.where(w < np.inf, y.astype(FLOAT32), w * input)

@@ -116,10 +116,10 @@ def lgamma_of_single(input: Any) -> Any:
     c = np.where(a < 1.5, a + 1, a)
     between = (c - 1) * (c - 2) * _polynomial(_BETWEEN, c - 2)
     product = np.where(a < 1.5, a, np.where(a < 2.5, 1.0, np.where(a < 8, steps, 1.0)))
-    whole = np.where(a < 2.5, between, stirling)
+    magnitude = np.where(a < 2.5, between, stirling)
     sine = abs(_sine(x - np.rint(x)))  # 0 at the poles
     rest = np.log(np.where(below, product * math.pi / sine, product))
-    y = np.where(below, rest - whole, whole - rest)
+    y = np.where(below, rest - magnitude, magnitude - rest)
     return np.where(abs(x) == np.inf, np.inf, y).astype(FLOAT32)
 
 

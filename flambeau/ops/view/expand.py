@@ -117,11 +117,11 @@ def expand(input: Array, *size: Any, implicit: bool = False) -> Array:
         if i < new:  # a leading axis, which steps over all axes behind it
             lengths.insert(0, 1)
             strides.insert(0, lengths[1] * strides[0] if strides else 0)
-        at = max(i - new, 0)
-        have = lengths[at]
-        lengths[at] = _expand_length(size[i], have, i, i < new, size, shape)
-        if have != lengths[at]:
-            strides[at] = 0
+        axis = max(i - new, 0)
+        have = lengths[axis]
+        lengths[axis] = _expand_length(size[i], have, i, i < new, size, shape)
+        if have != lengths[axis]:
+            strides[axis] = 0
     return set_strides(input, lengths, strides)
 
 

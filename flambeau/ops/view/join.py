@@ -96,14 +96,14 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
 def _(
     g: Tensor, tensors_shape: tuple[tuple[int, ...], ...], dim: int
 ) -> tuple[Tensor | None, ...]:
-    at = dim % g.dim()
+    axis = dim % g.dim()
     result, start = [], 0
     for shape in tensors_shape:
         if len(shape) == 1 and shape[0] == 0:
             result.append(g.new_zeros(0))
             continue
-        result.append(g.narrow(at, start, shape[at]))
-        start += shape[at]
+        result.append(g.narrow(axis, start, shape[axis]))
+        start += shape[axis]
     return tuple(result)
 
 
@@ -395,14 +395,14 @@ def roll(
         )
     if not input.ndim:
         raise IndexError(f"Dimension specified as {axes[0]} but tensor has no dimensions")
-    at = [canonicalize_dim(d, input.ndim) for d in axes]
-    if len(at) == 1 and input.shape[at[0]]:
-        cut = -moves[0] % input.shape[at[0]]
-        head, tail = (input[(*[slice(None)] * at[0], part)] for part in
+    axis = [canonicalize_dim(d, input.ndim) for d in axes]
+    if len(axis) == 1 and input.shape[axis[0]]:
+        cut = -moves[0] % input.shape[axis[0]]
+        head, tail = (input[(*[slice(None)] * axis[0], part)] for part in
                       (slice(cut, None), slice(cut)))
-        if (y := join_rows((head, tail), at[0])) is not None:
+        if (y := join_rows((head, tail), axis[0])) is not None:
             return y
-    return np.roll(input, moves, at)
+    return np.roll(input, moves, axis)
 
 
 @roll.vjp
@@ -533,8 +533,8 @@ def repeat_interleave(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = "
             f"{counts.size} and input.size({axis}) = {input._array.shape[axis]}"
         )
-    where = np.repeat(np.arange(input._array.shape[axis]), counts.reshape(-1))
-    return input.index_select(axis, wrap(where.astype(np.int64)))
+    indices = np.repeat(np.arange(input._array.shape[axis]), counts.reshape(-1))
+    return input.index_select(axis, wrap(indices.astype(np.int64)))
 
 
 @composite(expose=("torch",))
@@ -551,16 +551,16 @@ def _chunk_cat(
     tensor([[1., 1., 0.],
             [1., 0., 0.]])
     """
-    at = _choose_chunk_axis(tensors, dim, num_chunks)
+    axis = _choose_chunk_axis(tensors, dim, num_chunks)
     parts = []
     for x in tensors:
-        n = -(-x.shape[at] // num_chunks)
-        missing = n * num_chunks - x.shape[at]
+        n = -(-x.shape[axis] // num_chunks)
+        missing = n * num_chunks - x.shape[axis]
         if missing:
-            filler = x.new_zeros((*x.shape[:at], missing, *x.shape[at + 1 :]))
-            x = cat([x, filler], at)
-        parts.append(x.reshape(*x.shape[:at], num_chunks, -1))
-    y = cat(parts, at + 1)
+            filler = x.new_zeros((*x.shape[:axis], missing, *x.shape[axis + 1 :]))
+            x = cat([x, filler], axis)
+        parts.append(x.reshape(*x.shape[:axis], num_chunks, -1))
+    y = cat(parts, axis + 1)
     return y if out is None else out.resize_(y.shape).copy_(y)
 
 
@@ -576,11 +576,11 @@ def _choose_chunk_axis(tensors: Any, dim: int, num_chunks: int) -> int:
         raise RuntimeError(
             "_chunk_cat expects non-negative dim when input tensors have different ndims"
         )
-    at = dim if dim >= 0 else canonicalize_dim(dim, min(ranks))
-    if at >= min(ranks):
+    axis = dim if dim >= 0 else canonicalize_dim(dim, min(ranks))
+    if axis >= min(ranks):
         raise RuntimeError("_chunk_cat expects dim < ndim for all input tensors")
-    if len({x._array.shape[:at] for x in tensors}) > 1:
+    if len({x._array.shape[:axis] for x in tensors}) > 1:
         raise RuntimeError(
             "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors"
         )
-    return at
+    return axis

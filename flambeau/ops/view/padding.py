@@ -116,15 +116,15 @@ def _locate_sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
         first = max(-before, 0)
         length = n - first - max(-after, 0)
         return first + (np.arange(n + before + after) - max(before, 0)) % max(length, 1)
-    places = np.arange(-before, n + after)
+    sources = np.arange(-before, n + after)
     if mode == "replicate":
-        return np.clip(places, 0, n - 1)
-    places = np.abs(places)
-    return np.where(places >= n, 2 * (n - 1) - places, places)
+        return np.clip(sources, 0, n - 1)
+    sources = np.abs(sources)
+    return np.where(sources >= n, 2 * (n - 1) - sources, sources)
 
 
-def _on_axis(axis: int, where: Any) -> tuple:
-    return (*(slice(None),) * axis, where)
+def _on_axis(axis: int, index: Any) -> tuple:
+    return (*(slice(None),) * axis, index)
 
 
 def _extend(input: Array, axis: int, before: int, after: int, mode: str) -> Array:
@@ -153,11 +153,12 @@ def _contract(g: Array, n: int, axis: int, before: int, after: int, mode: str) -
         return result
     result = g[_on_axis(axis, slice(before, before + n))].copy()
     for edge in (slice(0, before), slice(before + n, None)):
-        part, places = g[_on_axis(axis, edge)], sources[edge]
-        if mode == "replicate" and places.size:
-            result[_on_axis(axis, slice(places[0], places[0] + 1))] += part.sum(axis, keepdims=True)
-        elif places.size:
-            result[_on_axis(axis, places)] += part
+        part, edge_sources = g[_on_axis(axis, edge)], sources[edge]
+        if mode == "replicate" and edge_sources.size:
+            result[_on_axis(axis, slice(edge_sources[0],
+                                        edge_sources[0] + 1))] += part.sum(axis, keepdims=True)
+        elif edge_sources.size:
+            result[_on_axis(axis, edge_sources)] += part
     return result
 
 

@@ -180,9 +180,9 @@ def _view_dtype(input: Array, dtype: Dtype) -> Array:
 
 def _check_divisible(input: Array, steps: Sequence[int], ratio: int, names: str) -> None:
     """Raise RuntimeError unless `ratio` divides the last size, the offset and the strides."""
-    places = [("size(-1)", input.shape[-1]), ("storage_offset()", get_offset(input))]
-    places += [(f"stride({i})", step) for i, step in enumerate(steps[:-1])]
-    for place, result in places:
+    terms = [("size(-1)", input.shape[-1]), ("storage_offset()", get_offset(input))]
+    terms += [(f"stride({i})", step) for i, step in enumerate(steps[:-1])]
+    for place, result in terms:
         if result % ratio:
             raise RuntimeError(f"self.{place} must be divisible by {ratio} {names} {result}")
 

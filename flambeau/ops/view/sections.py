@@ -53,11 +53,11 @@ def _(gs: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int, input_dtyp
       samples=lambda rng: iter([((rng.normal(size=(3, 5)), (2, 3), 1), {})]))
 def split_sizes(input: Array, sizes: Any, dim: int) -> tuple[Array, ...]:
     """Split an axis into consecutive pieces of the given lengths."""
-    head, at, result = (slice(None),) * dim, 0, []
+    head, start, result = (slice(None),) * dim, 0, []
     for n in sizes:
-        index: Any = (*head, slice(at, at + n), Ellipsis)
+        index: Any = (*head, slice(start, start + n), Ellipsis)
         result.append(input[index])
-        at += n
+        start += n
     return tuple(result)
 
 
@@ -77,15 +77,15 @@ def _join(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> 
     wrapper = next((g for g in gs if g is not None and type(g) is not Tensor), None)
     if wrapper is not None:  # its class makes the zeros, too
         zeros = wrapper.new_zeros
-    at = dim % len(shape)
+    axis = dim % len(shape)
     if sizes is None:
-        rest = (*shape[:at], *shape[at + 1 :])
-        return stack([zeros(rest, dtype=dtype) if g is None else g for g in gs], at)
+        rest = (*shape[:axis], *shape[axis + 1 :])
+        return stack([zeros(rest, dtype=dtype) if g is None else g for g in gs], axis)
     pieces = [
-        zeros((*shape[:at], n, *shape[at + 1 :]), dtype=dtype) if g is None else g
+        zeros((*shape[:axis], n, *shape[axis + 1 :]), dtype=dtype) if g is None else g
         for g, n in zip(gs, sizes, strict=True)
     ]
-    return cat(pieces, at)
+    return cat(pieces, axis)
 
 
 def _has_one_length(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> bool:
@@ -197,16 +197,16 @@ def tensor_split(
         )
     axis = canonicalize_dim(dim, input._array.ndim)
     n = input._array.shape[axis]
-    places = _choose_bounds("tensor_split", indices_or_sections, indices, sections)
-    if isinstance(places, Tensor):
-        _check_places(places)
-        places = places.tolist()
-    if isinstance(places, int):
-        if places <= 0:
-            raise RuntimeError(f"number of sections must be larger than 0, got {places}")
-        size, extra = divmod(n, places)
-        return split_sizes(input, tuple(size + (i < extra) for i in range(places)), axis)
-    bounds = [0, *places, n]
+    splits = _choose_bounds("tensor_split", indices_or_sections, indices, sections)
+    if isinstance(splits, Tensor):
+        _check_places(splits)
+        splits = splits.tolist()
+    if isinstance(splits, int):
+        if splits <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {splits}")
+        size, extra = divmod(n, splits)
+        return split_sizes(input, tuple(size + (i < extra) for i in range(splits)), axis)
+    bounds = [0, *splits, n]
     head = (slice(None),) * axis
     return tuple(
         basic_index(input, (*head, slice(a, b), Ellipsis))
@@ -214,15 +214,15 @@ def tensor_split(
     )
 
 
-def _check_places(places: Tensor) -> None:
+def _check_places(splits: Tensor) -> None:
     """Raise RuntimeError unless a tensor holds a number of sections or a list of indices."""
     text = "tensor_split expected tensor_indices_or_sections to"
-    if places.dtype is not int64:
+    if splits.dtype is not int64:
         raise RuntimeError(
-            f"{text} have dtype of long, but got {legacy_name(places.dtype)}")
-    if places.dim() > 1:
+            f"{text} have dtype of long, but got {legacy_name(splits.dtype)}")
+    if splits.dim() > 1:
         raise RuntimeError(f"{text} be a zero-dimensional or one-dimensional tensor, but got a "
-                           f"tensor with {places.dim()} dims")
+                           f"tensor with {splits.dim()} dims")
 
 
 def _split_along(name: str, axis_of: Any, min_dims: int, words: str) -> Any:
@@ -242,16 +242,16 @@ def _split_along(name: str, axis_of: Any, min_dims: int, words: str) -> Any:
                 f"torch.{name} requires a tensor with at least {min_dims} dimension, but got a "
                 f"tensor with {input._array.ndim} dimensions!"
             )
-        at = axis_of(input._array.ndim)
+        axis = axis_of(input._array.ndim)
         if isinstance(indices_or_sections, int) and (
-            indices_or_sections <= 0 or input._array.shape[at] % indices_or_sections
+            indices_or_sections <= 0 or input._array.shape[axis] % indices_or_sections
         ):
             raise RuntimeError(
-                f"torch.{name} attempted to split along dimension {at}, but the size of the "
-                f"dimension {input._array.shape[at]} is not divisible by the split_size "
+                f"torch.{name} attempted to split along dimension {axis}, but the size of the "
+                f"dimension {input._array.shape[axis]} is not divisible by the split_size "
                 f"{indices_or_sections}!"
             )
-        return tensor_split(input, indices_or_sections, at)
+        return tensor_split(input, indices_or_sections, axis)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""Pieces along {words}, by number or by indices: views.

@@ -53,17 +53,17 @@ def _find_last_step(input: Tensor, index: Any) -> int:
         items = items[:-1]
     if len(items) == 1 and items[0].__class__ is slice:
         return 1
-    at, last = 0, 3  # several slices that take everything are an alias
+    axis, last = 0, 3  # several slices that take everything are an alias
     for i, item in enumerate(items):
         if item is None:
             last = 2
         elif item is Ellipsis:
-            at = input._array.ndim - sum(x is not None for x in items[i + 1 :])
+            axis = input._array.ndim - sum(x is not None for x in items[i + 1 :])
         elif item.__class__ is slice:
-            n = input._array.shape[at]
-            at, last = at + 1, last if item.indices(n) == (0, n, 1) else 1
+            n = input._array.shape[axis]
+            axis, last = axis + 1, last if item.indices(n) == (0, n, 1) else 1
         else:
-            at, last = at + 1, 0
+            axis, last = axis + 1, 0
     return last
 
 

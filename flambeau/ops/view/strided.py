@@ -31,19 +31,19 @@ def unfold(input: Array, dimension: int, size: int, step: int) -> Array:
     tensor([[0, 1, 2],
             [2, 3, 4]])
     """
-    at = canonicalize_dim(dimension, input.ndim)
-    length = input.shape[at] if input.ndim else 1
+    axis = canonicalize_dim(dimension, input.ndim)
+    length = input.shape[axis] if input.ndim else 1
     if size < 0 or step <= 0:
         raise RuntimeError(f"size is {size} but must be >= 0, step is {step} but must be > 0")
     if size > length:
         raise RuntimeError(
-            f"maximum size for tensor at dimension {at} is {length} but size is {size}"
+            f"maximum size for tensor at dimension {axis} is {length} but size is {size}"
         )
     if not input.ndim:
         return input.reshape(1)[:size]
     shape, strides = list(input.shape), list(input.strides)
-    stride = strides[at]
-    shape[at], strides[at] = (length - size) // step + 1, stride * step
+    stride = strides[axis]
+    shape[axis], strides[axis] = (length - size) // step + 1, stride * step
     return set_strides(input, [*shape, size], [*strides, stride])
 
 
@@ -57,9 +57,9 @@ def _folded(g: Array, shape: Any, dimension: int, size: Any, step: int) -> Array
     """The adjoint of `unfold`: add the windows to their source elements."""
     if not shape:
         return g.reshape(()) if g.size else np.zeros((), g.dtype)
-    at = dimension % len(shape)
+    axis = dimension % len(shape)
     result = np.zeros(shape, g.dtype)
-    target, source = np.moveaxis(result, at, 0), np.moveaxis(g, at, 0)
+    target, source = np.moveaxis(result, axis, 0), np.moveaxis(g, axis, 0)
     count = source.shape[0]
     for k in range(size):
         target[k : k + count * step : step][:count] += source[..., k]
@@ -137,7 +137,7 @@ def _span(
     of_input, of_window = _compute_positions(shape, strides, start - low), _compute_positions(
         size, stride, offset - low
     )
-    last = [int(places.max()) for places in (of_input, of_window) if places.size]
+    last = [int(positions.max()) for positions in (of_input, of_window) if positions.size]
     return _Memory(1 + max(last, default=0), of_input, of_window)
 
 
@@ -183,10 +183,10 @@ def _(
 
 
 def _compute_positions(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
-    places = np.full((), offset, np.int64)
+    positions = np.full((), offset, np.int64)
     for n, s in zip(shape, strides, strict=True):
-        places = places[..., None] + np.arange(n) * s
-    return places
+        positions = positions[..., None] + np.arange(n) * s
+    return positions
 
 
 @composite(expose=("aten",))

@@ -214,14 +214,14 @@ def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool = False) -> Tens
         raise RuntimeError("dimensions must larger than 1")
     if len(shape) > 2 and len(set(shape)) != 1:
         raise RuntimeError("all dimensions of input must be of equal length")
-    at = np.zeros(shape, np.bool_)
+    chosen = np.zeros(shape, np.bool_)
     rows = np.arange(shape[0])
     if len(shape) > 2:
-        at[(rows,) * len(shape)] = True
+        chosen[(rows,) * len(shape)] = True
     elif wrap:  # a row is left out between one diagonal and the next
         period = shape[1] + 1
         rows = rows[rows % period < shape[1]]
-        at[rows, rows % period] = True
+        chosen[rows, rows % period] = True
     else:
-        np.fill_diagonal(at[: shape[1]], True)
-    return self.masked_fill_(wrap_array(at), fill_value)
+        np.fill_diagonal(chosen[: shape[1]], True)
+    return self.masked_fill_(wrap_array(chosen), fill_value)

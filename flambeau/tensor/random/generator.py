@@ -115,12 +115,12 @@ class Generator:
     ) -> np.ndarray:
         spare = BLOCK - start
         rest = (count - spare) % BLOCK
-        whole = count - spare - rest
+        full_blocks = count - spare - rest
         if words is None:
             words = np.empty(count, np.uint32)
         words[:spare] = self._block[start:]
-        if whole:
-            self._draw_blocks(words[spare : spare + whole])
+        if full_blocks:
+            self._draw_blocks(words[spare : spare + full_blocks])
         if rest:
             self._block = self._bits.random_raw(BLOCK).astype(np.uint32)
             words[count - rest :] = self._block[:rest]

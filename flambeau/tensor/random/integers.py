@@ -222,9 +222,9 @@ def _shuffle(partners: np.ndarray) -> np.ndarray:
     keys = (partners << bits) | steps
     keys.sort()
     step, partner = keys & ((1 << bits) - 1), keys >> bits
-    again = partner[1:] == partner[:-1]
+    is_repeated = partner[1:] == partner[:-1]
     previous = np.full(n - 1, -1, np.int64)  # the last earlier step with the same partner
-    previous[step[1:][again]] = step[:-1][again]
+    previous[step[1:][is_repeated]] = step[:-1][is_repeated]
     origin = np.arange(n, dtype=np.int64)  # where the value at place i before step i came from
     moved = step < partner
     origin[partner[moved]] = step[moved]  # steps ascend within a partner: the last one wins

@@ -160,20 +160,20 @@ def _fill_blocks(flat: np.ndarray, source: Generator, mean: float, std: float) -
     words_per_number, unit, transform = (2, unit64, _transform_box_muller64) if is_double else (
         1, unit32, _transform_box_muller32
     )
-    whole = flat.size // _BLOCK * _BLOCK
+    full_size = flat.size // _BLOCK * _BLOCK
     numbers = [np.array(number, np.float64 if is_double else np.float32) for number in (mean, std)]
-    convert = make_converter("normal", flat.dtype, whole, *numbers, block=_BLOCK)
-    memory = np.empty(words_per_number * min(_CHUNK, whole), np.uint32)
-    for start in range(0, whole, _CHUNK):
-        part = flat[start : min(start + _CHUNK, whole)]
+    convert = make_converter("normal", flat.dtype, full_size, *numbers, block=_BLOCK)
+    memory = np.empty(words_per_number * min(_CHUNK, full_size), np.uint32)
+    for start in range(0, full_size, _CHUNK):
+        part = flat[start : min(start + _CHUNK, full_size)]
         words = source.words_in(memory, words_per_number * part.size)
         if convert is None:
             part[...] = transform(unit(words), mean, std)
         else:
             convert(words, part)
-    if whole < flat.size:
+    if full_size < flat.size:
         if flat.dtype.itemsize >= 4:
-            source.words(words_per_number * (flat.size - whole))  # drawn, then overwritten
+            source.words(words_per_number * (flat.size - full_size))  # drawn, then overwritten
         flat[-_BLOCK:] = transform(unit(source.words(words_per_number * _BLOCK)), mean, std)
 
 

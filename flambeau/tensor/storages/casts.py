@@ -91,9 +91,9 @@ class StorageCasts:
         return self
 
 
-def _check_cpu(where: Any) -> None:
-    if device(where) != CPU:
-        raise NotImplementedError(f"storages on {where} are not implemented in flambeau")
+def _check_cpu(target: Any) -> None:
+    if device(target) != CPU:
+        raise NotImplementedError(f"storages on {target} are not implemented in flambeau")
 
 
 def _create_cast(name: str, kind: dtype) -> Callable[[StorageCasts], TypedStorage]:

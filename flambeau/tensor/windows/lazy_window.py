@@ -80,13 +80,13 @@ class LazyWindow(NDArrayOperatorsMixin):
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return np.asarray(self.resolved(), dtype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        targets = named.pop("out", ())
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        targets = kwargs.pop("out", ())
         plain = [_resolve(x) for x in inputs]
-        named = {k: _resolve(v) for k, v in named.items()}
+        kwargs = {k: _resolve(v) for k, v in kwargs.items()}
         if not any(isinstance(t, LazyWindow) for t in targets):
-            return getattr(ufunc, method)(*plain, **named, **({"out": targets} if targets else {}))
-        result = getattr(ufunc, method)(*plain, **named)
+            return getattr(ufunc, method)(*plain, **kwargs, **({"out": targets} if targets else {}))
+        result = getattr(ufunc, method)(*plain, **kwargs)
         for target, y in zip(targets, result if isinstance(result, tuple) else (result,),
                              strict=True):
             if target is not None:
@@ -108,7 +108,7 @@ class LazyWindow(NDArrayOperatorsMixin):
             raise AttributeError(f"a window with a conjugate or negative bit has no {name}")
         if name in _VIEW_METHODS:
             method = getattr(self.memory, name)
-            return lambda *args, **named: self.like(method(*args, **named))
+            return lambda *args, **kwargs: self.like(method(*args, **kwargs))
         return getattr(self.resolved(), name)
 
 

@@ -47,8 +47,8 @@ def use(handlers: Handlers, persistence: Persistence, callback: Any) -> Handle:
         if name is not None:
             handle.undo.append(lambda: persistence.release(name, handle))
         if is_generator_callback(callback):
-            where = getattr(callback, "scope", run_scope)
-            handlers.attach(where, callback, handle=handle)
+            scope = getattr(callback, "scope", run_scope)
+            handlers.attach(scope, callback, handle=handle)
         else:
             _attach_methods(handlers, callback, handle)
         monitored = getattr(callback, "monitor", None)

@@ -121,11 +121,11 @@ class Labels:
 
     def _check_decisions(self, labels: np.ndarray) -> None:
         """That real targets are 0 or 1: otherwise nothing is ever right."""
-        odd = labels[(labels != 0) & (labels != 1) & (labels != self.ignore_index)]
-        if odd.size:
+        unexpected = labels[(labels != 0) & (labels != 1) & (labels != self.ignore_index)]
+        if unexpected.size:
             raise ValueError(
-                f"{self.who}: the targets are {odd.flat[0]:.4g} and the like, but classes are 0 or "
-                "1; for real numbers use 'mae', 'mse' or 'r2'"
+                f"{self.who}: the targets are {unexpected.flat[0]:.4g} and the like, but classes "
+                "are 0 or 1; for real numbers use 'mae', 'mse' or 'r2'"
             )
 
 

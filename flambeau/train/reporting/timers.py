@@ -187,8 +187,8 @@ class HandlerProfile:
     def table(self) -> str:
         """Return a table with a line per handler, the slowest first."""
         rows = sorted(self.rows.items(), key=lambda item: -item[1].seconds)
-        named = [(row, f"{event:<16} {row.name}") for (event, _), row in rows if row.calls]
-        return format_table((f"{'event':<16} handler", "calls"), named, self.total)
+        lines = [(row, f"{event:<16} {row.name}") for (event, _), row in rows if row.calls]
+        return format_table((f"{'event':<16} handler", "calls"), lines, self.total)
 
 
 class Watched:

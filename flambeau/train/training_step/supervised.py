@@ -92,13 +92,13 @@ class Supervised:
 
     def _build_quick_step(self) -> Body:
         """Return the step for the usual batch, with its dependencies bound in advance."""
-        trainer, whole = self.trainer, self._whole
-        attempt = getattr(whole, "attempt", None)
+        trainer, whole_step = self.trainer, self._whole
+        attempt = getattr(whole_step, "attempt", None)
         if attempt is not None:
             from ...compiler.runtime.guarded_call import MISS  # the compiler is imported by now
 
             return build_whole_body(trainer, attempt, MISS, self._make, self.step)
-        return build_whole_body(trainer, whole, None, self._make, self.step)
+        return build_whole_body(trainer, whole_step, None, self._make, self.step)
 
     def _make(self, *batch: Any) -> Any:
         """Run the whole step, compiled or not, after checking for hooks added since the last call.

@@ -35,16 +35,16 @@ def _describe(
 ) -> BackendConfig:
     plain = [*symmetric[:1], default_op_quint8_dtype_config]
     weighted = [*symmetric[1:], weighted_op_quint8_dtype_config]
-    more = [default_op_fp16_dtype_config] if half else []
+    extra = [default_op_fp16_dtype_config] if half else []
     result = BackendConfig(name)
     for configs in (
         patterns.describe_convolutions(weighted),
-        patterns.describe_linear([*weighted, *_DYNAMIC, *more]),
-        patterns.describe_binary([*plain, *more]),
+        patterns.describe_linear([*weighted, *_DYNAMIC, *extra]),
+        patterns.describe_binary([*plain, *extra]),
         patterns.describe_cat(plain),
         patterns.describe_default(plain),
-        patterns.describe_known_ranges([*plain, *more]),
-        patterns.describe_sharing([*plain, *more]),
+        patterns.describe_known_ranges([*plain, *extra]),
+        patterns.describe_sharing([*plain, *extra]),
         patterns.describe_shapes(plain) if has_shapes else [],
         patterns.describe_batch_norms(plain),
         patterns.describe_layer_norm([input_output_only_quint8_dtype_config])

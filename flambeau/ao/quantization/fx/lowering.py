@@ -262,8 +262,8 @@ class _Lowering:
             if "bias" in kwargs:
                 kwargs["B"] = kwargs.pop("bias")
         elif node.target in (F.conv1d, F.conv_transpose1d):
-            places = (1, 2, 3) if node.target is F.conv1d else (1, 2, 3, 5)
-            others = [(value,) if i in places and isinstance(value, int) else value
+            repeated = (1, 2, 3) if node.target is F.conv1d else (1, 2, 3, 5)
+            others = [(value,) if i in repeated and isinstance(value, int) else value
                       for i, value in enumerate(others)]
         if "transpose" in getattr(node.target, "__name__", "") and len(others) > 5:
             others[4], others[5] = others[5], others[4]  # groups and dilation

@@ -25,50 +25,53 @@ if TYPE_CHECKING:
     from ..session import Session
 
 
-def write_cue(hook: Hook, session: Session, following: Following, at: int, args: tuple,
+def write_cue(hook: Hook, session: Session, following: Following, number: int, args: tuple,
               kwargs: dict[str, Any], result: Any) -> Cue:
-    """Return a cue for an intercepted function that has just run, starting at event `at`."""
+    """Return a cue for an intercepted function that has just run, starting at event `number`."""
     cue = Cue(hook, following.segment)
-    if not following.segment.is_fixed(at, following.owners, (args, kwargs)):
+    if not following.segment.is_fixed(number, following.owners, (args, kwargs)):
         return cue
     if hook.plain is not None:
-        if following.pos != at or not _write_composite_view(cue, following, args, kwargs, result):
-            _write_call(cue, following, at, args, kwargs, result)
+        if following.pos != number or not _write_composite_view(cue, following, args, kwargs,
+                                                                result):
+            _write_call(cue, following, number, args, kwargs, result)
     elif hook.operator is not None and hook.binder is not None:
         layout = _find_layout(hook, args, kwargs)
         if layout is not None:
-            if following.pos == at + 1 and _has_checked_values(hook.operator, following, at):
-                _write_operator(cue, following, at, layout, args, kwargs, result)
-            elif following.pos == at and hook.operator.kind is Kind.VIEW \
+            if following.pos == number + 1 and _has_checked_values(hook.operator, following,
+                                                                   number):
+                _write_operator(cue, following, number, layout, args, kwargs, result)
+            elif following.pos == number and hook.operator.kind is Kind.VIEW \
                     and hook.operator.values is None:
                 _write_view(cue, following, layout, args, kwargs, result)
     elif hook.always:
-        _write_draw(cue, following, at, args, kwargs)
+        _write_draw(cue, following, number, args, kwargs)
     elif hook.makes_constants:
-        _write_constant(cue, following, at, args, kwargs, result)
-    elif following.pos > at:
-        _write_allocation(cue, following, at, args, kwargs, result)
+        _write_constant(cue, following, number, args, kwargs, result)
+    elif following.pos > number:
+        _write_allocation(cue, following, number, args, kwargs, result)
     return cue
 
 
-def _has_checked_values(operator: Operator, following: Following, at: int) -> bool:
-    """Whether the values that an operator validates, if any, are known before event `at`."""
+def _has_checked_values(operator: Operator, following: Following, number: int) -> bool:
+    """Whether the values that an operator validates, if any, are known before event `number`."""
     if operator.values is None:
         return True
     segment = following.segment
-    args = segment.entries[at].event.args
-    if segment.entries[at].operator is not operator:
+    args = segment.entries[number].event.args
+    if segment.entries[number].operator is not operator:
         return False
     values = collect_values([args[operator.names.index(name)]
                              for name in operator.values.parameters])
     computed = [segment.memory[value.storage].computed for value in values]
-    return all(event is None or event >= at for event in computed)
+    return all(event is None or event >= number for event in computed)
 
 
-def _write_allocation(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
+def _write_allocation(cue: Cue, following: Following, number: int, args: tuple,
+                      kwargs: dict[str, Any],
                       result: Any) -> None:
     """Write the cue of a function that only allocates memory, such as `empty_like`."""
-    entries = following.segment.entries[at : following.pos]
+    entries = following.segment.entries[number : following.pos]
     results = as_sequence(result)
     if kwargs or len(results) != len(entries) or any(
         entry.kind != EMPTY or len(entry.allocated) != 1 or y.__class__ is not Tensor
@@ -91,12 +94,13 @@ def _write_allocation(cue: Cue, following: Following, at: int, args: tuple, kwar
     cue.take = writer.compile(unpack, compare, body)
 
 
-def _write_constant(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
+def _write_constant(cue: Cue, following: Following, number: int, args: tuple,
+                    kwargs: dict[str, Any],
                     result: Any) -> None:
     """Write the cue of a function that fills new memory from plain arguments, such as `zeros`."""
-    entry = following.segment.entries[min(at, following.segment.count - 1)]
+    entry = following.segment.entries[min(number, following.segment.count - 1)]
     recorded = entry.event.array
-    if following.pos != at + 1 or entry.kind != CONSTANT or recorded is None \
+    if following.pos != number + 1 or entry.kind != CONSTANT or recorded is None \
             or len(entry.allocated) != 1 or not all(map(is_comparable, (*args, *kwargs.values()))):
         return
     array: np.ndarray = result._array
@@ -115,17 +119,17 @@ def _write_constant(cue: Cue, following: Following, at: int, args: tuple, kwargs
             *writer.tensor("r0", "owner")]
     writer.add_piece(args, kwargs, [], body, (result,))
     body += [
-        f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
+        f"f.pos = {number + 1}", f"f.next = {writer.constant(following.next)}",
         "ACTIVE.cue = CUE.next", "return r0",
     ]
     cue.take = writer.compile(unpack, compare, body)
 
 
-def _write_draw(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any]
+def _write_draw(cue: Cue, following: Following, number: int, args: tuple, kwargs: dict[str, Any]
                ) -> None:
     """Write the cue of a function that fills this call's memory with random numbers."""
-    entry = following.segment.entries[min(at, following.segment.count - 1)]
-    if following.pos != at + 1 or entry.kind != DRAW or kwargs or entry.event.kwargs:
+    entry = following.segment.entries[min(number, following.segment.count - 1)]
+    if following.pos != number + 1 or entry.kind != DRAW or kwargs or entry.event.kwargs:
         return
     into, *rest = entry.event.args
     if into.storage not in entry.allocated or len(rest) + 1 != len(args):
@@ -137,7 +141,7 @@ def _write_draw(cue: Cue, following: Following, at: int, args: tuple, kwargs: di
     compare = [writer.expect(f"a{i}", e, args[i]) for i, e in enumerate(rest, 1)]
     compare.append(f"not f.begins({entry_name}, {writer.constant(into)}, a0)")
     body = [
-        f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}",
+        f"f.pos = {number + 1}", f"f.next = {writer.constant(following.next)}",
         "session = ACTIVE.session", "ACTIVE.cue = None", "session.quiet += 1",
         "try:", f"    {entry_name}.buffer.fill()", "finally:", "    session.quiet -= 1",
         "ACTIVE.cue = CUE.next", "return a0",
@@ -200,11 +204,11 @@ def _write_value_test(writer: CueWriter, operator: Operator, names: list[str], b
     return f"not {writer.constant(operator.values.holds)}({passed})"
 
 
-def _write_operator(cue: Cue, following: Following, at: int, layout: list[Any], args: tuple,
+def _write_operator(cue: Cue, following: Following, number: int, layout: list[Any], args: tuple,
                     kwargs: dict[str, Any], result: Any) -> None:
     """Write the cue of a listed operator."""
     segment, hook = following.segment, cue.hook
-    entry: Entry = segment.entries[at]
+    entry: Entry = segment.entries[number]
     bound = hook.binder((args[1], args[0]) if hook.swapped and len(args) == 2 else args,
                         _select_named(hook.operator, kwargs))
     if bound is None or entry.operator is not hook.operator or len(bound) != len(layout):
@@ -237,7 +241,7 @@ def _write_operator(cue: Cue, following: Following, at: int, layout: list[Any], 
     if hook.operator.result_type is None:
         writer.add_piece(args, kwargs, compare, body, as_sequence(result), rule)
     body += [
-        f"f.pos = {at + 1}", f"f.next = {writer.constant(following.next)}", *history,
+        f"f.pos = {number + 1}", f"f.next = {writer.constant(following.next)}", *history,
         "ACTIVE.cue = CUE.next", f"return {returned}",
     ]
     cue.take = writer.compile(unpack, every_test, body)
@@ -354,10 +358,10 @@ def _write_views(cue: Cue, following: Following, operator: Operator, layout: lis
     make.append("made = (" + "".join(f"{r}, " for r in results) + ")" if several else "made = r0")
     history = writer.write_history(new, results, names, bound, "made")
     passed = "".join(f"a{i}, " for i in range(len(args)))
-    named = ", ".join(f"{name!r}: k_{name}" for name in kwargs)
+    kwargs_text = ", ".join(f"{name!r}: k_{name}" for name in kwargs)
     targets = "".join(f"{r}, " for r in results)
     lines = ["views = CUE.views", f"if {test}:",
-             f"    made = CUE.renew_views(({passed}), {{{named}}})",
+             f"    made = CUE.renew_views(({passed}), {{{kwargs_text}}})",
              f"    {targets}= {'made' if several else '(made,)'}", "else:",
              *[f"    {line}" for line in (*make, *writer.certain)]]
     writer.certain = []
@@ -378,7 +382,7 @@ def _find_window(following: Following, array: np.ndarray) -> Value | None:
     return None
 
 
-def _write_call(cue: Cue, following: Following, at: int, args: tuple, kwargs: dict[str, Any],
+def _write_call(cue: Cue, following: Following, number: int, args: tuple, kwargs: dict[str, Any],
                 result: Any) -> None:
     """Write the cue of a composite. If its plain arguments are the same it runs normally, unless
     the results of its operators can be created without running it."""
@@ -386,7 +390,7 @@ def _write_call(cue: Cue, following: Following, at: int, args: tuple, kwargs: di
     key = cue.hook.plain(args, kwargs)
     plain, named = key if kwargs else (key, ())
     writer = CueWriter(cue, following)
-    writer.tests.insert(0, f"f.pos != {at}")
+    writer.tests.insert(0, f"f.pos != {number}")
     unpack = writer.unpack(args, kwargs)
     expected = [*((f"a{i}", x) for i, x in enumerate(plain)), *((f"k_{k}", x) for k, x in named)]
     compare = [
@@ -396,12 +400,12 @@ def _write_call(cue: Cue, following: Following, at: int, args: tuple, kwargs: di
     writer.names["has_foreign"] = has_foreign
     compare.append("ACTIVE.session.is_guarded and has_foreign(args, kwargs)")
     passed = "*args, **kwargs" if kwargs else ", ".join(f"a{i}" for i in range(len(args)))
-    body = [*_repeat(writer, cue, following, at, args, kwargs, result), "ACTIVE.cue = CUE.next",
+    body = [*_repeat(writer, cue, following, number, args, kwargs, result), "ACTIVE.cue = CUE.next",
             f"return {writer.constant(cue.hook.original)}({passed})"]
     cue.take = writer.compile(unpack, compare, body)
 
 
-def _repeat(writer: CueWriter, cue: Cue, following: Following, at: int, args: tuple,
+def _repeat(writer: CueWriter, cue: Cue, following: Following, number: int, args: tuple,
             kwargs: dict[str, Any], result: Any) -> list[str]:
     """Return lines that create a composite's results without running it if its arguments are the
     expected ones; no lines if that is not possible."""
@@ -417,7 +421,7 @@ def _repeat(writer: CueWriter, cue: Cue, following: Following, at: int, args: tu
     tests, lines, source = joined
     tests += [f"{writer.constant(read)}() is not {writer.constant(read())}"
               for read in cue.hook.settings]
-    if following.pos != at:
+    if following.pos != number:
         lines = [*lines, f"f.pos = {following.pos}",
                  f"f.next = {writer.constant(following.next)}"]
     return [f"if not ({' or '.join(tests)}):", *[f"    {line}" for line in lines],

@@ -209,11 +209,11 @@ def match_advanced_index(
     shape: Sequence[int], items: Sequence[Any], negative: bool = True
 ) -> AdvancedIndex:
     """Convert an index of full slices and integer nodes, one for each axis."""
-    at = [i for i, item in enumerate(items) if isinstance(item, Node)]
+    advanced = [i for i, item in enumerate(items) if isinstance(item, Node)]
     for i, item in enumerate(items):
-        if i not in at and item != slice(None):
+        if i not in advanced and item != slice(None):
             refuse("an index that mixes arrays and views")
-    order = (*at, *(i for i in range(len(shape)) if i not in at))
-    adjacent = at == list(range(at[0], at[0] + len(at)))
-    index = flatten_positions([items[i] for i in at], [shape[i] for i in at], negative)
-    return AdvancedIndex(order, index, len(at), at[0] if adjacent else 0)
+    order = (*advanced, *(i for i in range(len(shape)) if i not in advanced))
+    adjacent = advanced == list(range(advanced[0], advanced[0] + len(advanced)))
+    index = flatten_positions([items[i] for i in advanced], [shape[i] for i in advanced], negative)
+    return AdvancedIndex(order, index, len(advanced), advanced[0] if adjacent else 0)

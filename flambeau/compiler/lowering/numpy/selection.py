@@ -170,11 +170,11 @@ def _spell_ellipses(terms: list[str], target: str, ranks: list[int]) -> tuple[li
     """Replace ellipses with letters."""
     ellipsis_rank = max(r - len(t) + 3 for t, r in zip(terms, ranks, strict=True) if "..." in t)
     letters = "ABCDEFGHIJ"[:ellipsis_rank]
-    named = []
+    spelled = []
     for t, r in zip(terms, ranks, strict=True):
         n = r - len(t) + 3
-        named.append(t.replace("...", letters[ellipsis_rank - n :]) if "..." in t else t)
-    return named, target.replace("...", letters)
+        spelled.append(t.replace("...", letters[ellipsis_rank - n :]) if "..." in t else t)
+    return spelled, target.replace("...", letters)
 
 
 def _contract_pair(nodes: list[Node], terms: list[str], target: str, sizes: dict[str, int]) -> Node:

@@ -163,12 +163,12 @@ def _scatter_windows(g: Node, w: Node, plane: _Plane, lengths: Sequence[int], gr
     return gradient
 
 
-def _lower_phase(g: Node, w: Node, plane: _Plane, places: Sequence[int], counts: Sequence[int],
+def _lower_phase(g: Node, w: Node, plane: _Plane, offsets: Sequence[int], counts: Sequence[int],
                  groups: int) -> Node:
     """One phase of a strided convolution: the taps that reach every stride-th position."""
     dilations = []
     for axis in (0, 1):
-        skipped, phase = divmod(places[axis], plane.stride[axis])
+        skipped, phase = divmod(offsets[axis], plane.stride[axis])
         first, step, taps, dilation, start = _locate_phase_taps(
             plane.kernel[axis], plane.stride[axis], plane.dilation[axis], phase
         )

@@ -188,11 +188,11 @@ def _write_in_order(x: Node, axis: int, index: Node, src: Node, result: Sequence
     if shape != part:
         inner = wrap_node(x)[tuple(
             slice(None) if i == axis else slice(0, n) for i, n in enumerate(index.shape))].node
-    places = iota(inner.shape, axis)
+    positions = iota(inner.shape, axis)
     updated = inner
     for k in range(index.shape[axis]):
         pick = (slice(None),) * axis + (slice(k, k + 1),)
-        hits = apply_operation(Scalar.EQ, places, wrap_node(index)[pick].node)
+        hits = apply_operation(Scalar.EQ, positions, wrap_node(index)[pick].node)
         updated = where(hits, wrap_node(src)[pick].node, updated)
     if inner is not x:
         updated = Node(Op.UPDATE, (x, updated), x.shape, x.type, {
@@ -236,9 +236,9 @@ def _index_fill(input: Any, dim: int, index: Any, value: Any) -> Symbol:
     x = x if shape else reshape_node(x, (1,))
     axis = dim % len(x.shape)
     require_positions(convert_to_node(index), x.shape[axis], True)
-    places = iota((x.shape[axis], at.shape[0]), 0)
+    positions = iota((x.shape[axis], at.shape[0]), 0)
     columns = reshape_node(normalize_positions(at, x.shape[axis]), (1, at.shape[0]))
-    hits = wrap_node(apply_operation(Scalar.EQ, places, columns)).any(1)
+    hits = wrap_node(apply_operation(Scalar.EQ, positions, columns)).any(1)
     mask = hits.reshape([-1 if i == axis else 1 for i in range(len(x.shape))])
     filled = where(mask.node, cast(convert_to_node(value), x.type), x)
     return wrap_node(reshape_node(filled, shape))
@@ -285,16 +285,16 @@ def _find_last_writers(index: Node, n: int) -> tuple[Node, Node]:
     writers = where(hits, iota((n, m), 1), number(-1, Type.I64, 2))
     last = wrap_node(writers).max(1)
     clamped: Symbol = np.maximum(last, 0)
-    named: Symbol = np.greater_equal(last, 0)
-    return clamped.node, named.node
+    has_writer: Symbol = np.greater_equal(last, 0)
+    return clamped.node, has_writer.node
 
 
 def write_rows(x: Node, index: Node, source: Node) -> Node:
     """Replace rows of x at a vector of indices by rows of a source; the last write wins."""
-    last, named = _find_last_writers(index, x.shape[0])
+    last, has_writer = _find_last_writers(index, x.shape[0])
     rest = (1,) * (len(x.shape) - 1)
     return where(
-        reshape_node(named, (x.shape[0], *rest)), take_along_axis_of(source, last, 0, False), x
+        reshape_node(has_writer, (x.shape[0], *rest)), take_along_axis_of(source, last, 0, False), x
     )
 
 
@@ -357,18 +357,18 @@ def _masked_scatter(input: Symbol, mask: Symbol, source: Symbol) -> Symbol:
     if not source.size or not input.size:
         return input
     last = source.size - 1
-    places = np.minimum(_rank_selected(mask), last)
-    values = wrap_node(take_along_axis_of(source.reshape(-1).node, places.node, 0, False))
+    ranks = np.minimum(_rank_selected(mask), last)
+    values = wrap_node(take_along_axis_of(source.reshape(-1).node, ranks.node, 0, False))
     return np.where(mask, values.reshape(mask.shape), input)
 
 
 # ------------------------------------------------------------------------------- indices
 
 
-def _convert_index(where: Any, rank: int) -> list[Any]:
+def _convert_index(index: Any, rank: int) -> list[Any]:
     """Convert an index to full slices and integer nodes; refuse masks and other slices."""
     entries: list[Any] = []
-    for w in where if isinstance(where, (tuple, list)) else (where,):
+    for w in index if isinstance(index, (tuple, list)) else (index,):
         if is_symbol(w) or isinstance(w, np.ndarray):
             if w.dtype.kind == "b":
                 refuse("a boolean mask as an index")

@@ -20,9 +20,9 @@ def trace_update(
 ) -> list[Node]:
     """Return the new values of (param, grad, *states) after formula(flags, scalars, ...)."""
     type = tensors[0].type
-    named = scalars(*[StepNumber(number, type) for number in numbers])
+    numbers_by_name = scalars(*[StepNumber(number, type) for number in numbers])
     symbols = [UpdateSymbol(tensor) for tensor in tensors]
-    formula(flags, named, *symbols)
+    formula(flags, numbers_by_name, *symbols)
     return [symbol.node for symbol in symbols]
 
 

@@ -35,17 +35,17 @@ def _constant_pad(input: Symbol, pad: Sequence[int], value: float = 0) -> Symbol
     return wrap_node(add_border(node, low, high, number))
 
 
-def _place_along(part: Node, axis: int, at: int, n: int) -> Node:
-    """Place a part at `at` in n zeros along an axis."""
+def _place_along(part: Node, axis: int, start: int, n: int) -> Node:
+    """Place a part at `start` in n zeros along an axis."""
     low, high = [0] * len(part.shape), [0] * len(part.shape)
-    low[axis], high[axis] = at, n - at - part.shape[axis]
+    low[axis], high[axis] = start, n - start - part.shape[axis]
     return graph.pad(part, low, high)
 
 
-def _add_along(g: Node, axis: int, places: np.ndarray, n: int) -> Node:
+def _add_along(g: Node, axis: int, positions: np.ndarray, n: int) -> Node:
     """Add g at constant positions to n zeros along an axis."""
     shape = (*g.shape[:axis], n, *g.shape[axis + 1 :])
-    items = [literal(places.astype(np.int64)) if i == axis else slice(None)
+    items = [literal(positions.astype(np.int64)) if i == axis else slice(None)
              for i in range(len(shape))]
     return match_advanced_index(shape, items, False).added(shape, g)
 
@@ -110,7 +110,7 @@ def _im2col(input: Symbol, window: Any) -> Symbol:
     windows = Windows(input.node, window)
     x = windows.bordered(input.node, 0)
     n, c = input.shape[:2]
-    parts = stack_nodes([windows.met(x, at) for at in windows.positions()], 2)
+    parts = stack_nodes([windows.met(x, position) for position in windows.positions()], 2)
     return wrap_node(reshape_node(parts, (n, c * windows.places, -1)))
 
 

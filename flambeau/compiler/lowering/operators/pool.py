@@ -91,9 +91,9 @@ class Windows:
             x = joined_axis
         return x
 
-    def met(self, x: Node, at: Sequence[int]) -> Node:
+    def met(self, x: Node, position: Sequence[int]) -> Node:
         """Return, for all windows, the elements at one position."""
-        for axis, place in enumerate(at):
+        for axis, place in enumerate(position):
             x = self.along(x, axis, place)
         return x
 
@@ -124,11 +124,11 @@ class Windows:
         counts = [-(-(n + lo) // s)
                   for n, (lo, _), s in zip(self.spatial, w.padding, w.stride, strict=True)]
         total: Node | None = None
-        for at in self.positions():
-            reach = [p * d for p, d in zip(at, w.dilation, strict=True)]
+        for position in self.positions():
+            reach = [p * d for p, d in zip(position, w.dilation, strict=True)]
             if any((v - r) % s for v, r, s in zip(reach, phase, w.stride, strict=True)):
                 continue
-            value = share(at)
+            value = share(position)
             for i, (v, r, s, count) in enumerate(zip(reach, phase, w.stride, counts, strict=True)):
                 value = _shift_axis(value, self.first + i, (v - r) // s, count)
             total = value if total is None else apply_operation(Scalar.ADD, total, value)
@@ -184,8 +184,8 @@ def _locate_first_maxima(x: Node, tops: Node, windows: Windows) -> Node:
         return reduce_axes(positions, ReduceOp.MINIMUM, windows.inner)
     x = windows.bordered(x, _find_lowest_value(x.type))
     positions = graph.constant(last, Type.I32, tops.shape)
-    for i, at in reversed(list(enumerate(windows.positions()))[:-1]):
-        hits = apply_operation(Scalar.EQ, windows.met(x, at), tops)
+    for i, position in reversed(list(enumerate(windows.positions()))[:-1]):
+        hits = apply_operation(Scalar.EQ, windows.met(x, position), tops)
         positions = where(hits, number(i, Type.I32, len(hits.shape)), positions)
     return positions
 
@@ -208,8 +208,8 @@ def _max_pool_scatter(g: Any, input: Any, tops: Any, window: Any) -> Symbol:
     numbers = {at: i for i, at in enumerate(windows.positions())}
     zero = number(0, share.type, len(share.shape))
 
-    def part(at: tuple[int, ...]) -> Node:
-        return where(_equals(firsts, numbers[at]), share, zero)
+    def part(position: tuple[int, ...]) -> Node:
+        return where(_equals(firsts, numbers[position]), share, zero)
 
     return wrap_node(cast(windows.returned(part, share), type))
 
@@ -222,8 +222,8 @@ def _max_pool_gather(u: Any, input: Any, tops: Any, window: Any) -> Symbol:
     firsts = _locate_first_maxima(cast(x, inside), cast(y, inside), windows)
     values = windows.bordered(values, 0)
     gathered: Node | None = None
-    for i, at in enumerate(windows.positions()):
-        value = windows.met(values, at)
+    for i, position in enumerate(windows.positions()):
+        value = windows.met(values, position)
         gathered = value if gathered is None else where(_equals(firsts, i), value, gathered)
     return wrap_node(gathered) if gathered is not None else u
 
@@ -307,8 +307,8 @@ def _build_averaging_matrix(n: int, m: int, kind: np.dtype) -> np.ndarray:
 
 def _multiply_by_matrices(x: Symbol, matrices: Sequence[np.ndarray]) -> Symbol:
     for i, matrix in enumerate(matrices):
-        at = x.ndim - len(matrices) + i
-        x = np.moveaxis(np.matmul(np.moveaxis(x, at, -1), matrix), -1, at)
+        axis = x.ndim - len(matrices) + i
+        x = np.moveaxis(np.matmul(np.moveaxis(x, axis, -1), matrix), -1, axis)
     return x
 
 
@@ -351,14 +351,14 @@ def _adaptive_largest(
     """Pool cell by cell, since cells differ in size."""
     rank = len(output)
     spatial, lead = input.shape[-rank:], input.shape[:-rank]
-    places = np.arange(math.prod(spatial)).reshape(spatial)
+    numbers = np.arange(math.prod(spatial)).reshape(spatial)
     tops, positions = [], []
-    for at in product(*map(range, output)):
+    for position in product(*map(range, output)):
         cell = tuple(slice(i * n // m, -(-(i + 1) * n // m))
-                     for i, n, m in zip(at, spatial, output, strict=True))
+                     for i, n, m in zip(position, spatial, output, strict=True))
         part = input[(Ellipsis, *cell)].reshape((*lead, -1))
         best = np.argmax(part, -1)
-        positions.append(wrap_node(literal(places[cell].reshape(-1)))[best])
+        positions.append(wrap_node(literal(numbers[cell].reshape(-1)))[best])
         tops.append(np.take_along_axis(part, best[..., None], -1)[..., 0])
     shape = (*lead, *output)
     return np.stack(tops, -1).reshape(shape), np.stack(positions, -1).reshape(shape)

@@ -38,8 +38,8 @@ def add_border(node: Node, low: Sequence[int], high: Sequence[int], value: float
     for axis, (n, a, m) in enumerate(zip(node.shape, low, padded.shape, strict=True)):
         if n == m:
             continue
-        at = np.arange(m).reshape([-1 if i == axis else 1 for i in range(rank)])
-        inside_axis = literal((at >= a) & (at < a + n))
+        positions = np.arange(m).reshape([-1 if i == axis else 1 for i in range(rank)])
+        inside_axis = literal((positions >= a) & (positions < a + n))
         inside = inside_axis if inside is None else apply_operation(Scalar.AND, inside, inside_axis)
     return padded if inside is None else where(inside, padded, number(value, node.type, rank))
 

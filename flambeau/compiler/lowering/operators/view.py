@@ -28,15 +28,15 @@ def _expand(input: Symbol, *size: int, implicit: bool = False) -> Symbol:
 def _unfold(input: Symbol, dimension: int, size: int, step: int) -> Symbol:
     if not input.ndim:
         return input.reshape(1)[:size]
-    at = dimension % input.ndim
-    n = (input.shape[at] - size) // step + 1
+    axis = dimension % input.ndim
+    n = (input.shape[axis] - size) // step + 1
     if size <= step:  # disjoint windows: split the axis in two
-        node = pad_or_crop(input.node, at, 0, n * step - input.shape[at])
-        shape = (*node.shape[:at], n, step, *node.shape[at + 1 :])
+        node = pad_or_crop(input.node, axis, 0, n * step - input.shape[axis])
+        shape = (*node.shape[:axis], n, step, *node.shape[axis + 1 :])
         return np.moveaxis(
-            wrap_node(slice_axis(reshape_node(node, shape), at + 1, 0, size)), at + 1, -1
+            wrap_node(slice_axis(reshape_node(node, shape), axis + 1, 0, size)), axis + 1, -1
         )
-    parts = [slice_axis(input.node, at, k, n, step) for k in range(size)]
+    parts = [slice_axis(input.node, axis, k, n, step) for k in range(size)]
     return wrap_node(stack_nodes(parts, input.ndim))
 
 
@@ -46,8 +46,8 @@ def _fold_copies(
 ) -> Symbol:
     if not shape:
         return g.reshape(()) if g.size else refuse("an empty view")
-    at = dimension % len(shape)
-    count, length = g.shape[at], shape[at]
+    axis = dimension % len(shape)
+    count, length = g.shape[axis], shape[axis]
     total = -(-length // step)
     phases = []
     for r in range(step):
@@ -55,21 +55,21 @@ def _fold_copies(
         for k in range(r, size, step):
             part = g[..., k].node
             low = k // step
-            part = pad_or_crop(part, at, low, total - count - low)
+            part = pad_or_crop(part, axis, low, total - count - low)
             copies_total = (
                 part if copies_total is None else apply_operation(Scalar.ADD, copies_total, part)
             )
-        zeros: Symbol = np.zeros_like(g, shape=(*shape[:at], total, *shape[at + 1 :]))
+        zeros: Symbol = np.zeros_like(g, shape=(*shape[:axis], total, *shape[axis + 1 :]))
         phases.append(zeros.node if copies_total is None else copies_total)
-    return wrap_node(slice_axis(interleave(phases, at), at, 0, length))
+    return wrap_node(slice_axis(interleave(phases, axis), axis, 0, length))
 
 
 def _compute_positions(shape: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray:
     """The memory positions of a strided view's elements."""
-    places = np.full((), offset, np.int64)
+    positions = np.full((), offset, np.int64)
     for extent, s in zip(shape, strides, strict=True):
-        places = places[..., None] + np.arange(extent) * s
-    return places
+        positions = positions[..., None] + np.arange(extent) * s
+    return positions
 
 
 @lowering("_as_strided")
@@ -84,10 +84,10 @@ def _as_strided(
         n *= extent
     if tuple(strides) != tuple(reversed(dense)):
         refuse("views of memory that the input does not own")
-    places = _compute_positions(size, stride, offset - start)
-    if places.size and (places.min() < 0 or places.max() >= input.size):
+    offsets = _compute_positions(size, stride, offset - start)
+    if offsets.size and (offsets.min() < 0 or offsets.max() >= input.size):
         refuse("a view beyond the input's memory")
-    return wrap_node(take_along_axis_of(input.reshape(-1).node, literal(places), 0, False))
+    return wrap_node(take_along_axis_of(input.reshape(-1).node, literal(offsets), 0, False))
 
 
 @lowering("_strided_adjoint")
@@ -102,8 +102,8 @@ def _strided_adjoint(
     if not g.size or not read.size:
         return np.zeros_like(g, shape=tuple(shape))
     n = int(max(written.max(), read.max())) + 1
-    where = match_advanced_index((n,), [literal(written.reshape(-1))], False)
-    memory = where.added((n,), g.reshape(-1).node)
+    lookup = match_advanced_index((n,), [literal(written.reshape(-1))], False)
+    memory = lookup.added((n,), g.reshape(-1).node)
     gathered = wrap_node(take_along_axis_of(memory, literal(read), 0, False))
     counts = np.bincount(read.reshape(-1), minlength=n)[read]
     return gathered if (counts == 1).all() else (gathered / counts.astype(g.dtype)).astype(g.dtype)

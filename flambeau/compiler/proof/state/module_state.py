@@ -30,8 +30,8 @@ def declare_module(facts: Facts, module: Module) -> None:
     if key in facts.reads:
         return
     below = list(module.modules())
-    places = [(id(module), Aspect.MODULE) for module in below]
-    facts.reads.update(dict.fromkeys(places, Provenance(Kind.PLAIN)))
+    keys = [(id(module), Aspect.MODULE) for module in below]
+    facts.reads.update(dict.fromkeys(keys, Provenance(Kind.PLAIN)))
     facts.proof.modules.append(module)
     for each in below:
         facts.known.setdefault(id(each), Provenance(Kind.OUTSIDE, each))

@@ -97,10 +97,10 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
     if state.use_error_feedback and index in state.error_dict:
         buffer.add_(state.error_dict[index])
     before = buffer.clone()
-    for at, gradient in enumerate(bucket.gradients()):
+    for i, gradient in enumerate(bucket.gradients()):
         if _is_compressible(gradient, state):
             matrix = gradient.reshape(gradient.shape[0], -1)
-            gradient.copy_(_approximate(state, (index, at), matrix).reshape(gradient.shape))
+            gradient.copy_(_approximate(state, (index, i), matrix).reshape(gradient.shape))
         else:
             gradient.copy_(_average(state.process_group, gradient.clone()))
             if state.use_error_feedback:

@@ -55,10 +55,10 @@ class ParameterGroup:
             assert self._gathering is not None
             (work, rows, packed), self._gathering = self._gathering, None
             work.wait()
-            at = 0
+            start = 0
             for parameter, own in zip(self.parameters, packed, strict=True):
-                parameter.fill(rows[:, at : at + own.size])
-                at += own.size
+                parameter.fill(rows[:, start : start + own.size])
+                start += own.size
             self.is_unsharded = True
         for parameter in self.parameters:
             parameter.show(parameter.whole)
@@ -129,7 +129,7 @@ class ParameterGroup:
         work.wait()
         if self._unreduced is not None:
             return
-        row, at = rows[self.info.rank], 0
+        row, start = rows[self.info.rank], 0
         for parameter in parameters:
-            parameter.add_gradient(row[at : at + parameter.padded_size])
-            at += parameter.padded_size
+            parameter.add_gradient(row[start : start + parameter.padded_size])
+            start += parameter.padded_size

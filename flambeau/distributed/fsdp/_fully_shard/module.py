@@ -45,9 +45,9 @@ def fully_shard(
     info, policy = MeshInfo(mesh), mp_policy or MixedPrecisionPolicy()
     ignored = {id(parameter) for parameter in ignored_params or ()}
     parameters = [
-        ShardedParameter(places, info, _choose_placement(places, shard_placement_fn),
+        ShardedParameter(owners, info, _choose_placement(owners, shard_placement_fn),
                          policy.param_dtype)
-        for places in _find_places(modules, ignored)
+        for owners in _find_places(modules, ignored)
     ]
     group = ParameterGroup(parameters, info, policy.reduce_dtype) if parameters else None
     state = ModuleState(modules, group, policy, reshard_after_forward)
@@ -68,16 +68,16 @@ def _check_module(module: Module) -> None:
 
 
 def _choose_placement(
-    places: list[tuple[Module, str]], choose: Callable[[Parameter], Shard | None] | None
+    owners: list[tuple[Module, str]], choose: Callable[[Parameter], Shard | None] | None
 ) -> Shard | None:
-    module, name = places[0]
+    module, name = owners[0]
     parameter = module._parameters[name]
     return None if choose is None or parameter is None else choose(parameter)
 
 
 def _find_places(modules: list[Module], ignored: set[int]) -> list[list[tuple[Module, str]]]:
     """Return, for each parameter that no other call has, the modules and names it is at."""
-    places: dict[int, list[tuple[Module, str]]] = {}
+    owners: dict[int, list[tuple[Module, str]]] = {}
     visited: set[int] = set()
 
     def visit(module: Module) -> None:
@@ -86,13 +86,13 @@ def _find_places(modules: list[Module], ignored: set[int]) -> list[list[tuple[Mo
         visited.add(id(module))
         for name, parameter in module._parameters.items():
             if parameter is not None and id(parameter) not in ignored:
-                places.setdefault(id(parameter), []).append((module, name))
+                owners.setdefault(id(parameter), []).append((module, name))
         for child in module.children():
             visit(child)
 
     for module in modules:
         visit(module)
-    return list(places.values())
+    return list(owners.values())
 
 
 def _convert(module: Module, state: ModuleState) -> None:

@@ -137,11 +137,11 @@ class ShardedParameter:
         """Write the parts of all processes, one row of bytes each, into the whole parameter."""
         self._allocate()
         assert self._memory is not None
-        whole = self._memory.array.reshape(self.shape)
+        full = self._memory.array.reshape(self.shape)
         head = (slice(None),) * self.dim
         for rank, row in enumerate(rows):
             size, start = self._window(rank)
-            window = whole[(*head, slice(start, start + size))]
+            window = full[(*head, slice(start, start + size))]
             window[...] = row.view(self.dtype)[: window.size].reshape(window.shape)
 
     def _window(self, rank: int) -> tuple[int, int]:

@@ -137,8 +137,8 @@ class ModuleState:
         """Return the state that backward needs after this one."""
         if self not in root.order:
             return []
-        at = root.order.index(self)
-        return [root.order[at - 1]] if at else []
+        number = root.order.index(self)
+        return [root.order[number - 1]] if number else []
 
     def _create_counter(self, number: int) -> Callable[[Tensor], None]:
         def count(leaf: Tensor) -> None:

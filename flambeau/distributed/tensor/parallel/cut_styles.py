@@ -81,9 +81,9 @@ class _CutStyle(ParallelStyle):
             cut: Placement = Shard(dim)
             if key == "bias":
                 cut = Shard(0) if self._cuts_bias else Replicate()
-            whole = distribute_tensor(parameter.detach(), mesh, (cut,),
-                                      src_data_rank=self.src_data_rank)
-            module.register_parameter(key, Parameter(whole, parameter.requires_grad))
+            sharded = distribute_tensor(parameter.detach(), mesh, (cut,),
+                                        src_data_rank=self.src_data_rank)
+            module.register_parameter(key, Parameter(sharded, parameter.requires_grad))
 
     def _prepare_input(self, placement: Placement, inputs: Any, mesh: DeviceMesh) -> Any:
         first = as_dtensor(inputs[0], mesh, self.input_layouts[0])

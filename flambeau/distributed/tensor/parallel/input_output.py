@@ -21,12 +21,12 @@ def _tuple_of(layouts: Any) -> Layouts | None:
 
 
 def _convert(
-    value: Any, mesh: DeviceMesh, here: Placement | None, target: Placement | None, local: bool
+    value: Any, mesh: DeviceMesh, source: Placement | None, target: Placement | None, local: bool
 ) -> Any:
     """Return a value as a DTensor in the wanted placement, or as its local part."""
-    if here is None:
+    if source is None:
         return value
-    tensor = as_dtensor(value, mesh, here)
+    tensor = as_dtensor(value, mesh, source)
     if not isinstance(tensor, DTensor):
         return value
     if target is not None:
@@ -74,9 +74,9 @@ class PrepareModuleInput(ParallelStyle):
             if len(args) != len(self.input_layouts):
                 raise ValueError("module inputs and input_layouts should have same length!")
             assert self.desired_input_layouts is not None
-            args = tuple(_convert(value, mesh, here, target, self.use_local_output)
-                         for value, here, target in zip(args, self.input_layouts,
-                                                        self.desired_input_layouts, strict=True))
+            args = tuple(_convert(value, mesh, source, target, self.use_local_output)
+                         for value, source, target in zip(args, self.input_layouts,
+                                                          self.desired_input_layouts, strict=True))
         kwargs = {
             name: _convert(value, mesh, self.input_kwarg_layouts.get(name),
                            self.desired_input_kwarg_layouts.get(name), self.use_local_output)
@@ -116,9 +116,9 @@ class PrepareModuleOutput(ParallelStyle):
         values = outputs if isinstance(outputs, tuple) else (outputs,)
         if len(values) != len(self.output_layouts):
             raise ValueError("module outputs and output_layouts should have same length!")
-        result = tuple(_convert(value, mesh, here, target, self.use_local_output)
-                       for value, here, target in zip(values, self.output_layouts,
-                                                      self.desired_output_layouts, strict=True))
+        result = tuple(_convert(value, mesh, source, target, self.use_local_output)
+                       for value, source, target in zip(values, self.output_layouts,
+                                                        self.desired_output_layouts, strict=True))
         return result if isinstance(outputs, tuple) else result[0]
 
     def __repr__(self) -> str:

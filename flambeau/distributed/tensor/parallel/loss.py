@@ -108,8 +108,8 @@ def _cut_classes(outputs: Callable[[int], Any], which: int) -> Rule:
         last = operation.inputs[which].ndim - 1
         if operation.inputs[which].ndim > 2:
             return
-        inputs = [Shard(last) if at == which else Replicate()
-                  for at in range(len(operation.inputs))]
+        inputs = [Shard(last) if i == which else Replicate()
+                  for i in range(len(operation.inputs))]
         yield Strategy(outputs(last), tuple(inputs))
 
     return Rule(strategies)

@@ -29,9 +29,9 @@ def _embedding_backward(operation: Operation) -> Iterator[Strategy]:
     for dim in range(indices.ndim):
         yield Strategy(Partial(), (Shard(dim), Shard(dim)))
     yield Strategy(Shard(1), (Shard(g.ndim - 1), Replicate()))
-    here = g.placements[operation.axis]
-    if partial_sum(here):
-        yield Strategy(here, (here, Replicate()))
+    placement = g.placements[operation.axis]
+    if partial_sum(placement):
+        yield Strategy(placement, (placement, Replicate()))
 
 
 def _other_dims(operation: Operation, rest: int) -> Iterator[Strategy]:
@@ -55,10 +55,10 @@ def _gather(operation: Operation) -> Iterator[Strategy]:
 
 
 def _pass_first(operation: Operation, x: DTensorSpec) -> Iterator[Strategy]:
-    here = x.placements[operation.axis]
-    if partial_sum(here):
+    placement = x.placements[operation.axis]
+    if partial_sum(placement):
         rest = (Replicate(),) * (len(operation.inputs) - 1)
-        yield Strategy(here, (here, *rest))
+        yield Strategy(placement, (placement, *rest))
 
 
 def _index_select(operation: Operation) -> Iterator[Strategy]:
@@ -89,8 +89,8 @@ def _index(operation: Operation) -> Iterator[Strategy]:
         if dim not in indexed:
             before = sum(d < dim for d in indexed)
             new = dim - before + (shape_ndim if dim > first or first == 0 else 0)
-            whole = (Replicate(),) * len(indices)
-            yield Strategy(Shard(new), (Shard(dim), *whole))
+            replicated = (Replicate(),) * len(indices)
+            yield Strategy(Shard(new), (Shard(dim), *replicated))
     if all(spec.shape == indices[0].shape for spec in indices):
         for dim in range(shape_ndim):
             cuts = (Shard(dim),) * len(indices)
@@ -139,9 +139,9 @@ def _one_hot(operation: Operation) -> Iterator[Strategy]:
 def _new_like(operation: Operation) -> Iterator[Strategy]:
     """Yield the template's cut for a new tensor of its shape."""
     spec = operation.inputs[0]
-    here: Placement = spec.placements[operation.axis]
-    if tuple(operation.argument(1, "size")) == tuple(spec.shape) and isinstance(here, Shard):
-        yield Strategy(here, (here,))
+    placement: Placement = spec.placements[operation.axis]
+    if tuple(operation.argument(1, "size")) == tuple(spec.shape) and isinstance(placement, Shard):
+        yield Strategy(placement, (placement,))
 
 
 RULES: dict[str, Rule] = {

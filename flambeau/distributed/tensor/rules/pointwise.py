@@ -46,9 +46,9 @@ def _multiply_partial(operation: Operation) -> Iterator[Strategy]:
     """Yield the strategies of operators that are linear in each operand."""
     yield from cut_operands(operation)
     for placement in _sums_of(operation):
-        for at in range(len(operation.inputs)):
+        for i in range(len(operation.inputs)):
             inputs: list[Placement] = [Replicate()] * len(operation.inputs)
-            inputs[at] = placement
+            inputs[i] = placement
             yield Strategy(placement, tuple(inputs))
 
 
@@ -64,8 +64,8 @@ def _divide_partial(operation: Operation) -> Iterator[Strategy]:
 
 def _sums_of(operation: Operation) -> list[Placement]:
     """Return the sums and averages among the inputs' placements along the mesh axis."""
-    here = [spec.placements[operation.axis] for spec in operation.inputs]
-    return list(dict.fromkeys(p for p in here if partial_sum(p)))
+    placements = [spec.placements[operation.axis] for spec in operation.inputs]
+    return list(dict.fromkeys(p for p in placements if partial_sum(p)))
 
 
 POINTWISE = Rule(cut_operands, accepts_empty=True)

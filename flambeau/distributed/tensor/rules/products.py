@@ -27,14 +27,14 @@ def contract(
     for letter in dict.fromkeys("".join(operands)):
         inputs: list[Placement] = []
         for letters, spec in zip(operands, specs, strict=False):
-            at = letters.find(letter)
-            is_cut = at >= 0 and not (spec.shape[at] == 1 and letter in result)
-            inputs.append(Shard(at) if is_cut else Replicate())
+            dim = letters.find(letter)
+            is_cut = dim >= 0 and not (spec.shape[dim] == 1 and letter in result)
+            inputs.append(Shard(dim) if is_cut else Replicate())
         if letter not in result:
             yield Strategy(Partial(), (*inputs, *(Partial() for _ in added)))
         else:
-            at = result.index(letter)
-            yield Strategy(Shard(at), (*inputs, *(_cut_added(s, at, len(result)) for s in added)))
+            dim = result.index(letter)
+            yield Strategy(Shard(dim), (*inputs, *(_cut_added(s, dim, len(result)) for s in added)))
     yield from _pass_sums(operation, len(operands))
 
 
@@ -45,12 +45,12 @@ def _cut_added(spec: DTensorSpec, dim: int, ndim: int) -> Placement:
 
 def _pass_sums(operation: Operation, factors: int) -> Iterator[Strategy]:
     """Yield the strategies that pass one partial factor on."""
-    for at, spec in enumerate(operation.inputs[:factors]):
-        here = spec.placements[operation.axis]
-        if partial_sum(here):
+    for i, spec in enumerate(operation.inputs[:factors]):
+        placement = spec.placements[operation.axis]
+        if partial_sum(placement):
             inputs: list[Placement] = [Replicate()] * factors
-            inputs[at] = here
-            yield Strategy(here, (*inputs, *(here for _ in operation.inputs[factors:])))
+            inputs[i] = placement
+            yield Strategy(placement, (*inputs, *(placement for _ in operation.inputs[factors:])))
 
 
 def _plain(*equations: str) -> Rule:

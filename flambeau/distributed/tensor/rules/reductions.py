@@ -27,7 +27,7 @@ def _reduce(
 ) -> Iterator[Strategy]:
     """Yield the cuts of a reduction's input. Cuts of a reduced axis give `partial`."""
     (spec, *others) = operation.inputs
-    whole = (Replicate(),) * len(others)
+    replicated = (Replicate(),) * len(others)
     for dim in range(spec.ndim):
         result: Placement | None
         if dim in dims:
@@ -36,22 +36,22 @@ def _reduce(
         else:
             result = Shard(dim if keepdim else dim - sum(d < dim for d in dims))
         if result is not None:
-            yield Strategy(result, (Shard(dim), *whole))
+            yield Strategy(result, (Shard(dim), *replicated))
 
 
 def _create_reduction(
-    partial: Placement | None, at: int = 1, keepdim_at: int = 2, needs_even: bool = False,
+    partial: Placement | None, position: int = 1, keepdim_at: int = 2, needs_even: bool = False,
     is_linear: bool = False, default: int | None = None,
 ) -> Rule:
     """Return the rule of a reduction with `dim` and `keepdim` at these positions."""
     def strategies(operation: Operation) -> Iterator[Strategy]:
         spec = operation.inputs[0]
-        dims = find_dims(operation.argument(at, "dim", default), spec.ndim)
+        dims = find_dims(operation.argument(position, "dim", default), spec.ndim)
         keepdim = bool(operation.argument(keepdim_at, "keepdim", False))
         yield from _reduce(operation, dims, keepdim, partial, needs_even)
-        here = spec.placements[operation.axis]
-        if is_linear and partial_sum(here):
-            yield Strategy(here, (here,))
+        placement = spec.placements[operation.axis]
+        if is_linear and partial_sum(placement):
+            yield Strategy(placement, (placement,))
 
     return Rule(strategies, accepts_empty=is_linear)
 

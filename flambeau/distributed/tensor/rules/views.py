@@ -30,10 +30,10 @@ def _create_mapping(find_axes: Callable[[Operation], Axes]) -> Rule:
 
 def pass_partial(operation: Operation) -> Iterator[Strategy]:
     """Yield the strategies that keep sums, which every movement of elements does."""
-    here = [spec.placements[operation.axis] for spec in operation.inputs]
-    for placement in dict.fromkeys(here):
+    placements = [spec.placements[operation.axis] for spec in operation.inputs]
+    for placement in dict.fromkeys(placements):
         if partial_sum(placement):
-            yield Strategy(placement, (placement,) * len(here))
+            yield Strategy(placement, (placement,) * len(placements))
 
 
 def _transpose(operation: Operation) -> Axes:
@@ -110,7 +110,8 @@ def _roll(operation: Operation) -> Axes:
 
 def _diagonal(operation: Operation) -> Axes:
     ndim = operation.inputs[0].ndim
-    a, b = (operation.argument(at, name, at - 2) % ndim for at, name in ((2, "dim1"), (3, "dim2")))
+    a, b = (operation.argument(position, name, position - 2) % ndim for position,
+            name in ((2, "dim1"), (3, "dim2")))
     return [*(d for d in range(ndim) if d not in (a, b)), None]
 
 
@@ -160,10 +161,10 @@ def _view_group(
     spec = operation.inputs[0]
     for old in olds:
         factor = math.prod(before[d] for d in olds if d < old)  # blocks around the cut axis
-        here = spec.placements[operation.axis]
-        if isinstance(here, _StridedShard) and here.dim == old:
-            factor *= here.split_factor
-        source: Placement = here if sharded_dim(here) == old else Shard(old)
+        placement = spec.placements[operation.axis]
+        if isinstance(placement, _StridedShard) and placement.dim == old:
+            factor *= placement.split_factor
+        source: Placement = placement if sharded_dim(placement) == old else Shard(old)
         target = _find_target(operation, factor, old, news, after)
         if target is not None and before[old] != 1:
             yield Strategy(target, (source,))

@@ -109,10 +109,10 @@ for epoch in range(8):
             return
         self.out.add(lines)
         spot = self.spots[lines]
-        places = [spot, backward.spot] if _is_deeper(spot, backward.spot) \
+        spots = [spot, backward.spot] if _is_deeper(spot, backward.spot) \
             else [backward.spot, spot]
         self.report(f"{count} of {count + 1} losses computed here are never differentiated",
-                    *places, **{"unused before each pass": count})
+                    *spots, **{"unused before each pass": count})
 
 
 def _is_deeper(loss: Spot | None, backward: Spot | None) -> bool:

@@ -64,9 +64,9 @@ def get_source_partitions(
         if result is not None:
             groups.setdefault(result[0], {}).setdefault(result[1], []).append(node)
     return {
-        source: [_build_partition(nodes, source) for nodes in named.values()
+        source: [_build_partition(nodes, source) for nodes in by_name.values()
                  if filter_fn is None or all(map(filter_fn, nodes))]
-        for source, named in groups.items()
+        for source, by_name in groups.items()
     }
 
 

@@ -57,12 +57,12 @@ def drop_state(code: dict[str, str]) -> dict[str, str]:
 def write(file: Any, root: Instance, code: dict[str, str], constants: list[Any],
           extra_files: dict[str, Any] | None = None) -> None:
     """Write an archive. `code`: source text by namespace, such as `__torch__`."""
-    named = isinstance(file, (str, os.PathLike))
-    name = os.path.basename(os.fspath(file)).partition(".")[0] if named else ""
-    parent = os.path.dirname(os.fspath(file)) if named else ""
+    is_path = isinstance(file, (str, os.PathLike))
+    name = os.path.basename(os.fspath(file)).partition(".")[0] if is_path else ""
+    parent = os.path.dirname(os.fspath(file)) if is_path else ""
     if parent and not os.path.isdir(parent):
         raise RuntimeError(f"Parent directory {parent} does not exist.")
-    with open(file, "wb") if named else nullcontext(file) as stream:
+    with open(file, "wb") if is_path else nullcontext(file) as stream:
         writer = ArchiveWriter(stream, name or "archive", version=_VERSION)
         for key, content in (extra_files or {}).items():
             writer.record(f"extra/{key}",

@@ -57,11 +57,11 @@ def name_item(node: ast.ListComp | ast.DictComp, item: str) -> None:
     loop = node.generators[0]
     if not isinstance(loop.target, (ast.Tuple, ast.List)):
         return
-    places: dict[str, str] = {}
+    values: dict[str, str] = {}
 
     def place(target: ast.expr, path: str) -> None:
         if isinstance(target, ast.Name):
-            places[target.id] = path
+            values[target.id] = path
         for number, element in enumerate(getattr(target, "elts", ())):
             place(element, f"{path}[{number}]")
 
@@ -70,16 +70,16 @@ def name_item(node: ast.ListComp | ast.DictComp, item: str) -> None:
     for owner in (node, *([loop] if loop.ifs else [])):
         for field, value in ast.iter_fields(owner):
             if field in ("elt", "key", "value"):
-                setattr(owner, field, _Replaced(places).visit(value))
+                setattr(owner, field, _Replaced(values).visit(value))
             elif field == "ifs":
-                loop.ifs = [_Replaced(places).visit(test) for test in value]
+                loop.ifs = [_Replaced(values).visit(test) for test in value]
 
 
 class _Replaced(ast.NodeTransformer):
     """Replaces names by expressions."""
 
-    def __init__(self, places: dict[str, str]) -> None:
-        self.places = places
+    def __init__(self, values: dict[str, str]) -> None:
+        self.places = values
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """Replace a name."""

@@ -221,10 +221,10 @@ def _write_structure(tree: Any) -> tuple[str, str]:
         parts = [_write_structure(t) for t in tree]
         return f"[{', '.join(p for p, _ in parts)}]", f"List[{parts[0][1]}]"
     if type(tree) is dict and tree and all(isinstance(k, str) for k in tree):
-        named = {write_literal(k): _write_structure(v) for k, v in tree.items()}
-        kinds = {kind for _, kind in named.values()}
+        fields = {write_literal(k): _write_structure(v) for k, v in tree.items()}
+        kinds = {kind for _, kind in fields.values()}
         if len(kinds) == 1:
-            return ("{" + ", ".join(f"{k}: {v}" for k, (v, _) in named.items()) + "}",
+            return ("{" + ", ".join(f"{k}: {v}" for k, (v, _) in fields.items()) + "}",
                     f"Dict[str, {kinds.pop()}]")
     raise NotImplementedError(f"an output of type {type(tree).__name__}")
 

@@ -189,8 +189,8 @@ class SourceCalls(SourceLoops):
     def _write_functional(self, node: ast.Call, name: str) -> Any:
         """Write a call of an nn.functional function, expanding scalars to lists."""
         arguments = list_signatures()[name].args
-        places = [a.arg for a in arguments]
-        passed = dict(zip(places, node.args, strict=False))
+        names = [a.arg for a in arguments]
+        passed = dict(zip(names, node.args, strict=False))
         passed |= {str(k.arg): k.value for k in node.keywords}
         name = self._choose(node, name, passed)
         call = self._apply(f"__torch__.torch.nn.functional.{name}", node)

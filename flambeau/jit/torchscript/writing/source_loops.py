@@ -66,8 +66,8 @@ class SourceLoops(SourceExpressions):
                 self.refuse(node, f"a loop over a {type(container.value).__name__}")
             return [[item] for item in items]
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-            whole, part = self._list_modules(node.value), self.scope.find_slice(node.slice)
-            return None if whole is None or part is None else whole[part]
+            modules, part = self._list_modules(node.value), self.scope.find_slice(node.slice)
+            return None if modules is None or part is None else modules[part]
         if not isinstance(node, ast.Call):
             return None
         if isinstance(node.func, ast.Name) and node.args:

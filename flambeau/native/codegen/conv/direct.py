@@ -86,11 +86,11 @@ class _DirectConvEmitter:
         self, start: ir.Value, stop: ir.Value, panel: ir.Value, until: ir.Value
     ) -> None:
         """All of the depth at once: sums never leave the registers."""
-        b, at = self.b, [0] * len(self.cut.depth)
-        self._pack_panels(panel, until, at)
+        b, depth_start = self.b, [0] * len(self.cut.depth)
+        self._pack_panels(panel, until, depth_start)
         with b.counted_loop(start, stop) as unit:
             rows = self._locate_unit_rows(unit)
-            a = self.image.locate(rows, at)
+            a = self.image.locate(rows, depth_start)
             for index, valid in self._iterate_panels(panel, until):
                 packed = self._locate_panel(index, panel)
 
@@ -129,11 +129,11 @@ class _DirectConvEmitter:
                     )
 
             for_each_tile(clear)
-            for at in self._iterate_blocks():
-                self._pack_panels(panel, until, at)
+            for depth_start in self._iterate_blocks():
+                self._pack_panels(panel, until, depth_start)
                 if cut.lines:
-                    self.image.shared = self.image.pack([constant(0)] * len(cut.rows), at)
-                for_each_tile(self._make_adder(at, panel))
+                    self.image.shared = self.image.pack([constant(0)] * len(cut.rows), depth_start)
+                for_each_tile(self._make_adder(depth_start, panel))
 
             def finish(rows: list[ir.Value], index: ir.Value, valid: int, sums: ir.Value) -> None:
                 self.tiles.for_each(rows, lambda tile, n: self._finish(
@@ -179,11 +179,12 @@ class _DirectConvEmitter:
                 yield [*outer, full * block[k], *inner]
                 cut.block = block
 
-    def _make_adder(self, at: Sequence[ir.Value | int], panel: ir.Value) -> Callable[..., None]:
+    def _make_adder(self, depth_start: Sequence[ir.Value | int], panel: ir.Value) -> Callable[...,
+                                                                                              None]:
         """Code that adds a block's products to the sums of a unit and a panel."""
 
         def add(rows: list[ir.Value], which: ir.Value, valid: int, sums: ir.Value) -> None:
-            a, packed = self.image.locate(rows, at), self._locate_panel(which, panel)
+            a, packed = self.image.locate(rows, depth_start), self._locate_panel(which, panel)
 
             def accumulate_tile(tile: PlacedTile, n: ir.Value) -> None:
                 values = self.tiles.accumulate(tile, a, packed, valid, (sums, n))
@@ -206,13 +207,14 @@ class _DirectConvEmitter:
             unit = b.sdiv(unit, constant(count)) if k else unit
         return out
 
-    def _pack_panels(self, panel: ir.Value, until: ir.Value, at: Sequence[ir.Value | int]) -> None:
+    def _pack_panels(self, panel: ir.Value, until: ir.Value,
+                     depth_start: Sequence[ir.Value | int]) -> None:
         b, cut, load = self.b, self.cut, self.contract.b
         column = int(load.at.stride(self.contract.column.index))  # type: ignore[arg-type]
         axes = [(n, int(load.at.stride(a.index)))  # type: ignore[arg-type]
                 for a, n in zip(cut.depth, cut.block, strict=True)]
         block = StridedBlock(axes, column, cut.type, cut.lanes, cut.width, self.square)
-        bindings = {a.index: constant(v) for a, v in zip(cut.depth, at, strict=True)}
+        bindings = {a.index: constant(v) for a, v in zip(cut.depth, depth_start, strict=True)}
         start = self.image.address(load, bindings)
         for which, valid in self._iterate_panels(panel, until):
             source = offset_bytes(b, start, multiply(b, which, cut.width * column * self.size))

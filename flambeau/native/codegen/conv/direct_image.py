@@ -54,15 +54,15 @@ class ImageOperand:
                 out.insert(0, DepthLoop(extent, stride, step * width))
         return out
 
-    def locate(self, rows: list[ir.Value], at: Sequence[ir.Value | int]) -> ir.Value:
+    def locate(self, rows: list[ir.Value], depth_start: Sequence[ir.Value | int]) -> ir.Value:
         """Return the address of `a` for a unit's first row, after packing if needed."""
         if self.shared is not None:
             return self._move_to_rows(self.shared, rows)
         if self.cut.lines:
-            return self.pack(rows, at)
+            return self.pack(rows, depth_start)
         load = self.contract.a
         bindings = {a.index: v for a, v in zip(self.cut.rows, rows, strict=True)}
-        bindings |= {a.index: constant(v) for a, v in zip(self.cut.depth, at, strict=True)}
+        bindings |= {a.index: constant(v) for a, v in zip(self.cut.depth, depth_start, strict=True)}
         return self.address(load, bindings)
 
     def address(self, load: Load, bindings: Bindings) -> ir.Value:
@@ -77,11 +77,11 @@ class ImageOperand:
             a = offset_bytes(self.b, a, multiply(self.b, row, self.a_stride(axis.index)))
         return a
 
-    def pack(self, rows: list[ir.Value], at: Sequence[ir.Value | int]) -> ir.Value:
+    def pack(self, rows: list[ir.Value], depth_start: Sequence[ir.Value | int]) -> ir.Value:
         """Pack the part of `a` that a unit reads; return the address of its first row and step."""
         b, cut, load = self.b, self.cut, self.contract.a
         values = {a.index: v for a, v in zip(cut.rows, rows, strict=True)}
-        values |= {a.index: constant(v) for a, v in zip(cut.depth, at, strict=True)}
+        values |= {a.index: constant(v) for a, v in zip(cut.depth, depth_start, strict=True)}
         spans = cut.spans()
         lows, counts, shift = [], [], 0
         source = self.address(load, {})

@@ -56,10 +56,10 @@ def _is_shorter_step(x: Extent, y: Extent) -> bool:
 def runs_along_rows(contract: Contract, last: Index) -> bool:
     """Whether an epilogue's stores are closer along the row axis `last`."""
     column = contract.column.index
-    places = [s.at for s in contract.body if isinstance(s, Store)]
-    return bool(places) and all(
+    accesses = [s.at for s in contract.body if isinstance(s, Store)]
+    return bool(accesses) and all(
         p.stride(column) not in (0, 1) and _is_shorter_step(p.stride(last), p.stride(column))
-        for p in places
+        for p in accesses
     )
 
 

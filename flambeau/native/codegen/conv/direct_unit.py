@@ -38,7 +38,7 @@ class UnitTiles:
         partial = extent % unit != 0  # only along `first`: the last unit is smaller
         remaining = b.minimum_of(b.sub(constant(extent), start[k]), constant(unit)) if partial \
             else constant(unit)
-        whole: ir.Value | int = b.sdiv(remaining, constant(step)) if partial else unit // step
+        full_steps: ir.Value | int = b.sdiv(remaining, constant(step)) if partial else unit // step
 
         def at(i: ir.Value | int, size: int) -> None:
             moved_rows = list(rows)
@@ -51,15 +51,15 @@ class UnitTiles:
             inner = constant(multiply(b, b.add(number, constant(i)), count))
             self._for_each_from(k + 1, start, moved_rows, inner, body)
 
-        if isinstance(whole, ir.Value) or whole > 1:
-            with b.counted_loop(0, whole) as i:
+        if isinstance(full_steps, ir.Value) or full_steps > 1:
+            with b.counted_loop(0, full_steps) as i:
                 at(i, shape.extent)
-        elif whole == 1:
+        elif full_steps == 1:
             at(0, shape.extent)
         if k != shape.axis or not extent % step:
             return
         if unit % step and unit == extent:  # the unit is the whole axis
-            at(whole, extent % step)
+            at(full_steps, extent % step)
             return
         begins = extent - extent % step  # only in the last unit
         here = b.icmp_signed(">", b.add(start[k], remaining), constant(begins))
@@ -95,6 +95,6 @@ class UnitTiles:
         self, tile: PlacedTile, sums: ir.Value, n: ir.Value, values: Sums, valid: int
     ) -> None:
         """Write the sums of tile `n` to memory."""
-        places = self._locate_sums(tile, sums, n, valid)
-        for value, place in zip(values, places, strict=True):
+        addresses = self._locate_sums(tile, sums, n, valid)
+        for value, place in zip(values, addresses, strict=True):
             store_vector(self.b, value, place, self.size)

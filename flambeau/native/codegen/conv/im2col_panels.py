@@ -49,21 +49,23 @@ class Im2colPacker:
         """Record the window starts of the columns, for `count` positions from `first` on."""
         b, image = self.b, self.image
         first = constant(first)
-        number, at = b.udiv(first, self.each), b.urem(first, self.each)
-        row, column = b.udiv(at, image.columns.outputs), b.urem(at, image.columns.outputs)
+        number, position = b.udiv(first, self.each), b.urem(first, self.each)
+        row, column = b.udiv(position, image.columns.outputs), b.urem(position,
+                                                                      image.columns.outputs)
         zero, unit = constant(0), constant(1)
 
         def lane(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             number, row, column = carried
             is_inside = b.icmp_signed("<", i, constant(count))
             offset = b.mul(number, image.image_apart)
-            for line, at, places in zip((image.rows, image.columns), (row, column), self.places,
-                                        strict=True):
-                start = b.sub(b.mul(at, line.stride), line.padding)
+            for line, coordinate, offsets in zip((image.rows, image.columns), (row, column),
+                                                 self.places,
+                                                 strict=True):
+                start = b.sub(b.mul(coordinate, line.stride), line.padding)
                 offset = b.add(offset, b.mul(start, line.apart))
                 valid_start = b.select(is_inside, start, constant(_OUTSIDE))
                 b.store(
-                    b.trunc(valid_start, I32), offset_bytes(b, places, multiply(b, i, 4)), align=4
+                    b.trunc(valid_start, I32), offset_bytes(b, offsets, multiply(b, i, 4)), align=4
                 )
             b.store(offset, offset_bytes(b, self.offsets, multiply(b, i, 8)), align=8)
             column = b.add(column, unit)
@@ -103,11 +105,11 @@ class Im2colPacker:
         loaded = [
             [
                 b.load(
-                    offset_bytes(b, places, v * lanes * 4), typ=ir.VectorType(I32, lanes), align=32
+                    offset_bytes(b, offsets, v * lanes * 4), typ=ir.VectorType(I32, lanes), align=32
                 )
                 for v in vectors
             ]
-            for places in self.places
+            for offsets in self.places
         ]
 
         def inside(axis: int, entry: ir.Value) -> tuple[list[ir.Value], ir.Value]:
@@ -156,9 +158,9 @@ class Im2colPacker:
         for v in vectors:
             remaining = b.minimum_of(b.sub(self.image.columns.outputs, column), constant(lanes))
             last = b.minimum_of(remaining, constant(lanes - 1))
-            at = offset_bytes(b, self.offsets, v * lanes * 8)
-            base = b.load(at, typ=I64, align=8)
-            other = b.load(offset_bytes(b, at, multiply(b, last, 8)), typ=I64, align=8)
+            pointer = offset_bytes(b, self.offsets, v * lanes * 8)
+            base = b.load(pointer, typ=I64, align=8)
+            other = b.load(offset_bytes(b, pointer, multiply(b, last, 8)), typ=I64, align=8)
             bases.append((base, b.sub(other, multiply(b, last, steps * self.size))))
             firsts.append(b.icmp_signed("<", order, splat(b, b.trunc(remaining, I32), lanes)))
             whole = b.and_(whole, b.icmp_signed("==", remaining, constant(lanes)))
@@ -187,10 +189,10 @@ class Im2colPacker:
         b, tile = self.b, self.tile
         if steps == 2:
             parts = [
-                [(offset, self._split_even_mask(mask)) for offset, mask in some] for some in parts
+                [(offset, self._split_even_mask(mask)) for offset, mask in tile] for tile in parts
             ]
         else:
-            parts = [[(offset, [mask]) for offset, mask in some] for some in parts]
+            parts = [[(offset, [mask]) for offset, mask in tile] for tile in parts]
 
         def channel(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             source, target = carried
@@ -243,18 +245,18 @@ class Im2colPacker:
         b, tile, kind = self.b, self.tile, self.tile.type
         vectors = range(tile.vectors)
         vector_type = ir.VectorType(I64, tile.lanes)
-        places = [b.load(offset_bytes(b, self.offsets, v * tile.lanes * 8), typ=vector_type,
-                         align=64)
-                  for v in vectors]
+        offsets = [b.load(offset_bytes(b, self.offsets, v * tile.lanes * 8), typ=vector_type,
+                          align=64)
+                   for v in vectors]
 
         def tap(offset: ir.Value, masks: list[ir.Value], count: ir.Value, place: ir.Value) -> None:
             def channel(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
                 source, target = carried
                 for v in vectors:
-                    where = b.gep(offset_bytes(b, source, offset), [places[v]],
-                                  source_etype=ir.IntType(8))
-                    where.type = ir.VectorType(POINTER, tile.lanes)
-                    value = b.gather(where, kind, tile.lanes, masks[v])
+                    pointers = b.gep(offset_bytes(b, source, offset), [offsets[v]],
+                                     source_etype=ir.IntType(8))
+                    pointers.type = ir.VectorType(POINTER, tile.lanes)
+                    value = b.gather(pointers, kind, tile.lanes, masks[v])
                     store_vector(
                         b, value, offset_bytes(b, target, v * tile.lanes * self.size), self.size
                     )

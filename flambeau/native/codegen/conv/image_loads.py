@@ -133,7 +133,7 @@ def _match_window_axis(
     moved, padding = place.operands
     if not (isinstance(moved, IndexValue) and isinstance(padding, SizeValue)) or moved.value.base:
         raise Unsupported("not a coordinate of a window")
-    (output, stride), (entry, dilation) = (_find_single_term(moved.value, some) for some in axes)
+    (output, stride), (entry, dilation) = (_find_single_term(moved.value, axes) for axes in axes)
     if moved.value.terms[0][0] is not output.index:  # a swapped match is also valid, but not meant
         raise Unsupported("a window with swapped positions and taps")
     load, apart = memory

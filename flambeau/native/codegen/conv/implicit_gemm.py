@@ -135,8 +135,8 @@ class ConvPacker(OperandPacker):
             def tap(t: ir.Value, _: list) -> list:
                 ends = (start, add(b, start, depth))
                 low, high = (panel.channels_before(t, end) for end in ends)
-                at = b.add(b.mul(b.udiv(t, columns), down), b.mul(b.urem(t, columns), right))
-                at = b.add(at, b.mul(low, channel))
+                offset = b.add(b.mul(b.udiv(t, columns), down), b.mul(b.urem(t, columns), right))
+                offset = b.add(offset, b.mul(low, channel))
                 step = b.sub(b.add(b.mul(low, panel.taps), t), constant(start))
                 distance = multiply(b, panel.taps, rows * self.size)
 
@@ -149,7 +149,7 @@ class ConvPacker(OperandPacker):
                     return [b.add(offset, channel), offset_bytes(b, target, distance)]
 
                 target = offset_bytes(b, into, multiply(b, step, rows * self.size))
-                emit_loop(b, b.sub(high, low), [at, target], copy_weight)
+                emit_loop(b, b.sub(high, low), [offset, target], copy_weight)
                 return []
 
             emit_loop(b, panel.taps, [], tap)
@@ -179,27 +179,27 @@ class PositionEpilogue(TileEpilogue):
     ) -> None:
         """Store whole vectors if a tile's positions are all in one row, else single elements."""
         b = self.builder
-        number, at = (f(constant(columns.first), self.each) for f in (b.udiv, b.urem))
+        number, position = (f(constant(columns.first), self.each) for f in (b.udiv, b.urem))
         full = b.icmp_signed("==", constant(add(b, valid, columns.count)),
                              constant(tile.rows + tile.columns))
-        inside = b.icmp_signed("<=", add(b, at, tile.columns), self.each)
+        inside = b.icmp_signed("<=", add(b, position, tile.columns), self.each)
         with b.if_else(b.and_(self.layout.flat, b.and_(full, inside))) as (whole, edge):
             with whole:
-                self._store_vectors(tile, sums, first, number, at)
+                self._store_vectors(tile, sums, first, number, position)
             with edge:
                 slot = self.workspace.tile_slot()
                 self.partial_sums.store(tile, sums, slot)
-                self._store_elements(slot, first, valid, columns.count, number, at)
+                self._store_elements(slot, first, valid, columns.count, number, position)
 
     def _store_vectors(
-        self, tile: MicroTile, sums: Sums, first: Number, number: ir.Value, at: ir.Value
+        self, tile: MicroTile, sums: Sums, first: Number, number: ir.Value, position: ir.Value
     ) -> None:
         b, image = self.builder, self.image
         known = {image.image.index: number, image.rows.output.index: constant(0)}
         for i in range(tile.rows):
             known[self.row] = constant(add(b, first, i))
             for j in range(tile.vectors):
-                start = constant(add(b, at, j * tile.lanes))
+                start = constant(add(b, position, j * tile.lanes))
                 emit_epilogue(self.context, self.layout.flat_body, known,
                               (image.columns.output.index, start),
                               tile.lanes, sums[i * tile.vectors + j])

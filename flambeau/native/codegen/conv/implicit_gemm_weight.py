@@ -131,7 +131,7 @@ class GradientPacker(OperandPacker):
         available = emit_min(b, count, b.sub(constant(self.p.m), constant(first)))
         self.apart = multiply(b, count, columns * self.size)
 
-        def some(i: ir.Value, _: Sums) -> Sums:
+        def accumulate_step(i: ir.Value, _: Sums) -> Sums:
             done = multiply(b, i, columns)
             remaining = emit_min(b, columns, b.sub(constant(depth), constant(done)))
             self.windows.place(add(b, start, done), remaining)
@@ -139,7 +139,7 @@ class GradientPacker(OperandPacker):
             self.windows.pack(first, available, into)
             return []
 
-        emit_loop(b, ceil_divide(b, depth, columns), [], some)
+        emit_loop(b, ceil_divide(b, depth, columns), [], accumulate_step)
 
     def _pack_panel(
         self, columns: PanelColumns, local: Number, start: Number, depth: Number
@@ -161,8 +161,9 @@ class GradientPacker(OperandPacker):
             here = offset_bytes(b, source, b.mul(number, cotangent.image_apart))
             with b.if_else(cotangent.flat) as (runs, other):
                 with runs:
-                    at = offset_bytes(b, here, multiply(b, b.sub(low, begin), self.size))
-                    panel = PackedPanel(at, cotangent.channel_apart, self.size, p.b_type, p.type,
+                    pointer = offset_bytes(b, here, multiply(b, b.sub(low, begin), self.size))
+                    panel = PackedPanel(pointer, cotangent.channel_apart, self.size, p.b_type,
+                                        p.type,
                                         self.tile.columns, columns.count, b.sub(end, low),
                                         self.tile.lanes)
                     pack_panel(b, panel, into)
@@ -185,11 +186,12 @@ class GradientPacker(OperandPacker):
             row, place = carried
             offset = b.mul(row, cotangent.row_apart)
             offset = b.add(offset, b.mul(place, cotangent.place_apart))
-            at = offset_bytes(b, image, offset)
+            pointer = offset_bytes(b, image, offset)
             target = offset_bytes(b, into, multiply(b, i, self.tile.columns * self.size))
 
             def channel(j: ir.Value, _: Sums) -> Sums:
-                value = b.load(offset_bytes(b, at, b.mul(j, cotangent.channel_apart)), typ=kind,
+                value = b.load(offset_bytes(b, pointer, b.mul(j, cotangent.channel_apart)),
+                               typ=kind,
                                align=self.size)
                 b.store(value, offset_bytes(b, target, multiply(b, j, self.size)), align=self.size)
                 return []
@@ -228,19 +230,19 @@ class GradientTileKernel(TileKernel):
         run, step = tile.columns * self.size, self.tile.columns * self.size
         local = subtract(b, group, work.first_group)
         a = offset_bytes(b, self.workspace.memory, multiply(b, local, rows * run))
-        at = self.workspace.packed_panel(subtract(b, panel, work.first_packed))
+        packed = self.workspace.packed_panel(subtract(b, panel, work.first_packed))
         partial_sums = self.partial_sums.address(local, panel, work)
         assert work.ends is not None
         sums = self.partial_sums.load(tile, partial_sums, work.ends[0])
         offsets = [i * run for i in range(rows)]
         full = b.udiv(constant(work.depth), constant(tile.columns))
         rest = b.urem(constant(work.depth), constant(tile.columns))
-        whole = [DepthLoop(full, self.packer.apart, tile.columns * step),
+        loops = [DepthLoop(full, self.packer.apart, tile.columns * step),
                  DepthLoop(tile.columns, self.size, step)]
-        source = TileSource(a, offsets, at, p.type, p.type)
-        sums = emit_accumulation(b, tile, source, whole, sums, self.plan.unroll)
+        source = TileSource(a, offsets, packed, p.type, p.type)
+        sums = emit_accumulation(b, tile, source, loops, sums, self.plan.unroll)
         source = replace(source, a=offset_bytes(b, a, multiply(b, full, self.packer.apart)),
-                         b=offset_bytes(b, at, multiply(b, full, tile.columns * step)))
+                         b=offset_bytes(b, packed, multiply(b, full, tile.columns * step)))
         sums = emit_accumulation(b, tile, source, [DepthLoop(rest, self.size, step)], sums)
         with b.if_else(work.ends[1]) as (last, more):
             with last:
@@ -304,8 +306,8 @@ class WeightEpilogue(TileEpilogue):
         def channel(c: ir.Value, _: Sums) -> Sums:
             line = offset_bytes(b, self.layout.square, multiply(b, c, tile.lanes * self.size))
             value = load_vector(b, line, tile.type, tile.lanes)
-            at = {**known, self.column: constant(add(b, c, column))}
-            emit_epilogue(self.context, self.layout.ordered_body, at,
+            bindings = {**known, self.column: constant(add(b, c, column))}
+            emit_epilogue(self.context, self.layout.ordered_body, bindings,
                           (image.columns.entry.index, row), tile.lanes, value, mask)
             return []
 
@@ -318,8 +320,8 @@ class WeightEpilogue(TileEpilogue):
         entries = image.columns.entries
 
         def row(i: ir.Value, _: Sums) -> Sums:
-            at = add(b, i, first)
-            channel, tap = (f(constant(at), self.windows.taps) for f in (b.udiv, b.urem))
+            row_number = add(b, i, first)
+            channel, tap = (f(constant(row_number), self.windows.taps) for f in (b.udiv, b.urem))
             known = {image.channel.index: channel, image.rows.entry.index: b.udiv(tap, entries),
                      image.columns.entry.index: b.urem(tap, entries)}
             source = offset_bytes(b, slot, multiply(b, i, self.tile.columns * self.size))

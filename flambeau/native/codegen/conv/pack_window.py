@@ -42,12 +42,12 @@ class WindowPacker:
         """Return the elements between neighbors along a coordinate in the source."""
         return self.lines[k].stride * self.reach[k][1]
 
-    def _test_inside(self, k: int, at: ir.Value) -> ir.Value | None:
+    def _test_inside(self, k: int, position: ir.Value) -> ir.Value | None:
         """Whether an iteration of a coordinate is not padding."""
         line, step = self.lines[k], self.reach[k][1]
         if line.extent is None:
             return None
-        value = self.b.add(self.lows[k], constant(multiply(self.b, at, step)))
+        value = self.b.add(self.lows[k], constant(multiply(self.b, position, step)))
         return self.b.icmp_unsigned("<", value, constant(line.extent))
 
     def _loop_outer(
@@ -114,12 +114,12 @@ class WindowPacker:
         b, lanes, size = self.b, self.lanes, self.size
         full = b.and_(count, constant(-lanes))
         with b.counted_loop(constant(0), full, lanes) as i:
-            at = multiply(b, i, size)
-            store_vector(b, load_vector(b, offset_bytes(b, source, at), self.type, lanes),
-                         offset_bytes(b, target, at), size)
-        at, mask = multiply(b, full, size), b.first_lanes(b.sub(count, full), lanes)
-        rest = load_vector(b, offset_bytes(b, source, at), self.type, lanes, mask)
-        store_vector(b, rest, offset_bytes(b, target, at), size, mask)
+            offset = multiply(b, i, size)
+            store_vector(b, load_vector(b, offset_bytes(b, source, offset), self.type, lanes),
+                         offset_bytes(b, target, offset), size)
+        offset, mask = multiply(b, full, size), b.first_lanes(b.sub(count, full), lanes)
+        rest = load_vector(b, offset_bytes(b, source, offset), self.type, lanes, mask)
+        store_vector(b, rest, offset_bytes(b, target, offset), size, mask)
 
     def _clear_elements(self, target: ir.Value, count: int) -> None:
         """Clear contiguous elements."""
@@ -163,9 +163,9 @@ class WindowPacker:
         place = offset_bytes(b, source, multiply(b, first, distance))
         if distance == self.size:
             return load_vector(b, place, self.type, lanes, mask)
-        where = b.gep(place, [lane_numbers(lanes, I64, distance)], source_etype=ir.IntType(8))
-        where.type = vector(POINTER, lanes)
-        return b.gather(where, self.type, lanes,
+        pointers = b.gep(place, [lane_numbers(lanes, I64, distance)], source_etype=ir.IntType(8))
+        pointers.type = vector(POINTER, lanes)
+        return b.gather(pointers, self.type, lanes,
                         b.splat(ir.Constant(I1, 1), lanes) if mask is None else mask)
 
     def _mask_lanes(self, k: int, first: Number) -> ir.Value | None:

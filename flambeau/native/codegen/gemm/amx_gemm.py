@@ -99,9 +99,9 @@ class AmxPacker(OperandPacker):
         self, columns: PanelColumns, local: Number, start: Number, depth: Number
     ) -> None:
         b, p = self.builder, self.p
-        at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
-                          multiply(b, start, p.b_depth))
-        operand = SplitOperand(at, p.b_column, p.b_depth, p.b_type, columns.count, depth,
+        pointer = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
+                               multiply(b, start, p.b_depth))
+        operand = SplitOperand(pointer, p.b_column, p.b_depth, p.b_type, columns.count, depth,
                                self.terms.parts[1], True, self.terms.checked)
         self._split_into(operand, self.workspace.packed_panel(local), self.flags.of_panel(local))
 
@@ -169,8 +169,8 @@ class AmxTileKernel(TileKernel):
             return
         flags = [b.load(flag(i), typ=I64, align=8)
                  for flag, i in ((self.flags.of_group, local), (self.flags.of_panel, packed_index))]
-        odd = b.icmp_signed("!=", b.or_(*flags), constant(0))
-        with b.if_else(odd, likely=False) as (rare, usual):
+        has_rare = b.icmp_signed("!=", b.or_(*flags), constant(0))
+        with b.if_else(has_rare, likely=False) as (rare, usual):
             with rare:
                 shape = [constant(tile.rows), constant(tile.vectors)]
                 b.call(declare_fallback(b.module, self.terms.parts), [*arguments, *shape])

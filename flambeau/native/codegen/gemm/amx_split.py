@@ -144,12 +144,13 @@ def _transpose_tile(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
     if function is None:
         function = declare_internal(module, name, ir.FunctionType(ir.VoidType(), [POINTER]))
         inner = ir.IRBuilder(function.append_basic_block("entry"))
-        at = function.args[0]
+        tile = function.args[0]
         rows = [
-            load_vector(inner, offset_bytes(inner, at, r * 64), Type.I32, SIDE) for r in range(SIDE)
+            load_vector(inner, offset_bytes(inner, tile, r * 64), Type.I32, SIDE)
+            for r in range(SIDE)
         ]
         for r, row in enumerate(transpose_block(inner, rows)):
-            store_vector(inner, row, offset_bytes(inner, at, r * 64), 4)
+            store_vector(inner, row, offset_bytes(inner, tile, r * 64), 4)
         inner.ret_void()
     b.call(function, [offset_bytes(b, tiles, multiply(b, i, TILE_BYTES))])
     return []
@@ -161,11 +162,11 @@ def _needs_fallback(b: ir.IRBuilder, largest: ir.Value) -> ir.Value:
     function = b.module.globals.get(name) or ir.Function(
         b.module, ir.FunctionType(I32, [_WIDE]), name)
     classified = b.call(function, [largest])
-    some = b.icmp_unsigned("!=", classified, ir.Constant(I32, 0))
+    has_any = b.icmp_unsigned("!=", classified, ir.Constant(I32, 0))
     smallest = ir.Constant(I32, _SMALL)
     beyond = b.icmp_unsigned(
         ">=", b.sub(classified, smallest), ir.Constant(I32, _INFINITY - _SMALL))
-    return b.zext(b.and_(some, beyond), I64)
+    return b.zext(b.and_(has_any, beyond), I64)
 
 
 def _pack_along_depth(
@@ -175,19 +176,19 @@ def _pack_along_depth(
     """Pack one depth step of all rows, each contiguous along the depth."""
     size, stored = operand.stored.size, operand.stored
     masks = [first_lanes(b, add(b, remaining, -first), SIDE) for first in (0, SIDE)]
-    at = offset_bytes(b, source, multiply(b, s, DEPTH_PER_TILE * size))
-    odd = ir.Constant(ir.VectorType(I32, 2 * SIDE), list(range(1, 4 * SIDE, 2)))
+    chunk = offset_bytes(b, source, multiply(b, s, DEPTH_PER_TILE * size))
+    odd_lanes = ir.Constant(ir.VectorType(I32, 2 * SIDE), list(range(1, 4 * SIDE, 2)))
 
     def row(i: ir.Value, carried: list) -> list:
         greatest, split = carried[0], []
-        pointer = offset_bytes(b, at, b.mul(i, stride))
+        pointer = offset_bytes(b, chunk, b.mul(i, stride))
         for first, mask in enumerate(masks):
             here = offset_bytes(b, pointer, first * SIDE * size)
             x = widen(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
             greatest = _update_max_magnitude(b, x, greatest) if operand.checked else greatest
             split.append(_split_terms(b, x, operand.parts))
         for part, (low, high) in enumerate(zip(*split, strict=True)):
-            both = b.shuffle_vector(b.bitcast(low, _SHORT), b.bitcast(high, _SHORT), odd)
+            both = b.shuffle_vector(b.bitcast(low, _SHORT), b.bitcast(high, _SHORT), odd_lanes)
             target = offset_bytes(b, into, multiply(b, i, 64))
             store_vector(b, both, offset_bytes(b, target, part * 2 * TILE_BYTES), 2)
         return [greatest]
@@ -214,7 +215,7 @@ def _pack_along_width(
     size, stored = operand.stored.size, operand.stored
     masks = [first_lanes(b, add(b, valid, -first), SIDE) for first in (0, SIDE)]
     sixteen = _broadcast(16)
-    odd = ir.Constant(ir.VectorType(I1, 2 * SIDE), [0, 1] * SIDE)
+    odd_lanes = ir.Constant(ir.VectorType(I1, 2 * SIDE), [0, 1] * SIDE)
     none = ir.Constant(ir.VectorType(I1, SIDE), None)
 
     def pair(i: ir.Value, carried: list) -> list:
@@ -232,7 +233,7 @@ def _pack_along_width(
                 split.append(_split_terms(b, x, operand.parts))
             for part, (even, uneven) in enumerate(zip(*split, strict=True)):
                 low = b.bitcast(b.lshr(even, sixteen), _SHORT)
-                both = b.select(odd, b.bitcast(uneven, _SHORT), low)
+                both = b.select(odd_lanes, b.bitcast(uneven, _SHORT), low)
                 target = offset_bytes(b, into, multiply(b, i, 64))
                 place = part * 2 * TILE_BYTES + tile * TILE_BYTES
                 store_vector(b, both, offset_bytes(b, target, place), 2)

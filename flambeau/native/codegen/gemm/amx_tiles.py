@@ -84,12 +84,12 @@ def declare_multiplier(
     function = declare_internal(module, name, kind)
     a, other, steps, sums, resume = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    where = _SumTiles(rows, columns, sums)
+    tiles = _SumTiles(rows, columns, sums)
     with b.if_else(b.icmp_signed("!=", resume, constant(0))) as (more, fresh):
         with more:
-            where.each(b, _LOAD)
+            tiles.each(b, _LOAD)
         with fresh:
-            where.each(b, _ZERO)
+            tiles.each(b, _ZERO)
 
     def step(i: ir.Value, _: list) -> list:
         left = offset_bytes(b, a, multiply(b, i, 2 * TILE_BYTES * parts[0]))
@@ -98,7 +98,7 @@ def declare_multiplier(
         return []
 
     emit_loop(b, steps, [], step)
-    where.each(b, _STORE)
+    tiles.each(b, _STORE)
     b.ret_void()
     return function
 
@@ -116,8 +116,8 @@ class _SumTiles:
             for j in range(self.columns):
                 operands = [_tile_number(2 * i + j)]
                 if name != _ZERO:
-                    at = offset_bytes(b, self.pointer, i * SIDE * line + j * ROW_BYTES)
-                    operands += [at, constant(line)]
+                    pointer = offset_bytes(b, self.pointer, i * SIDE * line + j * ROW_BYTES)
+                    operands += [pointer, constant(line)]
                 _call_intrinsic(b, name, operands)
 
 

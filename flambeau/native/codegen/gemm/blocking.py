@@ -282,6 +282,6 @@ def plan_dynamic(context: Any, p: GemmProblem, depth: int = MAX_GEMM_UNCUT_DEPTH
     registers = context.target.vector_registers
     rows, vectors = (8, 3) if registers == 32 else (6, 2)
     tile = MicroTile(rows, vectors, context.target.lanes(p.type), p.type)
-    whole = depth // tile.columns * tile.columns
-    unroll = choose_unroll(rows, vectors, registers, whole, False)
-    return GemmPlan(tile, True, True, whole, True, unroll)
+    full_depth = depth // tile.columns * tile.columns
+    unroll = choose_unroll(rows, vectors, registers, full_depth, False)
+    return GemmPlan(tile, True, True, full_depth, True, unroll)

@@ -75,7 +75,7 @@ class DotProductKernel:
     def emit(self) -> None:
         """Emit the whole product, or this thread's share of it."""
         b, p = self.builder, self.p
-        groups, whole = -(-p.m // self.rows), p.m // self.rows
+        groups, full_groups = -(-p.m // self.rows), p.m // self.rows
         size = self.columns
         panels = ceil_divide(b, p.n, size)
         first_group, last_group, first, last = 0, groups, 0, panels
@@ -85,17 +85,17 @@ class DotProductKernel:
             first, last = share.first_panel, share.last_panel
 
         def groups_of(start: Number, count: Number) -> None:
-            stop = emit_min(b, last_group, whole)
+            stop = emit_min(b, last_group, full_groups)
 
             def full(g: Number) -> None:
                 self._emit_tile(multiply(b, g, self.rows), self.rows, start, count)
 
             self._emit_range(first_group, stop, full)
-            if groups > whole:
-                rest = p.m - whole * self.rows
-                beyond = b.icmp_signed(">", constant(last_group), constant(whole))
+            if groups > full_groups:
+                rest = p.m - full_groups * self.rows
+                beyond = b.icmp_signed(">", constant(last_group), constant(full_groups))
                 with b.if_then(beyond):
-                    self._emit_tile(whole * self.rows, rest, start, count)
+                    self._emit_tile(full_groups * self.rows, rest, start, count)
 
         def panel(i: Number) -> None:
             start = multiply(b, i, size)
@@ -134,8 +134,8 @@ class DotProductKernel:
         mask = first_lanes(b, count, self.columns)
         for i in range(rows):
             value = sum_lanes(b, sums[i * self.columns : (i + 1) * self.columns])
-            at = {p.row: constant(add(b, row, i))}
-            emit_epilogue(self.context, self.statement.body, at,
+            bindings = {p.row: constant(add(b, row, i))}
+            emit_epilogue(self.context, self.statement.body, bindings,
                           (self.statement.column.index, constant(column)), self.columns,
                           value, mask)
 
@@ -161,8 +161,8 @@ class DotProductKernel:
         b, p, lanes = self.builder, self.p, self.lanes
 
         def read(pointer: ir.Value, stored: Any) -> ir.Value:
-            at = offset_bytes(b, pointer, multiply(b, i, lanes * stored.size))
-            return widen(b, load_vector(b, at, stored, lanes, mask), stored, p.type)
+            address = offset_bytes(b, pointer, multiply(b, i, lanes * stored.size))
+            return widen(b, load_vector(b, address, stored, lanes, mask), stored, p.type)
 
         columns = [read(pointer, p.b_type) for pointer in right]
         out = []

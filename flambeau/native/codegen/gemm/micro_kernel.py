@@ -136,8 +136,8 @@ def emit_accumulation(
     outer = depth[0]
 
     def body(_: ir.Value, carried: Sums) -> Sums:
-        at = _move_source(source, carried[0], carried[1])
-        inner = emit_accumulation(b, tile, at, depth[1:], carried[2:], unroll, ahead)
+        inner_source = _move_source(source, carried[0], carried[1])
+        inner = emit_accumulation(b, tile, inner_source, depth[1:], carried[2:], unroll, ahead)
         return [offset_bytes(b, carried[0], outer.a), offset_bytes(b, carried[1], outer.b), *inner]
 
     return emit_loop(b, outer.extent, [source.a, source.b, *sums], body)[2:]
@@ -164,9 +164,9 @@ def _emit_innermost_loop(
         a, vectors, sums_so_far = carried[0], carried[1], carried[2:]
         for u in range(unroll):
             s = u % sets * n
-            at = _move_source(source, offset_bytes(b, a, multiply(b, axis.a, u)),
-                              offset_bytes(b, vectors, multiply(b, axis.b, u)))
-            sums_so_far[s : s + n] = emit_step(b, tile, at, sums_so_far[s : s + n])
+            step_source = _move_source(source, offset_bytes(b, a, multiply(b, axis.a, u)),
+                                       offset_bytes(b, vectors, multiply(b, axis.b, u)))
+            sums_so_far[s : s + n] = emit_step(b, tile, step_source, sums_so_far[s : s + n])
         ends = (
             offset_bytes(b, a, multiply(b, axis.a, unroll)),
             offset_bytes(b, vectors, multiply(b, axis.b, unroll)),

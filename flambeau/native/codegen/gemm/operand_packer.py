@@ -39,12 +39,12 @@ class OperandPacker:
         if p.b_column == p.b_type.size and is_known(p.n):
             first = emit_min(b, q1, p.n // width)
             count = subtract(b, first, q0)
-            at = offset_bytes(
+            pointer = offset_bytes(
                 b,
                 offset_bytes(b, p.b, multiply(b, multiply(b, q0, width), p.b_column)),
                 multiply(b, start, p.b_depth),
             )
-            panel = PackedPanel(at, p.b_column, p.b_depth, p.b_type, self.product.packed_type,
+            panel = PackedPanel(pointer, p.b_column, p.b_depth, p.b_type, self.product.packed_type,
                                 width, multiply(b, count, width), depth, self.tile.lanes,
                                 self.plan.pairs)
             workspace = self.workspace
@@ -63,9 +63,10 @@ class OperandPacker:
     ) -> None:
         """Pack a panel of columns, the `local`-th of those that stay in L2."""
         b, p, tile = self.builder, self.p, self.tile
-        at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
-                          multiply(b, start, p.b_depth))
+        pointer = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
+                               multiply(b, start, p.b_depth))
         width = columns.vectors * tile.lanes
-        panel = PackedPanel(at, p.b_column, p.b_depth, p.b_type, self.product.packed_type, width,
+        panel = PackedPanel(pointer, p.b_column, p.b_depth, p.b_type, self.product.packed_type,
+                            width,
                             columns.count, depth, tile.lanes, self.plan.pairs)
         pack_panel(b, panel, self.workspace.packed_panel(local))

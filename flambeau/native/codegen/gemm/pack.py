@@ -86,7 +86,7 @@ def pack_groups(
         return
     over = multiply(b, panel.depth, panel.depth_stride)
     ahead = 0 if isinstance(over, int) and over < MIN_PACK_PREFETCH_BYTES else PACK_STEPS_AT_ONCE
-    whole = b.udiv(constant(panel.valid), constant(panel.width))
+    full_groups = b.udiv(constant(panel.valid), constant(panel.width))
     rest = b.urem(constant(panel.valid), constant(panel.width))
 
     def stretch(i: ir.Value, _: list) -> list:
@@ -100,17 +100,17 @@ def pack_groups(
         )
 
         def group(g: ir.Value, valid: Number) -> None:
-            at = offset_bytes(b, here.pointer, multiply(b, g, panel.width * panel.stored.size))
-            alone = replace(here, pointer=at, valid=valid)
+            pointer = offset_bytes(b, here.pointer, multiply(b, g, panel.width * panel.stored.size))
+            alone = replace(here, pointer=pointer, valid=valid)
             _pack_along_width(b, alone, offset_bytes(b, target, multiply(b, g, stride)), ahead)
 
         def full(g: ir.Value, _: list) -> list:
             group(g, panel.width)
             return []
 
-        emit_loop(b, whole, [], full)
+        emit_loop(b, full_groups, [], full)
         with b.if_then(b.icmp_signed(">", rest, constant(0))):
-            group(whole, rest)
+            group(full_groups, rest)
         return []
 
     emit_loop(b, ceil_divide(b, panel.depth, PACK_STEPS_AT_ONCE), [], stretch)
@@ -124,10 +124,10 @@ def _pack_each_group(
     def pack_group(g: ir.Value, _: list) -> list:
         done = multiply(b, g, panel.width)
         remaining = b.sub(constant(panel.valid), constant(done))
-        at = offset_bytes(b, panel.pointer, multiply(b, done, panel.width_stride))
+        pointer = offset_bytes(b, panel.pointer, multiply(b, done, panel.width_stride))
         valid = emit_min(b, remaining, panel.width)
         pack_panel(
-            b, replace(panel, pointer=at, valid=valid),
+            b, replace(panel, pointer=pointer, valid=valid),
             offset_bytes(b, into, multiply(b, g, stride))
         )
         return []
@@ -179,14 +179,14 @@ def _emit_steps(
     if not panel.pairs:
         emit_loop(b, panel.depth, [], pack_step)
         return
-    whole, odd = split_depth(b, panel.depth)
-    emit_loop(b, whole, [], pack_step)
+    even_depth, odd_depth = split_depth(b, panel.depth)
+    emit_loop(b, even_depth, [], pack_step)
     emit_if(
         b,
-        odd,
+        odd_depth,
         lambda: body(
-            offset_bytes(b, into, multiply(b, whole, panel.step)),
-            [offset_bytes(b, panel.pointer, multiply(b, whole, stride))],
+            offset_bytes(b, into, multiply(b, even_depth, panel.step)),
+            [offset_bytes(b, panel.pointer, multiply(b, even_depth, stride))],
         ),
     )
 
@@ -205,8 +205,8 @@ def _pack_elements(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
         def pack_element(r: ir.Value, _: list) -> list:
             read = []
             for source in sources:
-                at = offset_bytes(b, source, multiply(b, r, panel.width_stride))
-                read.append(b.load(at, typ=memory_type(panel.stored), align=panel.stored.size))
+                pointer = offset_bytes(b, source, multiply(b, r, panel.width_stride))
+                read.append(b.load(pointer, typ=memory_type(panel.stored), align=panel.stored.size))
             value = _convert_for_panel(b, panel, read)
             b.store(
                 value,
@@ -249,9 +249,9 @@ def _transpose_columns(
 ) -> None:
     """Pack whole blocks of `lanes` steps for `count` elements of the width from `start` on."""
     last = add(b, panel.valid, -1 - start)
-    at = offset_bytes(b, panel.pointer, multiply(b, start, panel.width_stride))
+    pointer = offset_bytes(b, panel.pointer, multiply(b, start, panel.width_stride))
     target = offset_bytes(b, into, start * panel.type.size)
-    arguments = [at, constant(panel.width_stride), constant(last), constant(blocks), target]
+    arguments = [pointer, constant(panel.width_stride), constant(last), constant(blocks), target]
     b.call(_declare_transposer(b.module, panel, count), arguments)
 
 

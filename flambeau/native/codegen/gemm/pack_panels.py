@@ -212,18 +212,18 @@ def _pack_transposed(
 
 def _declare_step_table(b: Builder, order: Sequence[int], lanes: int) -> ir.Value:
     """A constant array of panel steps."""
-    whole = [*order, *[0] * (-len(order) % lanes)]
-    kind = ir.ArrayType(I32, len(whole))
+    padded_order = [*order, *[0] * (-len(order) % lanes)]
+    kind = ir.ArrayType(I32, len(padded_order))
     name = b.module.get_unique_name("order")
     table = ir.GlobalVariable(b.module, kind, name)
     table.linkage, table.global_constant = "internal", True
-    table.initializer = ir.Constant(kind, whole)
+    table.initializer = ir.Constant(kind, padded_order)
     table.type = POINTER
     return table
 
 
-def _load_step(b: Builder, table: ir.Value, at: ir.Value | int) -> ir.Value:
-    place = b.gep(table, [constant(at)], source_etype=I32)
+def _load_step(b: Builder, table: ir.Value, step: ir.Value | int) -> ir.Value:
+    place = b.gep(table, [constant(step)], source_etype=I32)
     return b.zext(b.load(place, typ=I32, align=4), I64)
 
 
@@ -237,12 +237,12 @@ def _gather_strided(
     def row(x: ir.Value, y: ir.Value) -> None:
         for j in range(-(-valid // lanes)):
             remaining = valid - j * lanes
-            where = b.gep(offset_bytes(b, x, j * lanes * block.column * size), [strides],
-                          source_etype=ir.IntType(8))
-            where.type = vector(POINTER, lanes)
+            pointers = b.gep(offset_bytes(b, x, j * lanes * block.column * size), [strides],
+                             source_etype=ir.IntType(8))
+            pointers.type = vector(POINTER, lanes)
             mask = b.splat(ir.Constant(I1, 1), lanes) if remaining >= lanes \
                 else b.first_lanes(remaining, lanes)
-            value = b.gather(where, block.type, lanes, mask)
+            value = b.gather(pointers, block.type, lanes, mask)
             store_vector(b, value, offset_bytes(b, y, j * lanes * size), size)
 
     axes = [(n, (s * size, p * block.width * size))

@@ -38,8 +38,8 @@ class TileEpilogue:
     ) -> None:
         """Run the epilogue on a tile's sums."""
         b = self.builder
-        whole = is_known(valid) and (is_known(columns.count))
-        if self.cheap and whole:
+        is_full = is_known(valid) and (is_known(columns.count))
+        if self.cheap and is_full:
             self._run_on_registers(tile, sums, first, columns)
             return
         if not self.cheap:
@@ -61,10 +61,10 @@ class TileEpilogue:
         starts = [constant(add(b, columns.first, j * tile.lanes)) for j in range(tile.vectors)]
         with accumulate_in_registers(self.context):
             for i in range(tile.rows):
-                at = {self.row: constant(add(b, first, i))}
+                bindings = {self.row: constant(add(b, first, i))}
                 for j, start in enumerate(starts):
                     mask = first_lanes(b, add(b, columns.count, -j * tile.lanes), tile.lanes)
-                    emit_epilogue(self.context, self.statement.body, at, (self.column, start),
+                    emit_epilogue(self.context, self.statement.body, bindings, (self.column, start),
                                   tile.lanes, sums[i * tile.vectors + j], mask)
 
     def _run_through_memory(
@@ -87,7 +87,7 @@ class TileEpilogue:
         lanes = tile.lanes * count
 
         def row(i: ir.Value, _: Sums) -> Sums:
-            at = {self.row: constant(add(b, first, i))}
+            bindings = {self.row: constant(add(b, first, i))}
             source = offset_bytes(b, slot, multiply(b, i, tile.vectors * step))
 
             def vector(j: ir.Value, _: Sums) -> Sums:
@@ -99,7 +99,8 @@ class TileEpilogue:
                 if not exact:
                     remaining = b.sub(constant(columns.count), constant(offset))
                     mask = first_lanes(b, remaining, lanes)
-                emit_epilogue(self.context, self.statement.body, at, (self.column, start), lanes,
+                emit_epilogue(self.context, self.statement.body, bindings, (self.column, start),
+                              lanes,
                               value, mask)
                 return []
 

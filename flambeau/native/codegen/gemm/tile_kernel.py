@@ -66,15 +66,15 @@ class TileKernel:
         a, offsets, a_step, a_type = self._locate_rows(first, local, rows, valid, work.start)
         mask = None
         if plan.pack_b:
-            at = self.workspace.packed_panel(packed_index)
+            packed = self.workspace.packed_panel(packed_index)
             b_step, b_type = tile.columns * self.size, self.product.packed_type
         else:
-            at = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
-                              multiply(b, work.start, p.b_depth))
+            packed = offset_bytes(b, offset_bytes(b, p.b, multiply(b, columns.first, p.b_column)),
+                                  multiply(b, work.start, p.b_depth))
             b_step, b_type = p.b_depth, p.b_type
             remaining = add(b, columns.count, (1 - tile.vectors) * tile.lanes)
             mask = first_lanes(b, remaining, tile.lanes)
-        source = TileSource(a, offsets, at, a_type, b_type, mask, plan.multiply)
+        source = TileSource(a, offsets, packed, a_type, b_type, mask, plan.multiply)
         axis = DepthLoop(self.product.count_steps(work.depth), a_step, b_step)
         ahead = self._plan_prefetch(tile, a, packed_index, work)
         if work.ends is None:
@@ -117,17 +117,18 @@ class TileKernel:
         b, plan = self.builder, self.plan
         if plan.pack_a or not plan.pairs:
             return emit_accumulation(b, tile, source, [axis], sums, plan.unroll, ahead)
-        whole = depth // 2 if is_known(depth) else b.lshr(depth, constant(1))
-        odd = depth % 2 if is_known(depth) else b.and_(depth, constant(1))
+        even_depth = depth // 2 if is_known(depth) else b.lshr(depth, constant(1))
+        odd_depth = depth % 2 if is_known(depth) else b.and_(depth, constant(1))
         sums = emit_accumulation(
-            b, tile, source, [replace(axis, extent=whole)], sums, plan.unroll, ahead
+            b, tile, source, [replace(axis, extent=even_depth)], sums, plan.unroll, ahead
         )
         # Beyond a row's last element lies another row, or unmapped memory.
         last = replace(
-            source, a=offset_bytes(b, source.a, multiply(b, whole, axis.a)), a_type=Type.I16,
-            b=offset_bytes(b, source.b, multiply(b, whole, axis.b)), multiply=dot_accumulate_first,
+            source, a=offset_bytes(b, source.a, multiply(b, even_depth, axis.a)), a_type=Type.I16,
+            b=offset_bytes(b, source.b, multiply(b, even_depth, axis.b)),
+            multiply=dot_accumulate_first,
         )
-        return emit_loop(b, odd, sums, lambda _, carried: emit_step(b, tile, last, carried))
+        return emit_loop(b, odd_depth, sums, lambda _, carried: emit_step(b, tile, last, carried))
 
     def _compute_row_offsets(self, rows: int, valid: Number) -> list[Number]:
         """Return the offsets of a tile's rows of a; a missing row repeats the last one."""

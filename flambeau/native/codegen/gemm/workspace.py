@@ -77,15 +77,15 @@ class Workspace:
             self.block_groups = emit_min(b, groups, capacity)
         if not plan.cut:
             return
-        whole, others = (self.block_groups, panels) if plan.pack_a else (self.near_panels, groups)
+        near, others = (self.block_groups, panels) if plan.pack_a else (self.near_panels, groups)
         capacity = self._count_fitting(
-            self._reserve_partial_sums(), multiply(b, whole, self.tile_bytes)
+            self._reserve_partial_sums(), multiply(b, near, self.tile_bytes)
         )
         if not is_known(p.k):  # sums are not kept when the depth turns out short
             short = b.icmp_signed("<=", p.k, constant(plan.depth))
             capacity = b.select(short, constant(others), constant(capacity))
-        some = emit_min(b, others, capacity)
-        self.block_groups, self.block_panels = (whole, some) if plan.pack_a else (some, whole)
+        fitting = emit_min(b, others, capacity)
+        self.block_groups, self.block_panels = (near, fitting) if plan.pack_a else (fitting, near)
 
     def _reserve_partial_sums(self) -> int:
         """Bytes for partial sums."""
@@ -96,8 +96,8 @@ class Workspace:
         if isinstance(size, int):
             return max(1, room // max(size, 1))
         b = self.builder
-        some = b.select(b.icmp_signed(">", size, constant(0)), size, constant(1))
-        fit = b.udiv(constant(room), some)
+        divisor = b.select(b.icmp_signed(">", size, constant(0)), size, constant(1))
+        fit = b.udiv(constant(room), divisor)
         return b.select(b.icmp_signed(">", fit, constant(0)), fit, constant(1))
 
     def reserve(self, size: int) -> int:

@@ -58,8 +58,8 @@ def _from_float(
         return b.freeze(b.select(b.fcmp_ordered("<", value, limit), low, high))
     # Small types by way of i32, and u32 by way of i64, so that what does not fit wraps around.
     integer = I64 if target in (Type.I64, Type.U32) else I32
-    whole = b.freeze(b.fptosi(value, vector(integer, lanes)))
-    return whole if kind == vector(integer, lanes) else b.trunc(whole, kind)
+    integers = b.freeze(b.fptosi(value, vector(integer, lanes)))
+    return integers if kind == vector(integer, lanes) else b.trunc(integers, kind)
 
 
 def _from_integer(
@@ -91,8 +91,8 @@ def _widen(b: Builder, value: ir.Value, source: Type, lanes: int) -> ir.Value:
 def _round_to_bf16(b: Builder, value: ir.Value, lanes: int) -> ir.Value:
     """An F32 rounded to BF16, halves to even; NaN stays NaN."""
 
-    def number(whole: int) -> ir.Value:
-        return b.splat(ir.Constant(I32, whole), lanes)
+    def number(value: int) -> ir.Value:
+        return b.splat(ir.Constant(I32, value), lanes)
 
     bits = b.bitcast(value, vector(I32, lanes))
     high = b.lshr(bits, number(16))

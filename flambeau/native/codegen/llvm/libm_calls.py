@@ -16,7 +16,7 @@ def call_per_lane(b: Builder, name: str, values: Sequence[ir.Value], lanes: int)
     kind = values[0].type.element
     results = ir.Constant(vector(kind, lanes), None)
     for lane in range(lanes):
-        at = ir.Constant(I64, lane)
-        result = b.external(name, kind, [b.extract_element(v, at) for v in values])
-        results = b.insert_element(results, result, at)
+        lane_number = ir.Constant(I64, lane)
+        result = b.external(name, kind, [b.extract_element(v, lane_number) for v in values])
+        results = b.insert_element(results, result, lane_number)
     return results

@@ -144,11 +144,11 @@ class Context:
             return expression
         return (expression, *[self.versions.get(dependency, 0) for dependency in changing])
 
-    def invalidate(self, what: Sequence[Buffer | Accumulator]) -> None:
+    def invalidate(self, targets: Sequence[Buffer | Accumulator]) -> None:
         """Mark buffers or accumulators as changed, so that values computed from them are
         recomputed.
         """
-        for dependency in what:
+        for dependency in targets:
             self.versions[dependency] = self.versions.get(dependency, 0) + 1
             if isinstance(dependency, Buffer) and dependency.aliased:
                 for other in self.pointers:

@@ -54,14 +54,14 @@ def _read_accumulator(context: Context, scope: Scope, accumulator: Accumulator) 
 
 
 def _emit_index_value(context: Context, scope: Scope, index_value: IndexValue) -> ir.Value:
-    b, at = context.builder, index_value.value
-    total = b.integer(at.base)
-    for index, stride in at.terms:
+    b, affine = context.builder, index_value.value
+    total = b.integer(affine.base)
+    for index, stride in affine.terms:
         step = context.scale(scope.bindings[index], stride)
         total = step if _is_zero(total) else b.add(total, step, flags=("nsw",))
-    if scope.lane is None or at.stride(scope.lane) == 0:
+    if scope.lane is None or affine.stride(scope.lane) == 0:
         return total
-    offsets = context.lane_offsets(at.stride(scope.lane), scope.lanes)
+    offsets = context.lane_offsets(affine.stride(scope.lane), scope.lanes)
     return b.add(b.splat(total, scope.lanes), offsets, flags=("nsw",))
 
 

@@ -60,8 +60,8 @@ def _split_loop(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
     if lanes == 1:
         return split_rounds(context, extent)
     b = context.builder
-    whole = b.sdiv(b.add(extent, b.integer(lanes - 1)), b.integer(lanes))
-    start, stop = (b.mul(bound, b.integer(lanes)) for bound in split_rounds(context, whole))
+    rounds = b.sdiv(b.add(extent, b.integer(lanes - 1)), b.integer(lanes))
+    start, stop = (b.mul(bound, b.integer(lanes)) for bound in split_rounds(context, rounds))
     return start, b.minimum_of(stop, extent)
 
 
@@ -81,19 +81,19 @@ def _emit_nest(context: Context, nest: list[Loop], block: int) -> None:
     b = context.builder
     extents = [context.extent(loop.extent) for loop in nest]
     if block:
-        whole = b.add(extents[-1], b.integer(block - 1))
-        extents[-1] = b.udiv(whole, b.integer(block))
+        rounded_up = b.add(extents[-1], b.integer(block - 1))
+        extents[-1] = b.udiv(rounded_up, b.integer(block))
     total = extents[0]
     for extent in extents[1:]:
         total = b.mul(total, extent)
-    what = [target for target in _list_written_buffers(nest[0]) if target in context.versions]
+    targets = [target for target in _list_written_buffers(nest[0]) if target in context.versions]
     with b.counted_loop(*split_rounds(context, total), name="round") as number:
         indices: list[ir.Value] = []
         for extent in reversed(extents[1:]):
             indices.insert(0, b.urem(number, extent))
             number = b.udiv(number, extent)
         values = [number, *indices]
-        context.invalidate(what)
+        context.invalidate(targets)
         if block:
             start = b.mul(values.pop(), b.integer(block))
             limit = b.add(start, b.integer(block))
@@ -104,7 +104,7 @@ def _emit_nest(context: Context, nest: list[Loop], block: int) -> None:
             emit_rounds(context, scope, nest[-1], start, stop)
         else:
             emit_body(context, scope, nest[-1].body)
-    context.invalidate(what)
+    context.invalidate(targets)
 
 
 def _list_written_buffers(loop: Loop) -> list[Buffer]:

@@ -47,14 +47,14 @@ def assign_private_rows(context: Context, buffers: Sequence[Buffer]) -> None:
 
 def _clear_row(context: Context, buffer: Buffer, row: ir.Value, columns: int) -> None:
     b, lanes = context.builder, context.target.vector_bytes // buffer.type.size
-    whole = columns // lanes * lanes
+    full_columns = columns // lanes * lanes
     kind = MEMORY[buffer.type]
-    if whole:
-        with b.counted_loop(0, whole, lanes, "clear") as i:
+    if full_columns:
+        with b.counted_loop(0, full_columns, lanes, "clear") as i:
             zeros = ir.Constant(vector(kind, lanes), None)
             store_vector(b, zeros, b.offset_elements(row, i, buffer.type), buffer.type.size)
-    if whole < columns:
-        with b.counted_loop(whole, columns, name="clear") as i:
+    if full_columns < columns:
+        with b.counted_loop(full_columns, columns, name="clear") as i:
             b.store(
                 ir.Constant(kind, None),
                 b.offset_elements(row, i, buffer.type),
@@ -90,8 +90,8 @@ def defer_sum(context: Context, scope: Scope, store: Store) -> bool:
     key = (store, *(scope.bindings[index] for index, _ in store.at.terms))
     before = pending.get(key)
     if before is None:
-        where = address_of(context, scope, store, [])
-        pending[key] = PendingSum(store.buffer, scope, where, value)
+        address = address_of(context, scope, store, [])
+        pending[key] = PendingSum(store.buffer, scope, address, value)
     else:
         before.total = b.fadd(before.total, value)
     return True

@@ -100,9 +100,9 @@ class ReductionState:
 
     def _list_slot_types(self, lanes: int) -> tuple[ir.Type, ...]:
         """The slot types: the value, and for ARGMAX its position and the first position seen."""
-        kind, at = vector(REGISTER[self.type], lanes), vector(I64, lanes)
+        kind, index_type = vector(REGISTER[self.type], lanes), vector(I64, lanes)
         return (
-            (kind, at, at if lanes == self.lanes else I64)
+            (kind, index_type, index_type if lanes == self.lanes else I64)
             if self.fold in ARG_REDUCTIONS
             else (kind,)
         )
@@ -162,11 +162,11 @@ class ReductionState:
                 b.select(mask, v, b.splat(n, lanes)) for v, n in zip(values, others, strict=True)
             )
         if self.ascending:
-            old, at, first = self._get(b, lanes)
+            old, index, first = self._get(b, lanes)
             take = is_greater(b, self.fold, self.type, old, values[0])
             seen = values[1] if lanes == self.lanes else b.slice_lanes(values[1], 0, 1)
             first = b.intrinsic("smin", seen.type, (first, seen))
-            chosen = b.select(take, values[0], old), b.select(take, values[1], at), first
+            chosen = b.select(take, values[0], old), b.select(take, values[1], index), first
             self._set(b, lanes, chosen)
             return
         self._fold_in(b, values, lanes, self.value_type)

@@ -75,9 +75,9 @@ def _store(context: Context, scope: Scope, store: Store) -> None:
     value = read_memo(context, scope, store.value)
     mask = None if store.mask is None else read_memo(context, scope, store.mask)
     offsets = [(read_memo(context, scope, e), context.extent(s)) for e, s in store.indirect]
-    where = address_of(context, scope, store, offsets)
+    address = address_of(context, scope, store, offsets)
     if store.add:
-        old = load_elements(context, scope, store.buffer, *where, mask)
+        old = load_elements(context, scope, store.buffer, *address, mask)
         lanes = max(lanes_of(old), lanes_of(value))
         computed = Type.F32 if kind in casts.HALVES else kind
         pair = [casts.cast(b, b.splat(part, lanes), kind, computed, lanes)
@@ -85,7 +85,7 @@ def _store(context: Context, scope: Scope, store: Store) -> None:
         operation = Scalar.OR if kind is Type.BOOL else Scalar.ADD
         total = scalar_ops.emit_operation(b, operation, pair, computed, lanes)
         value = casts.cast(b, total, computed, kind, lanes)
-    store_elements(context, scope, store.buffer, where, value, mask)
+    store_elements(context, scope, store.buffer, address, value, mask)
     context.invalidate([store.buffer])
 
 
@@ -99,8 +99,8 @@ def _prefetch(context: Context, scope: Scope, statement: Prefetch) -> None:
 
 
 def _emit_while(context: Context, scope: Scope, statement: While) -> None:
-    b, what = context.builder, collect_written_values(statement.body)
-    context.invalidate(what)
+    b, targets = context.builder, collect_written_values(statement.body)
+    context.invalidate(targets)
     test, body, after = (b.append_basic_block(f"while{part}") for part in (".test", "", ".end"))
     b.branch(test)
     b.position_at_end(test)
@@ -110,7 +110,7 @@ def _emit_while(context: Context, scope: Scope, statement: While) -> None:
     emit_body(context, inner, statement.body)
     b.branch(test)
     b.position_at_end(after)
-    context.invalidate(what)
+    context.invalidate(targets)
 
 
 def _emit_if(context: Context, scope: Scope, statement: If) -> None:
@@ -127,8 +127,8 @@ def _loop(context: Context, scope: Scope, loop: Loop) -> None:
 def emit_rounds(context: Context, scope: Scope, loop: Loop, start: Bound, stop: Bound) -> None:
     """Emit the iterations of a loop from `start` to `stop`, on this thread."""
     b = context.builder
-    what = collect_writes(loop)
-    context.invalidate(what)
+    targets = collect_writes(loop)
+    context.invalidate(targets)
     sums = _list_long_sums(context, loop)
     nested = [state for state in sums if state in context.active_reductions and (
         not state.outer or _deserves_partial_sum(loop, context, state.accumulator))]
@@ -138,17 +138,17 @@ def emit_rounds(context: Context, scope: Scope, loop: Loop, start: Bound, stop: 
         emit = _emit_lanes if loop in context.plan.widths else _emit_serial
         if isinstance(start, int) and isinstance(stop, int):
             if start < stop:
-                hoist_invariants(context, scope, loop_indices(loop), what, loop.body)
+                hoist_invariants(context, scope, loop_indices(loop), targets, loop.body)
                 emit(context, scope, loop, start, stop, sums)
         else:
             first = b.integer(start) if isinstance(start, int) else start
             last = b.integer(stop) if isinstance(stop, int) else stop
             with b.if_then(b.icmp_signed("<", first, last)):
                 inner = scope.inside({})
-                hoist_invariants(context, inner, loop_indices(loop), what, loop.body)
+                hoist_invariants(context, inner, loop_indices(loop), targets, loop.body)
                 emit(context, inner, loop, first, last, sums)
         context.active_reductions = before
-    context.invalidate(what)
+    context.invalidate(targets)
 
 
 def _emit_serial(
@@ -193,20 +193,20 @@ def _emit_lanes(
         body(index)
 
     def rest(first: Bound, count: Bound) -> None:
-        at = b.integer(first) if isinstance(first, int) else first
+        start = b.integer(first) if isinstance(first, int) else first
         if masked and lanes > 1:
-            body(at, lanes, b.first_lanes(count, lanes))
+            body(start, lanes, b.first_lanes(count, lanes))
         else:
             _emit_rounds(context, loop, first, stop, 1, [], lambda index: body(index, 1))
 
     if isinstance(start, int) and isinstance(stop, int):
-        whole = (stop - start) // lanes * lanes
-        if whole == lanes:
+        full = (stop - start) // lanes * lanes
+        if full == lanes:
             whole_vectors(b.integer(start))
-        elif whole:
-            _emit_rounds(context, loop, start, start + whole, lanes, sums, whole_vectors)
-        if start + whole < stop:
-            rest(start + whole, stop - start - whole)
+        elif full:
+            _emit_rounds(context, loop, start, start + full, lanes, sums, whole_vectors)
+        if start + full < stop:
+            rest(start + full, stop - start - full)
         return
     end = b.add(start, b.and_(b.sub(stop, start), b.integer(-lanes)))
     _emit_rounds(context, loop, start, end, lanes, sums, whole_vectors)
@@ -277,15 +277,15 @@ def hoist_invariants(
     `inner` are the indices of the loop and those inside it. LLVM would not hoist loads, and does
     not see that copies of a loop share what was hoisted.
     """
-    what = set(changes)
-    if any(isinstance(target, Buffer) and target.aliased for target in what):
-        what.update(buffer for buffer in context.pointers if buffer.aliased)
+    targets = set(changes)
+    if any(isinstance(target, Buffer) and target.aliased for target in targets):
+        targets.update(buffer for buffer in context.pointers if buffer.aliased)
     inside = list(iterate_unconditional(body))
     varies: dict[Expression, bool] = {}
     roots = [expression for statement in inside for expression in iterate_expressions(statement)]
     for expression in iterate_postorder(roots, varies):
         varies[expression] = any(varies[operand] for operand in get_operands(expression)) \
-            or _varies(expression, inner, what)
+            or _varies(expression, inner, targets)
     for expression, moving in varies.items():
         if moving:
             _evaluate_each(context, scope, [e for e in get_operands(expression) if not varies[e]])
@@ -304,12 +304,13 @@ def _evaluate_each(
             evaluate(context, scope, expression)
 
 
-def _varies(expression: Expression, inner: set, what: set) -> bool:
-    """Whether an expression itself varies in a loop over `inner` that writes `what`."""
+def _varies(expression: Expression, inner: set, targets: set) -> bool:
+    """Whether an expression itself varies in a loop over `inner` that writes `targets`."""
     if isinstance(expression, Accumulator):
-        return expression in what
+        return expression in targets
     if isinstance(expression, Load):
-        return expression.buffer in what or any(index in inner for index, _ in expression.at.terms)
+        return expression.buffer in targets or any(index in inner for index,
+                                                   _ in expression.at.terms)
     return isinstance(expression, IndexValue) and any(
         index in inner for index, _ in expression.value.terms
     )

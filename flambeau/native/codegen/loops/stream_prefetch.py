@@ -70,8 +70,8 @@ def _iterate_loops(body: Sequence[Statement], lanes: dict[Loop, int], around: _A
                                     in iterate_statements([statement])):
                 yield from _iterate_loops(statement.body, lanes, _Around(loops, set(around.seen)))
         elif statement.kind is LoopKind.PARALLEL or around.loops:
-            places = _list_streams(statement, loops, around.seen if around.loops else set())
-            yield statement, Streams(tuple(places), loops)
+            accesses = _list_streams(statement, loops, around.seen if around.loops else set())
+            yield statement, Streams(tuple(accesses), loops)
 
 
 def _list_streams(
@@ -121,8 +121,8 @@ def _spread(place: Load | Store, windows: dict[Index, Any]) -> list[Load | Store
         return []
     outer = tuple([term for term in place.at.terms if term[0] not in windows])
     accesses: list[Load | Store] = []
-    for at in product(*(range(extent) for extent, _ in steps)):
-        moved = sum(i * stride for i, (_, stride) in zip(at, steps, strict=True))
+    for combination in product(*(range(extent) for extent, _ in steps)):
+        moved = sum(i * stride for i, (_, stride) in zip(combination, steps, strict=True))
         accesses.append(replace(place, at=Affine(place.at.base + moved, outer)))
     return accesses
 
@@ -132,9 +132,9 @@ def _make_key(buffer: Buffer, place: Load | Store, lane: Index) -> tuple:
     return (buffer, place.at.base, rest)
 
 
-def _exceeds_l2(loops: tuple[Loop, ...], places: Sequence[Load | Store]) -> bool:
+def _exceeds_l2(loops: tuple[Loop, ...], accesses: Sequence[Load | Store]) -> bool:
     """Whether the accesses cover too much memory to stay in L2, as far as is known."""
-    total = sum(place.buffer.type.size for place in places)
+    total = sum(place.buffer.type.size for place in accesses)
     for loop in loops:
         if not isinstance(loop.extent, int):
             return total > 0
@@ -155,12 +155,12 @@ def prefetch_streams(context: Any, scope: Any, streams: Streams, lanes: int) -> 
         ahead = (beyond if far else near) if isinstance(far, bool) else b.select(far, beyond, near)
         first = b.offset_elements(context.pointer(place.buffer, place.at, scope), ahead, type)
         for line in range(max(1, lanes * type.size // LINE_BYTES)):
-            at = (
+            address = (
                 b.offset_elements(first, b.integer(line * LINE_BYTES // type.size), type)
                 if line
                 else first
             )
-            emit_prefetch(b, at, written)
+            emit_prefetch(b, address, written)
 
 
 def _exceeds_last_level(context: Any, streams: Streams) -> Any:

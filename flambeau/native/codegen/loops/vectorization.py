@@ -167,30 +167,31 @@ def collect_written_values(body: Sequence[Statement]) -> list[Buffer | Accumulat
 def choose_lanes(loop: Loop, target: Target) -> int:
     """Return a loop's lanes: one or more vectors of its most common element size."""
     inside = list(iterate_statements(loop.body))
-    expressions, places = collect_expressions(inside), collect_accesses(inside)
-    size = element_size(expressions, places)
+    expressions, accesses = collect_expressions(inside), collect_accesses(inside)
+    size = element_size(expressions, accesses)
     lanes_per_vector = max(1, target.vector_bytes // size)
     lanes = min(
-        lanes_per_vector * choose_vector_count(loop, inside, expressions, places, target), MAX_LANES
+        lanes_per_vector * choose_vector_count(loop, inside, expressions, accesses, target),
+        MAX_LANES
     )
     if isinstance(loop.extent, int):
         if loop.extent <= 2 or (loop.extent < lanes_per_vector and target.vector_bytes < 64):
             return 1
         while lanes > lanes_per_vector and lanes >= 2 * loop.extent:
             lanes //= 2
-        if loop.extent <= 4 * lanes_per_vector and _is_simple(loop, expressions, places):
+        if loop.extent <= 4 * lanes_per_vector and _is_simple(loop, expressions, accesses):
             while lanes < loop.extent:  # a short row in one step, without a loop
                 lanes *= 2
     return lanes
 
 
-def element_size(expressions: Sequence[Expression], places: Sequence[Load | Store]) -> int:
+def element_size(expressions: Sequence[Expression], accesses: Sequence[Load | Store]) -> int:
     """Return the most common size in bytes of computed values, except positions and conditions."""
     sizes: Counter[int] = Counter()
     for expression in expressions:
         if isinstance(expression, Apply) and expression.type is not Type.BOOL:
             sizes[expression.type.size if expression.type not in (Type.F16, Type.BF16) else 4] += 2
-    for place in places:
+    for place in accesses:
         sizes[place.buffer.type.size] += 1
     if not sizes:
         return 4
@@ -206,15 +207,15 @@ def choose_vector_count(
     loop: Loop,
     inside: Sequence[Statement],
     expressions: Sequence[Expression],
-    places: Sequence[Load | Store],
+    accesses: Sequence[Load | Store],
     target: Target,
 ) -> int:
     """Return vectors per iteration: several if one would stall on the latency of adds or loads."""
-    if any(_is_gather(place, loop.index) for place in places):
+    if any(_is_gather(place, loop.index) for place in accesses):
         return 1
     costly = _count_costly(expressions)
     sums = len({s.accumulator for s in inside if isinstance(s, Update)})
-    streams = len(places)
+    streams = len(accesses)
     if costly:
         if costly <= 2 and streams <= 4 and sums <= 2:
             return 4
@@ -243,11 +244,11 @@ def _count_costly(expressions: Sequence[Expression]) -> int:
 
 
 def _is_simple(loop: Loop, expressions: Sequence[Expression],
-               places: Sequence[Load | Store]) -> bool:
+               accesses: Sequence[Load | Store]) -> bool:
     """Whether four vectors of every value fit the registers and the code stays short."""
-    if len(places) > 6 or len(expressions) > 30 or _count_costly(expressions) > 2:
+    if len(accesses) > 6 or len(expressions) > 30 or _count_costly(expressions) > 2:
         return False
-    return not any(_is_gather(place, loop.index) for place in places)
+    return not any(_is_gather(place, loop.index) for place in accesses)
 
 
 def _is_gather(place: Load | Store, lane: Index) -> bool:
@@ -287,8 +288,8 @@ def find_ascending(body: Sequence[Statement]) -> set[Accumulator]:
     depths: dict[Accumulator, int] = {}
     increasing: dict[Accumulator, bool] = {}
 
-    def walk(some: Sequence[Statement], around: tuple[Loop, ...]) -> None:
-        for statement in some:
+    def walk(statements: Sequence[Statement], around: tuple[Loop, ...]) -> None:
+        for statement in statements:
             if isinstance(statement, Begin):
                 depths[statement.accumulator] = len(around)
             elif isinstance(statement, Loop):
@@ -301,7 +302,7 @@ def find_ascending(body: Sequence[Statement]) -> set[Accumulator]:
                 increasing[statement.accumulator] = once and grows
 
     walk(body, ())
-    return {accumulator for accumulator, good in increasing.items() if good}
+    return {accumulator for accumulator, is_increasing in increasing.items() if is_increasing}
 
 
 def _is_increasing(position: Expression, loops: Sequence[Loop]) -> bool:

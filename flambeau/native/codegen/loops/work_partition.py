@@ -84,20 +84,20 @@ def split_tiles(
     )
     down = b.udiv(threads, across)
     row, column = b.udiv(tid, across), b.urem(tid, across)
-    some = b.icmp_signed("<", row, down)
+    is_partial = b.icmp_signed("<", row, down)
     cut = []
     for count, part, parts in ((groups, row, down), (panels, column, across)):
         count = constant(count)
         first = b.udiv(b.mul(part, count), parts)
         last = b.udiv(b.mul(b.add(part, constant(1)), count), parts)
-        cut += [first, b.select(some, last, first)]
+        cut += [first, b.select(is_partial, last, first)]
     after = b.block
     b.branch(done)
     b.position_at_end(done)
     out = []
-    for whole, mine in zip((0, groups, 0, panels), cut, strict=True):
+    for bound, mine in zip((0, groups, 0, panels), cut, strict=True):
         phi = b.phi(I64)
-        phi.add_incoming(constant(whole), before)
+        phi.add_incoming(constant(bound), before)
         phi.add_incoming(mine, after)
         out.append(phi)
     return TileRange(*out)

@@ -107,8 +107,8 @@ def _scale_by_power(m: Lanes, y: Value, n: Value, zero: Value) -> Value:
     """y * 2**n for whole floats n; 0 where `zero`."""
     if m.has_permute:
         return m.scale(y, n, zero)
-    whole = m.b.sub(m.bits(m.add(n, MAGIC64)), m.integer(0x4338000000000000))
-    return scale_by_power(m, y, whole, 52, zero)
+    exponent = m.b.sub(m.bits(m.add(n, MAGIC64)), m.integer(0x4338000000000000))
+    return scale_by_power(m, y, exponent, 52, zero)
 
 
 def exp2(m: Lanes, x: Value) -> Value:
@@ -210,9 +210,9 @@ def _sin_of_quarter_turns(m: Lanes, x: Value, turns: int) -> Value:
     b = m.b
     sine, cosine, quarter = _sin_cos(m, x)
     quarter = b.add(quarter, m.integer(turns))
-    odd = b.icmp_unsigned("!=", b.and_(quarter, m.integer(1)), m.integer(0))
+    is_odd = b.icmp_unsigned("!=", b.and_(quarter, m.integer(1)), m.integer(0))
     flip = b.icmp_unsigned("!=", b.and_(quarter, m.integer(2)), m.integer(0))
-    y = b.select(odd, cosine, sine)
+    y = b.select(is_odd, cosine, sine)
     return b.select(flip, m.neg(y), y)
 
 
@@ -232,8 +232,8 @@ def tan(m: Lanes, x: Value) -> Value:
     """tan."""
     b = m.b
     sine, cosine, quarter = _sin_cos(m, x)
-    odd = b.icmp_unsigned("!=", b.and_(quarter, m.integer(1)), m.integer(0))
-    top, bottom = b.select(odd, m.neg(cosine), sine), b.select(odd, sine, cosine)
+    is_odd = b.icmp_unsigned("!=", b.and_(quarter, m.integer(1)), m.integer(0))
+    top, bottom = b.select(is_odd, m.neg(cosine), sine), b.select(is_odd, sine, cosine)
     return _with_libm_for_large(m, x, m.where(m.equal(x, 0.0), x, m.div(top, bottom)), "tan")
 
 

@@ -30,13 +30,13 @@ ERFC_SCALED = (
 TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 
 
-def _compute_taylor_coefficients(at: float) -> list[float]:
+def _compute_taylor_coefficients(x: float) -> list[float]:
     """erf's derivatives over the factorials, by the recurrence of Hermite's polynomials."""
-    slopes = [TWO_OVER_ROOT_PI * math.exp(-at * at)]
-    slopes.append(-2 * at * slopes[0])
+    slopes = [TWO_OVER_ROOT_PI * math.exp(-x * x)]
+    slopes.append(-2 * x * slopes[0])
     for k in range(2, 30):  # of exp(-x**2): (n + 1) c[n+1] = -2 (at c[n] + c[n-1])
-        slopes.append(-2 * (at * slopes[k - 1] + slopes[k - 2]) / k)
-    return [math.erf(at), *[c / (k + 1) for k, c in enumerate(slopes)]]
+        slopes.append(-2 * (x * slopes[k - 1] + slopes[k - 2]) / k)
+    return [math.erf(x), *[c / (k + 1) for k, c in enumerate(slopes)]]
 
 
 def _erfcx(x: float) -> float:

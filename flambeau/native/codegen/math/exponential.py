@@ -59,15 +59,15 @@ def _exp32(m: Lanes, x: Value, parts: tuple[Value, Value] | None = None) -> Valu
         x = m.where(m.less(x, -104.0), -104.0, x)
     shifted = m.fma(x, LOG2_E, MAGIC32)
     n = m.b.sub(m.bits(shifted), m.integer(0x4B400000))
-    whole = m.sub(shifted, MAGIC32)
-    r = m.fma(whole, -LN2_LOW32, m.fma(whole, -LN2_HIGH32, x))
+    integer = m.sub(shifted, MAGIC32)
+    r = m.fma(integer, -LN2_LOW32, m.fma(integer, -LN2_HIGH32, x))
     if parts is not None:
         r = m.add(r, parts[1])
     square = m.mul(r, r)
     y = m.fma(_estrin_quartic(m, r, square, EXP32), square, r)
     y = m.add(y, 1.0) if parts is None else m.fma(y, parts[0], parts[0])
     if m.has_permute:
-        return m.scale(y, whole, zero)
+        return m.scale(y, integer, zero)
     return scale_by_power(m, y, n, 23, zero)
 
 
@@ -90,11 +90,11 @@ def exp64(m: Lanes, x: Value, terms: tuple[float, ...] = EXP64) -> Value:
         x = m.where(m.less(x, -760.0), -760.0, x)
     shifted = m.fma(x, LOG2_E, MAGIC64)
     n = m.b.sub(m.bits(shifted), m.integer(0x4338000000000000))
-    whole = m.sub(shifted, MAGIC64)
-    r = m.fma(whole, -LN2_LOW64, m.fma(whole, -LN2_HIGH64, x))
+    integer = m.sub(shifted, MAGIC64)
+    r = m.fma(integer, -LN2_LOW64, m.fma(integer, -LN2_HIGH64, x))
     y = m.add(m.fma(m.polynomial(r, terms), m.mul(r, r), r), 1.0)
     if m.has_permute:
-        return m.scale(y, whole, zero)
+        return m.scale(y, integer, zero)
     return scale_by_power(m, y, n, 52, zero)
 
 

@@ -37,8 +37,8 @@ def _tanh_by_exp(m: Lanes, size: Value) -> Value:
     clamped = m.where(m.less(10.0, size), 10.0, size)  # from where on it is 1
     shifted = m.fma(clamped, 2 * LOG2_E, MAGIC32 + 127)
     power = m.floats(m.b.shl(m.bits(shifted), m.integer(23)))
-    whole = m.sub(shifted, MAGIC32 + 127)
-    r = m.fma(whole, -LN2_LOW32 / 2, m.fma(whole, -LN2_HIGH32 / 2, clamped))
+    integer = m.sub(shifted, MAGIC32 + 127)
+    r = m.fma(integer, -LN2_LOW32 / 2, m.fma(integer, -LN2_HIGH32 / 2, clamped))
     p = m.fma(m.polynomial(r, _EXP_OF_TWICE), m.mul(r, r), m.add(r, r))
     e = m.fma(p, power, m.sub(power, 1.0))
     return m.div(e, m.add(e, 2.0))

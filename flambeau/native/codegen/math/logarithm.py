@@ -120,5 +120,5 @@ def log2_32(m: Lanes, x: Value) -> Value:
 def log10_32(m: Lanes, x: Value) -> Value:
     """The logarithm to base 10 of float32."""
     e, f = _split_mantissa(m, x)
-    whole, rest = m.mul(e, LOG10_2_HIGH32), m.mul(e, LOG10_2_LOW32)
-    return with_special_cases(m, x, _log_in_base(m, f, whole, rest, LOG10_E32))
+    high, rest = m.mul(e, LOG10_2_HIGH32), m.mul(e, LOG10_2_LOW32)
+    return with_special_cases(m, x, _log_in_base(m, f, high, rest, LOG10_E32))

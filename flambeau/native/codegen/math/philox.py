@@ -29,8 +29,8 @@ class _Words:
             return self.b.lshr(value, self.half)
         kind = vector(I32, 2 * self.lanes)
         words = self.b.bitcast(value, kind)
-        odd = ir.Constant(kind, [k | 1 for k in range(2 * self.lanes)])
-        return self.b.bitcast(self.b.shuffle_vector(words, words, odd), value.type)
+        odd_lanes = ir.Constant(kind, [k | 1 for k in range(2 * self.lanes)])
+        return self.b.bitcast(self.b.shuffle_vector(words, words, odd_lanes), value.type)
 
     def generate(self, counter: ir.Value, stream: ir.Value, key: ir.Value) -> list[ir.Value]:
         """The four words, in lower halves."""
@@ -82,7 +82,7 @@ def consecutive_words(
             together = b.concatenate(
                 [b.trunc(word_values, vector(I32, count)) for word_values in counter_words]
             )
-            order = [at % 16 // 4 * count + at // 16 * 4 + at % 4 for at in range(lanes)]
+            order = [lane % 16 // 4 * count + lane // 16 * 4 + lane % 4 for lane in range(lanes)]
             chosen = ir.Constant(vector(I32, lanes), order)
             first, before = b.shuffle_vector(together, together, chosen), b.block
         with slow:

@@ -52,8 +52,8 @@ def _sin_of_quarter_turns(m: Lanes, size: Value, turns: int) -> tuple[Value, Val
     rest = m.fma(square, -0.5, m.sub(1.0, rounded))  # its rounding error
     cosine = m.add(m.fma(m.polynomial(square, COS32), m.mul(square, square), rest), rounded)
     quarter = b.add(m.bits(shifted), m.integer(turns)) if turns else m.bits(shifted)
-    odd = b.icmp_signed("<", b.shl(quarter, m.integer(31)), m.integer(0))
-    return b.select(odd, cosine, sine), b.shl(quarter, m.integer(30))
+    is_odd = b.icmp_signed("<", b.shl(quarter, m.integer(31)), m.integer(0))
+    return b.select(is_odd, cosine, sine), b.shl(quarter, m.integer(30))
 
 
 def sin32(m: Lanes, x: Value) -> Value:
@@ -97,8 +97,8 @@ def tan32(m: Lanes, x: Value) -> Value:
     b = m.b
     double, z = m.wide(x)
     sine, cosine, quarter = _sin_cos(double, z)
-    odd = b.icmp_unsigned("!=", b.and_(quarter, double.integer(1)), double.integer(0))
-    top, bottom = b.select(odd, double.neg(cosine), sine), b.select(odd, sine, cosine)
+    is_odd = b.icmp_unsigned("!=", b.and_(quarter, double.integer(1)), double.integer(0))
+    top, bottom = b.select(is_odd, double.neg(cosine), sine), b.select(is_odd, sine, cosine)
     y = double.where(double.equal(double.abs(z), float("inf")), float("nan"),
                      double.div(top, bottom))
     return _with_libm_for_large(m, x, m.narrow(double.where(double.equal(z, 0.0), z, y)), "tanf")

@@ -151,9 +151,9 @@ class Lanes:
         parts = []
         for start in range(0, self.lanes, width):
             count = min(self.lanes, width)
-            some = self.b.pad_lanes(self.b.slice_lanes(index, start, count), width)
+            indices = self.b.pad_lanes(self.b.slice_lanes(index, start, count), width)
             name = f"llvm.x86.avx512.vpermi2var.{letters}.512"
-            selected = self.b.external(name, low.type, (low, some, high))
+            selected = self.b.external(name, low.type, (low, indices, high))
             parts.append(self.b.slice_lanes(selected, 0, count))
         return self.b.concatenate(parts)
 
@@ -161,8 +161,8 @@ class Lanes:
         """Select lanes of a register of eight by index: AVX2."""
         parts, count = [], min(self.lanes, 8)
         for start in range(0, self.lanes, 8):
-            some = self.b.pad_lanes(self.b.slice_lanes(index, start, count), 8)
-            selected = self.b.external("llvm.x86.avx2.permps", table.type, (table, some))
+            indices = self.b.pad_lanes(self.b.slice_lanes(index, start, count), 8)
+            selected = self.b.external("llvm.x86.avx2.permps", table.type, (table, indices))
             parts.append(self.b.slice_lanes(selected, 0, count))
         return self.b.concatenate(parts)
 
@@ -200,14 +200,14 @@ class Lanes:
         """x over a power of 2, in [0.75, 1.5); 1 for 0 and infinity, NaN for x < 0: AVX-512."""
         return self._decompose("getmant", x, ir.Constant(I32, 15))
 
-    def _decompose(self, operation: str, x: Value, *how: Value) -> Value:
+    def _decompose(self, operation: str, x: Value, *extra: Value) -> Value:
         letters, width = ("ps", 16) if self.type is Type.F32 else ("pd", 8)
         name = f"llvm.x86.avx512.mask.{operation}.{letters}.512"
         kind, mask = vector(REGISTER[self.type], width), ir.IntType(width)
         zeros, count, parts = ir.Constant(kind, None), min(self.lanes, width), []
         for start in range(0, self.lanes, width):
             part = self.b.pad_lanes(self.b.slice_lanes(x, start, count), width)
-            operands = (part, *how, zeros, ir.Constant(mask, -1), ir.Constant(I32, 4))
+            operands = (part, *extra, zeros, ir.Constant(mask, -1), ir.Constant(I32, 4))
             parts.append(self.b.slice_lanes(self.b.external(name, kind, operands), 0, count))
         return self.b.concatenate(parts)
 
@@ -224,9 +224,10 @@ class Lanes:
 def select_rare(m: Lanes, rare: Value, name: str, arguments: Sequence[Value], y: Value) -> Value:
     """Return y; where a rare condition holds, a C function's result, lane by lane."""
     b = m.b
-    some = rare if m.lanes == 1 else b.intrinsic("vector.reduce.or", I1, [rare], (), [rare.type])
+    has_rare = rare if m.lanes == 1 else b.intrinsic("vector.reduce.or", I1, [rare], (),
+                                                     [rare.type])
     start = b.block
-    with b.if_then(some, likely=False):
+    with b.if_then(has_rare, likely=False):
         called = m.where(rare, call_per_lane(b, name, arguments, m.lanes), y)
         block = b.block
     merged = b.phi(m.kind)

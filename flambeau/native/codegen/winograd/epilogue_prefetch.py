@@ -54,8 +54,8 @@ class EpiloguePrefetch:
         with b.counted_loop(constant(0), count) as i:
             place = zeros | self.tiles.place(b.add(first, i))
             for k, stream in enumerate(self.streams):
-                at = self.context.address(stream.buffer, stream.at, place)
-                b.store(at, self._locate_table_entry(k, i), align=8)
+                address = self.context.address(stream.buffer, stream.at, place)
+                b.store(address, self._locate_table_entry(k, i), align=8)
 
     def _locate_table_entry(self, stream: int, tile: ir.Value) -> ir.Value:
         start = offset_bytes(self.b, self.table, stream * 8 * (self.cut.batch + self.cut.rows))
@@ -67,21 +67,21 @@ class EpiloguePrefetch:
         step = b.minimum_of(place, constant(4 * cut.vectors - 1))
         pixel, vector = b.udiv(step, constant(cut.vectors)), b.urem(step, constant(cut.vectors))
         down, right = (int(stream.at.stride(side.row.index)) for side in cut.sides)  # type: ignore[arg-type]
-        at = b.add(b.mul(b.lshr(pixel, constant(1)), constant(down)),
-                   b.mul(b.and_(pixel, constant(1)), constant(right)))
-        at = b.add(at, b.mul(panel, constant(cut.width)))
-        at = b.add(at, b.mul(vector, constant(cut.lanes)))
-        return b.mul(at, constant(stream.buffer.type.size))
+        offset = b.add(b.mul(b.lshr(pixel, constant(1)), constant(down)),
+                       b.mul(b.and_(pixel, constant(1)), constant(right)))
+        offset = b.add(offset, b.mul(panel, constant(cut.width)))
+        offset = b.add(offset, b.mul(vector, constant(cut.lanes)))
+        return b.mul(offset, constant(stream.buffer.type.size))
 
     def fetch(self, tile: ir.Value, ahead: Sequence[ir.Value]) -> None:
         b = self.b
         for k, offset in enumerate(ahead):
             noted = self._locate_table_entry(k, tile)
             for i in range(self.cut.rows):
-                at = b.load(offset_bytes(b, noted, 8 * i), typ=POINTER, align=8)
+                address = b.load(offset_bytes(b, noted, 8 * i), typ=POINTER, align=8)
                 b.intrinsic(
                     "prefetch",
                     ir.VoidType(),
-                    (offset_bytes(b, at, offset), *_READ_INTO_L2),
+                    (offset_bytes(b, address, offset), *_READ_INTO_L2),
                     overloads=(POINTER,),
                 )

@@ -173,11 +173,11 @@ class _WinogradEmitter:
         assert self.turned is not None
         row = self.turned.across * cut.width * 4
         with b.counted_loop(0, cut.vectors) as j:
-            at = b.mul(j, constant(cut.lanes * 4))
-            for k, line in enumerate(self._transform_sums(offset_bytes(b, source, at))):
+            offset = b.mul(j, constant(cut.lanes * 4))
+            for k, line in enumerate(self._transform_sums(offset_bytes(b, source, offset))):
                 for m, value in enumerate(line):
                     into = offset_bytes(b, start, k * row + m * cut.width * 4)
-                    store_vector(b, value, offset_bytes(b, into, at), 4)
+                    store_vector(b, value, offset_bytes(b, into, offset), 4)
 
     def _transform_inputs(self, first: ir.Value, count: ir.Value) -> None:
         """Inputs of some tiles in the sixteen places."""
@@ -231,14 +231,14 @@ class _WinogradEmitter:
         if valid % cut.lanes:
             done = constant(full * cut.lanes)
             rest = offset_bytes(b, source, full * cut.lanes * 4)
-            at = b.add(column, done)
-            self._store_vector(place, rest, at, b.first_lanes(valid % cut.lanes, cut.lanes))
+            position = b.add(column, done)
+            self._store_vector(place, rest, position, b.first_lanes(valid % cut.lanes, cut.lanes))
 
     def _store_vector(self, place: dict[Index, ir.Value], source: ir.Value, column: ir.Value,
                       mask: ir.Value | None) -> None:
         """2 x 2 outputs of a vector of columns."""
-        odd = any(side.extent % 2 for side in self.cut.sides)
-        with accumulate_in_registers(self.context, not odd):
+        is_odd = any(side.extent % 2 for side in self.cut.sides)
+        with accumulate_in_registers(self.context, not is_odd):
             for i, row in enumerate(self._transform_sums(source)):
                 for j, value in enumerate(row):
                     self._store_output(place, (i, j), value, column, mask)
@@ -257,10 +257,10 @@ class _WinogradEmitter:
         ]
         return transform_output(b, sums)
 
-    def _store_output(self, place: dict[Index, ir.Value], at: tuple[int, int], value: ir.Value,
+    def _store_output(self, place: dict[Index, ir.Value], offsets: tuple[int, int], value: ir.Value,
                       column: ir.Value, mask: ir.Value | None) -> None:
         b, cut, there, known = self.b, self.cut, None, dict(place)
-        for side, step in zip(cut.sides, at, strict=True):
+        for side, step in zip(cut.sides, offsets, strict=True):
             row = side.row.index
             known[row] = b.add(place[row], constant(step)) if step else place[row]
             if step and side.extent % 2:

@@ -40,14 +40,14 @@ class ChannelsLastImages:
     def clear(self, b: Builder, target: ir.Value, images: int) -> None:
         """Clear the scratch; packing never covers the border."""
         zero = ir.Constant(ir.VectorType(memory_type(Type.F32), 16), None)
-        with b.counted_loop(0, images * self.bytes, 64) as at:
-            store_vector(b, zero, offset_bytes(b, target, at), 4)
+        with b.counted_loop(0, images * self.bytes, 64) as offset:
+            store_vector(b, zero, offset_bytes(b, target, offset), 4)
 
     def place(self, b: Builder, start: ir.Value, image: ir.Value, y: ir.Value, x: ir.Value
               ) -> ir.Value:
         """Return the address of a position's channels."""
-        for at, stride in ((image, self.bytes), (y, self.row), (x, self.line)):
-            start = offset_bytes(b, start, b.mul(at, constant(stride)))
+        for number, stride in ((image, self.bytes), (y, self.row), (x, self.line)):
+            start = offset_bytes(b, start, b.mul(number, constant(stride)))
         return start
 
     def pack(self, b: Builder, source: ir.Value, target: ir.Value, square: ir.Value,
@@ -83,8 +83,8 @@ class ChannelsLastImages:
                             Type.F32,
                             lanes,
                         )
-                        at = b.mul(b.add(x, i), constant(self.line))
-                        store_vector(b, channels_vector, offset_bytes(b, there, at), 4)
+                        offset = b.mul(b.add(x, i), constant(self.line))
+                        store_vector(b, channels_vector, offset_bytes(b, there, offset), 4)
 
 
 class TransposedOutputs:
@@ -142,10 +142,10 @@ class TransposedOutputs:
                     b, Type.F32, self.lanes, start, self.width * 4, count, self.lanes, square
                 )
                 remaining = b.minimum_of(b.sub(constant(valid), j), constant(self.lanes))
-                at = {**known, down.row.index: y}
-                del at[right.row.index]
+                bindings = {**known, down.row.index: y}
+                del bindings[right.row.index]
                 self._emit_columns(
-                    b, at, b.add(column, j), remaining, (right.row.index, x), count, square
+                    b, bindings, b.add(column, j), remaining, (right.row.index, x), count, square
                 )
 
     def _emit_columns(self, b: Builder, known: dict[Index, ir.Value], column: ir.Value,
@@ -157,5 +157,6 @@ class TransposedOutputs:
             vector_sums = load_vector(
                 b, offset_bytes(b, square, b.mul(c, constant(self.lanes * 4))), Type.F32, self.lanes
             )
-            at = {**known, self.contract.column.index: b.add(column, c)}
-            emit_epilogue(self.context, self.contract.body, at, row, self.lanes, vector_sums, mask)
+            bindings = {**known, self.contract.column.index: b.add(column, c)}
+            emit_epilogue(self.context, self.contract.body, bindings, row, self.lanes, vector_sums,
+                          mask)

@@ -265,8 +265,8 @@ def _choose_batch(tiles: int, rows: int, tile_bytes: int, shares: int) -> int:
     min_tiles = 4 * rows
     max_tiles = max(min_tiles, min(12 * rows, (3 * ASSUMED_L2_BYTES // 4) // tile_bytes))
     sizes = range(min_tiles, max_tiles + 1, rows)
-    some = 1 if shares == 2 else shares
-    waste = {n: -(-tiles // (n * some)) * some * n for n in sizes}
+    rounding = 1 if shares == 2 else shares
+    waste = {n: -(-tiles // (n * rounding)) * rounding * n for n in sizes}
     return min(sizes, key=lambda n: (waste[n] > 1.03 * min(waste.values()), -n))
 
 

@@ -63,9 +63,9 @@ class InputTiles:
         """The rows' indices of a tile's first output."""
         b, indices = self.b, {}
         for side in reversed(self.sides):
-            at = b.srem(number, constant(side.tiles))
+            tile = b.srem(number, constant(side.tiles))
             number = b.sdiv(number, constant(side.tiles))
-            indices[side.row.index] = b.mul(at, constant(2))
+            indices[side.row.index] = b.mul(tile, constant(2))
         for k, axis in reversed(list(enumerate(self.others))):
             indices[axis.index] = b.srem(number, constant(axis.extent)) if k else number
             number = b.sdiv(number, constant(axis.extent)) if k else number
@@ -91,17 +91,18 @@ class InputTiles:
         for side in self.sides:
             start = offset_bytes(b, start, -side.shift * side.stride * 4)
         inside = [self._test_inside(side, place[side.row.index]) for side in self.sides]
-        whole = None
+        is_inside = None
         for side, masks in zip(self.sides, inside, strict=True):
             if any(position_mask is not None for position_mask in masks):
                 h = place[side.row.index]
-                whole = b.and_masks(whole, b.and_masks(b.icmp_signed(">=", h, constant(side.low)),
+                is_inside = b.and_masks(is_inside,
+                                        b.and_masks(b.icmp_signed(">=", h, constant(side.low)),
                                b.icmp_signed("<=", h, constant(side.high - 4))))
         strides = (self.sides[0].stride * 4, self.sides[1].stride * 4)
-        if whole is None:
+        if is_inside is None:
             self.channelwise(start, strides, channels, lanes, target, plane)
             return
-        with b.if_else(whole) as (interior, border):
+        with b.if_else(is_inside) as (interior, border):
             with interior:
                 self.channelwise(start, strides, channels, lanes, target, plane)
             with border:
@@ -115,8 +116,8 @@ class InputTiles:
             if side.low <= i and last + i < side.high:
                 masks.append(None)
                 continue
-            at = b.add(first, constant(i - side.low))
-            masks.append(b.icmp_unsigned("<", at, constant(side.high - side.low)))
+            position = b.add(first, constant(i - side.low))
+            masks.append(b.icmp_unsigned("<", position, constant(side.high - side.low)))
         return masks
 
     def channelwise(self, start: ir.Value, strides: tuple[int, int], channels: Number, lanes: int,

@@ -149,10 +149,10 @@ def _choose_tile(across: int, registers: int) -> tuple[int, int]:
 
 def _estimate_winograd_cycles(cut: WinogradWeightPlan, channels: int, columns: int) -> float:
     deep, across = -(-channels // cut.lanes), -(-columns // cut.lanes)
-    again = -(-channels // cut.channels), -(-columns // cut.columns)
+    repeats = -(-channels // cut.channels), -(-columns // cut.columns)
     products = PLACES * cut.tiles * deep * cut.lanes * across / 2 * 1.1
-    spread = cut.tiles * 50 * (deep * again[1] + across * again[0])
-    turned = cut.tiles * 40 * (deep * again[1] + across * again[0]) if cut.packed else 0
+    spread = cut.tiles * 50 * (deep * repeats[1] + across * repeats[0])
+    turned = cut.tiles * 40 * (deep * repeats[1] + across * repeats[0]) if cut.packed else 0
     return products + spread + turned + 120 * channels * across
 
 
@@ -238,8 +238,8 @@ class _WinogradWeightEmitter:
         """The sums of some channels and columns over all tiles."""
         b, cut = self.b, self.cut
         zero = ir.Constant(vector(ir.FloatType(), cut.lanes), None)
-        with b.counted_loop(0, PLACES * cut.planes[2], cut.lanes * 4) as at:
-            store_vector(b, zero, offset_bytes(b, self.sums, at), 4)
+        with b.counted_loop(0, PLACES * cut.planes[2], cut.lanes * 4) as offset:
+            store_vector(b, zero, offset_bytes(b, self.sums, offset), 4)
         if not cut.packed:
             with b.counted_loop(0, cut.tiles, WINOGRAD_BATCH_TILES) as first:
                 tiles = b.minimum_of(
@@ -360,12 +360,12 @@ class _WinogradWeightEmitter:
                     )
                     into = offset_bytes(b, sums, b.mul(b.add(b.mul(i, constant(cut.columns)), j),
                                                        constant(4)))
-                    places = [offset_bytes(b, into, (r * cut.columns + v * cut.lanes) * 4)
-                              for r in range(cut.rows) for v in range(cut.vectors)]
-                    loaded_sums = [load_vector(b, p, Type.F32, cut.lanes) for p in places]
+                    addresses = [offset_bytes(b, into, (r * cut.columns + v * cut.lanes) * 4)
+                                 for r in range(cut.rows) for v in range(cut.vectors)]
+                    loaded_sums = [load_vector(b, p, Type.F32, cut.lanes) for p in addresses]
                     depth = [DepthLoop(tiles, *cut.lines)]
                     updated = emit_accumulation(b, tile, source, depth, loaded_sums, unroll=4)
-                    for value, p in zip(updated, places, strict=True):
+                    for value, p in zip(updated, addresses, strict=True):
                         store_vector(b, value, p, 4)
 
     # ------------------------------------------------------------------------------- taps

@@ -50,8 +50,9 @@ class WeightPanels:
             source = offset_bytes(b, start, multiply(b, index, cut.width * block.column * 4))
             pack_block(b, block, source, self.taps, valid)
             target = self.address(index, first)
-            with b.counted_loop(0, cut.weights, cut.lanes * 4) as at:
-                self._transform_vector(offset_bytes(b, self.taps, at), offset_bytes(b, target, at))
+            with b.counted_loop(0, cut.weights, cut.lanes * 4) as offset:
+                self._transform_vector(offset_bytes(b, self.taps, offset),
+                                       offset_bytes(b, target, offset))
 
     def _transform_vector(self, source: ir.Value, target: ir.Value) -> None:
         b, cut = self.b, self.cut

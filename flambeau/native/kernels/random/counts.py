@@ -86,8 +86,8 @@ def binomial(type: Type) -> Kernel:
         return x.cast(type).cast(Type.F64)
 
     with code.elements() as element:
-        at = ((element.expression, 1),)
-        count, p = (code.real(name, Value(Load(buffer, Affine(), at)).cast(Type.F64))
+        indirect = ((element.expression, 1),)
+        count, p = (code.real(name, Value(Load(buffer, Affine(), indirect)).cast(Type.F64))
                     for name, buffer in (("count", counts), ("p", probabilities)))
         with code.where((count.now <= 0) | (p.now <= 0) | (p.now != p.now)):
             code.accept(_create_constant(0.0))
@@ -177,6 +177,6 @@ def _stirling_tail(k: Value) -> Value:
     square = (k + 1.0) * (k + 1.0)
     c1, c3, c5 = (_create_constant(1.0 / n) for n in (12, 360, 1260))
     tail = (c1 - (c3 - c5 / square) / square) / (k + 1.0)
-    for whole, value in enumerate(STIRLING_TAIL):
-        tail = where(k == whole, value, tail)
+    for n, value in enumerate(STIRLING_TAIL):
+        tail = where(k == n, value, tail)
     return tail

@@ -13,10 +13,10 @@ from ...loop_ir.ir import (
 def _apply_elementwise(function: Scalar) -> Kernel:
     """x; count: the function's value in place of each number."""
     x, i, count = Buffer(Type.F64, "x"), Index("i"), Size("count")
-    at = Affine(0, ((i, 1),))
-    value = Apply(function, (Load(x, at),), Type.F64)
+    place = Affine(0, ((i, 1),))
+    value = Apply(function, (Load(x, place),), Type.F64)
     name = function.name.lower()
-    nest = Loop(i, count, [Store(x, at, value)], LoopKind.VECTORIZED)
+    nest = Loop(i, count, [Store(x, place, value)], LoopKind.VECTORIZED)
     return Kernel(name, [x], [nest], [count], exact=True)
 
 

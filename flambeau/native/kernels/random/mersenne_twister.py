@@ -33,9 +33,9 @@ def _compute_next_word(first: Expression, second: Expression, ahead: Expression)
     mixed = _apply_operation(
         Scalar.OR, upper, _apply_operation(Scalar.AND, second, _create_word(0x7FFFFFFF))
     )
-    odd = _apply_operation(Scalar.AND, second, _create_word(1))
+    low_bit = _apply_operation(Scalar.AND, second, _create_word(1))
     matrix = _apply_operation(
-        Scalar.AND, _apply_operation(Scalar.SUB, _create_word(0), odd), _create_word(_MATRIX)
+        Scalar.AND, _apply_operation(Scalar.SUB, _create_word(0), low_bit), _create_word(_MATRIX)
     )
     return _apply_operation(
         Scalar.XOR, _apply_operation(
@@ -67,10 +67,10 @@ def twist() -> Kernel:
     key, words, rest = (Buffer(Type.U32, name) for name in ("key", "words", "rest"))
     line = Buffer(Type.U32, "line", local=(TWISTER_BLOCKS_PER_GROUP + 1) * STATE_WORDS)
     groups, singles, place = Size("groups"), Size("singles"), Index("place")
-    at = Affine(0, ((place, 1),))
+    position = Affine(0, ((place, 1),))
 
     def moved(target: Buffer, source: Load) -> Loop:
-        return Loop(place, STATE_WORDS, [Store(target, at, source)], LoopKind.VECTORIZED)
+        return Loop(place, STATE_WORDS, [Store(target, position, source)], LoopKind.VECTORIZED)
 
     def several(out: Buffer, count: Size, size: int) -> Loop:
         group, block, part, lane = (Index(name) for name in ("group", "block", "part", "lane"))
@@ -86,17 +86,17 @@ def twist() -> Kernel:
             STATE_WORDS // TWISTER_WORDS_PER_PART,
             [Loop(lane, TWISTER_WORDS_PER_PART, renew, LoopKind.VECTORIZED)],
         )
-        last = Load(line, Affine(size * STATE_WORDS, at.terms))
+        last = Load(line, Affine(size * STATE_WORDS, position.terms))
         return Loop(group, count, [Loop(block, size, [parts]), moved(line, last)])
 
     return Kernel(
         "twist",
         [key, words, rest],
         [
-            moved(line, Load(key, at)),
+            moved(line, Load(key, position)),
             several(words, groups, TWISTER_BLOCKS_PER_GROUP),
             several(rest, singles, 1),
-            moved(key, Load(line, at)),
+            moved(key, Load(line, position)),
         ],
         [groups, singles],
     )

@@ -28,13 +28,13 @@ def normal(type: Type) -> Kernel:
     words, y = Buffer(Type.U64 if double else Type.U32, "words"), Buffer(type, "y")
     mean, std = Buffer(computed, "mean"), Buffer(computed, "std")
     block, lane, blocks = Index("block"), Index("lane"), Size("blocks")
-    places = [Affine(start, ((block, BLOCK), (lane, 1))) for start in (0, HALF_BLOCK)]
-    uniform = [unit_of(Value(Load(words, at))) for at in places]
+    halves = [Affine(start, ((block, BLOCK), (lane, 1))) for start in (0, HALF_BLOCK)]
+    uniform = [unit_of(Value(Load(words, place))) for place in halves]
     standard = _box_muller_libm(*uniform) if double else _box_muller_cephes(*uniform)
     scale, shift = Value(Load(std, Affine())), Value(Load(mean, Affine()))
     body: list[Statement] = [
-        Store(y, at, _fma(sample, scale, shift).cast(type).expression)
-        for at, sample in zip(places, standard, strict=True)
+        Store(y, place, _fma(sample, scale, shift).cast(type).expression)
+        for place, sample in zip(halves, standard, strict=True)
     ]
     nest = Loop(block, blocks, [Loop(lane, HALF_BLOCK, body, LoopKind.VECTORIZED)])
     return Kernel("normal", [words, mean, std, y], [nest], [blocks], exact=True)

@@ -61,8 +61,8 @@ class RejectionProgram(StatementProgram):
 
     def accept(self, value: Value) -> None:
         """Write the element."""
-        at = ((self.element.now.expression, 1),)
-        self.write(Store(self.y, Affine(), value.cast(self.y.type).expression, at))
+        indirect = ((self.element.now.expression, 1),)
+        self.write(Store(self.y, Affine(), value.cast(self.y.type).expression, indirect))
         self.state.put(DRAWN)
 
     @contextmanager
@@ -71,8 +71,8 @@ class RejectionProgram(StatementProgram):
         suffices = self.spent.now + count <= self.available.now
         has_enough = self.integer("enough", suffices.cast(Type.I64))
         with self.where(has_enough.now > 0):
-            at = [((self.spent.now + i).expression, 1) for i in range(count)]
-            yield [Value(Load(self.uniforms, Affine(), (a,))) for a in at]
+            indirect = [((self.spent.now + i).expression, 1) for i in range(count)]
+            yield [Value(Load(self.uniforms, Affine(), (a,))) for a in indirect]
             self.spent.put(self.spent.now + count)
         with self.where(has_enough.now == 0):
             self.state.put(SHORT)

@@ -121,28 +121,28 @@ def make_positions(indices: Sequence[Tensor | None]) -> DispatchedPositions:
     return positions
 
 
-def _list_tensors(where: Any) -> list[Tensor | None]:
+def _list_tensors(indices: Any) -> list[Tensor | None]:
     """Return positions as PyTorch's list of tensors and None."""
-    if isinstance(where, DispatchedPositions):
-        return where.indices
-    result = [None if isinstance(item, slice) else wrap(item) for item in where]
+    if isinstance(indices, DispatchedPositions):
+        return indices.indices
+    result = [None if isinstance(item, slice) else wrap(item) for item in indices]
     while result and result[-1] is None:
         result.pop()
     return result
 
 
-def _gather(call: Call, x: Any, where: Any) -> Any:
-    return call(aten.index.Tensor, (x, _list_tensors(where)))
+def _gather(call: Call, x: Any, indices: Any) -> Any:
+    return call(aten.index.Tensor, (x, _list_tensors(indices)))
 
 
-def _scatter(call: Call, g: Any, shape: Any, where: Any) -> Any:
+def _scatter(call: Call, g: Any, shape: Any, indices: Any) -> Any:
     zeros = call(aten.new_zeros.default, (g, list(shape)))
-    return call(aten.index_put.default, (zeros, _list_tensors(where), g, True))
+    return call(aten.index_put.default, (zeros, _list_tensors(indices), g, True))
 
 
-def _put(call: Call, x: Any, values: Any, where: Any, accumulate: bool) -> Any:
+def _put(call: Call, x: Any, values: Any, indices: Any, accumulate: bool) -> Any:
     extra = (True,) if accumulate else ()
-    return call(aten.index_put.default, (x, _list_tensors(where), values, *extra))
+    return call(aten.index_put.default, (x, _list_tensors(indices), values, *extra))
 
 
 # Operators that PyTorch splits into others, by name.

@@ -76,9 +76,9 @@ class _Cell(_Rounded):
     @classmethod
     def from_float(cls, mod: Any, weight_qparams_dict: dict[str, Any]) -> Any:
         """Create a cell with a float cell's weights."""
-        more = {"nonlinearity": mod.nonlinearity} if hasattr(mod, "nonlinearity") else {}
+        extra = {"nonlinearity": mod.nonlinearity} if hasattr(mod, "nonlinearity") else {}
         result = cls(mod.input_size, mod.hidden_size, mod.bias,
-                     weight_qparams_dict=weight_qparams_dict, **more)
+                     weight_qparams_dict=weight_qparams_dict, **extra)
         return adopt(result, mod)
 
 
