@@ -202,7 +202,7 @@ class Session:
     # ---------------------------------------------------------------- findings
 
     def report(
-        self, id: str, level: Level, what: str, places: tuple[Place, ...],
+        self, id: str, level: Level, message: str, places: tuple[Place, ...],
         evidence: dict[str, Any], fix: str,
     ) -> None:
         """Record a finding, unless a line is marked as intended. A repeat only adds its step."""
@@ -220,7 +220,7 @@ class Session:
                 return
         if len(of_check) >= _SAME_ID:
             return
-        finding = Finding(id, level, what, places, evidence, fix, [self.clock.passes])
+        finding = Finding(id, level, message, places, evidence, fix, [self.clock.passes])
         self.findings.append(finding)
         if level is not Level.HINT and self.announce is not None:
             self.announce(finding)

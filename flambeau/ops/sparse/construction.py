@@ -66,13 +66,13 @@ def _(g: Any, indices: Any, input_shape: Any) -> Any:
 def sparse_coo_tensor(
     *args: Any, size: Any = None, dtype: Any = None, device: Any = None, pin_memory: bool = False,
     requires_grad: bool = False, check_invariants: bool | None = None,
-    is_coalesced: bool | None = None, **named: Any,
+    is_coalesced: bool | None = None, **kwargs: Any,
 ) -> Tensor:
     """`sparse_coo_tensor(indices, values, size)`: see `flambeau.ops.sparse.entry`."""
-    if "indices" in named:
-        args = (named["indices"], named["values"], *args)
-    elif "values" in named:
-        args = (*args, named["values"])
+    if "indices" in kwargs:
+        args = (kwargs["indices"], kwargs["values"], *args)
+    elif "values" in kwargs:
+        args = (*args, kwargs["values"])
     if len(args) == 3:
         *args, size = args  # type: ignore[assignment]
     if len(args) < 2:
@@ -299,26 +299,26 @@ def _infer_compressed_shape(
 ) -> tuple[int, ...]:
     by_row, blocked = COMPRESSED[form]
     batch = compressed.shape[:-1]
-    at = len(batch) + 1
-    height, width = values.shape[at : at + 2] if blocked else (1, 1)
+    first = len(batch) + 1
+    height, width = values.shape[first : first + 2] if blocked else (1, 1)
     lines = compressed.shape[-1] - 1
     if plain.__class__ is MetaArray:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors")
     across = int(plain.max()) + 1 if plain.size else 0
     rows, columns = (lines, across) if by_row else (across, lines)
-    return (*batch, rows * height, columns * width, *values.shape[at + (2 if blocked else 0) :])
+    return (*batch, rows * height, columns * width, *values.shape[first + (2 if blocked else 0) :])
 
 
 def construct_in_layout(name: str, form: layout, first: str, second: str) -> Any:
     """`sparse_csr_tensor` and its like: the general function for one layout."""
 
-    def function(*args: Any, **named: Any) -> Tensor:
-        parts = [named.pop(n) for n in (first, second, "values") if n in named]
-        if named.get("layout") not in (None, form):
-            raise RuntimeError(f"{name} expected {form} layout but got {named['layout']}")
-        named["layout"] = form
+    def function(*args: Any, **kwargs: Any) -> Tensor:
+        parts = [kwargs.pop(n) for n in (first, second, "values") if n in kwargs]
+        if kwargs.get("layout") not in (None, form):
+            raise RuntimeError(f"{name} expected {form} layout but got {kwargs['layout']}")
+        kwargs["layout"] = form
         return sparse_compressed_tensor(*args[: 3 - len(parts)], *parts, *args[3 - len(parts) :],
-                                        **named)
+                                        **kwargs)
 
     function.__name__ = name
     return function

@@ -249,13 +249,13 @@ def to_sparse(
 def _to_layout_method(form: layout) -> Any:
     blocked = COMPRESSED.get(form, (True, False))[1]
 
-    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if args and blocked:
             size, args = args[0], args[1:]
-            named["blocksize"] = (size, size) if isinstance(size, int) else size
+            kwargs["blocksize"] = (size, size) if isinstance(size, int) else size
         if args:
-            named["dense_dim"] = args[0]
-        return to_sparse(self, layout=form, **named)
+            kwargs["dense_dim"] = args[0]
+        return to_sparse(self, layout=form, **kwargs)
 
     return method
 
@@ -300,12 +300,12 @@ def _(g: Any, input_dtype: Any) -> Any:
 
 
 @implements("to")
-def to(self: Tensor, *args: Any, copy: bool = False, **named: Any) -> Tensor:
+def to(self: Tensor, *args: Any, copy: bool = False, **kwargs: Any) -> Tensor:
     """Cast to another dtype; a tensor that already has it is returned unchanged."""
     probe = _create_probe(self)
     if args and isinstance(args[0], Tensor):  # may be sparse: only its device and dtype matter
         args = (args[0].device, args[0].dtype, *args[1:])
-    result = probe.to(*args, copy=copy, **named)
+    result = probe.to(*args, copy=copy, **kwargs)
     if result is probe:
         return self
     return _to_copy(self, result._array.dtype, result.is_meta)
@@ -318,8 +318,8 @@ def _create_probe(x: Tensor) -> Tensor:
 
 
 def _declare_conversion(name: str) -> None:
-    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
-        kind = getattr(_create_probe(self), name)(*args, **named).dtype
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        kind = getattr(_create_probe(self), name)(*args, **kwargs).dtype
         return to(self, kind)
 
     method.__name__ = name
@@ -341,13 +341,13 @@ def cpu(self: Tensor, *args: Any, **named: Any) -> Tensor:
 
 @implements("contiguous", "pin_memory", "resolve_conj", "resolve_neg", "positive",
             "share_memory_")
-def itself(self: Tensor, *args: Any, **named: Any) -> Tensor:
+def itself(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Return the tensor unchanged."""
     return self
 
 
 @implements("type")
-def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **named: Any) -> Any:
+def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """Return the name of the tensor's legacy type, or convert the tensor to another."""
     array: Any = self._array
     if dtype is None and array.on_meta:

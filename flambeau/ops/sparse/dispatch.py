@@ -118,12 +118,12 @@ def _create_function(operator: Operator) -> Any:
         for i in positions:
             arrays[i] = [v._array for v in values[i]] if i in sequences else \
                 values[i]._array if isinstance(values[i], Tensor) else values[i]
-        named = {p.name: a for p, a in zip(parameters, arrays, strict=True)
-                 if p.kind is p.KEYWORD_ONLY}
-        positional = arrays[: len(arrays) - len(named)]
+        options = {p.name: a for p, a in zip(parameters, arrays, strict=True)
+                   if p.kind is p.KEYWORD_ONLY}
+        positional = arrays[: len(arrays) - len(options)]
         on_meta = find_meta(arrays)
-        y = body(*positional, **named) if on_meta is None else \
-            compute_on_meta(operator.name, body, on_meta, positional, named)
+        y = body(*positional, **options) if on_meta is None else \
+            compute_on_meta(operator.name, body, on_meta, positional, options)
         result: Any = tuple(map(wrap_any, y)) if y.__class__ is tuple else wrap_any(y)
         if MODE.grad and operator.differentiable:
             record(operator, result, tuple(values))
@@ -230,9 +230,9 @@ _next_in_line = Overriding.ask
 def _ask(operator: Operator, args: tuple) -> Any:
     if is_sparse_call(args, {}):
         name = _PUBLIC_NAMES.get(operator.name, operator.name.lstrip("_"))
-        named = {p.name: a for p, a in zip(operator.parameters, args, strict=False)
-                 if p.kind is p.KEYWORD_ONLY}
-        return hand_over(name, args[: len(args) - len(named)], named)
+        options = {p.name: a for p, a in zip(operator.parameters, args, strict=False)
+                   if p.kind is p.KEYWORD_ONLY}
+        return hand_over(name, args[: len(args) - len(options)], options)
     return _next_in_line(operator, args)
 
 

@@ -96,12 +96,12 @@ def empty_like(
 
 
 def _declare_fill_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
-    def function(input: Tensor, *args: Any, requires_grad: bool = False, **named: Any) -> Tensor:
-        generator = named.pop("generator", None)
+    def function(input: Tensor, *args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
+        generator = kwargs.pop("generator", None)
         options = {} if generator is None else {"generator": generator}
-        if "fill_value" in named:
-            args = (named.pop("fill_value"),)
-        result = getattr(empty_like(input, **named), fill)(*(args or arguments), **options)
+        if "fill_value" in kwargs:
+            args = (kwargs.pop("fill_value"),)
+        result = getattr(empty_like(input, **kwargs), fill)(*(args or arguments), **options)
         return result.requires_grad_() if requires_grad else result
 
     function.__name__ = name
@@ -118,12 +118,12 @@ _declare_fill_like("rand_like", "uniform_")
 def _declare_fill_in_place(name: str, refused: str, compressed: bool = True) -> None:
     """Declare a method that sets the stored values of a compressed tensor; PyTorch has a few."""
 
-    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         a: Any = self._array
         if not isinstance(self, SparseTensor) or not compressed or isinstance(a, CooArray):
             refuse(refused, (self,))
         check_writable(self, name)
-        getattr(wrap(a.values), name)(*args, **named)
+        getattr(wrap(a.values), name)(*args, **kwargs)
         bump(self)
         return self
 
@@ -139,11 +139,11 @@ _declare_fill_in_place("uniform_", "uniform_", compressed=False)
 
 @implements("new_zeros", "new_empty", "new")
 def new_zeros(
-    self: Tensor, *size: Any, dtype: Any = None, device: Any = None, **named: Any
+    self: Tensor, *size: Any, dtype: Any = None, device: Any = None, **kwargs: Any
 ) -> Tensor:
     """Return a sparse tensor of the same layout and dtype without values."""
     from ..creation.creation import get_numpy_dtype, parse_shape
 
     kind = self._array.dtype if dtype is None else get_numpy_dtype(dtype)
-    return allocate_in_layout(parse_shape(size, named.get("size")), kind, self.layout,
+    return allocate_in_layout(parse_shape(size, kwargs.get("size")), kind, self.layout,
                               find_target(self, device))

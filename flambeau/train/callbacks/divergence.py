@@ -69,11 +69,11 @@ def _describe_batch(batch: Any) -> str:
 def _locate_in_net(net: Any) -> str:
     if net is None:
         return ""
-    named = list(net.named_parameters())
-    for name, parameter in named:
+    parameters = list(net.named_parameters())
+    for name, parameter in parameters:
         if not is_finite(parameter):
             return f"the first parameter with such numbers is {_describe(name, parameter)}"
-    for name, parameter in named:
+    for name, parameter in parameters:
         if parameter.grad is not None and not is_finite(parameter.grad):
             return f"the first gradient with such numbers is {_describe(name, parameter.grad)}"
     return "the parameters are finite"

@@ -15,16 +15,16 @@ def match_parameters(net: Any, patterns: tuple[str, ...]) -> dict[str, Any]:
 
     Raises ValueError, with suggestions, for a pattern without a match.
     """
-    named = dict(net.named_parameters())
+    parameters = dict(net.named_parameters())
     result: dict[str, Any] = {}
     for pattern in patterns:
         matches = {
-            name: parameter for name, parameter in named.items()
+            name: parameter for name, parameter in parameters.items()
             if name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
         }
         if not matches:
             modules = [name for name, _ in net.named_modules() if name]
-            hint = suggest(pattern, [*modules, *named])
+            hint = suggest(pattern, [*modules, *parameters])
             raise ValueError(f"no parameter is called '{pattern}'{hint}")
         result.update(matches)
     return result

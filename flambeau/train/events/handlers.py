@@ -162,25 +162,25 @@ class Handlers:
         self.handles.append(handle)
         return handle
 
-    def _resolve_events(self, where: Any, is_generator: bool, function: Any) -> Events | Event:
-        if isinstance(where, str):
-            where = find_event(where)
-        if isinstance(where, Scope):
+    def _resolve_events(self, events: Any, is_generator: bool, function: Any) -> Events | Event:
+        if isinstance(events, str):
+            events = find_event(events)
+        if isinstance(events, Scope):
             if not is_generator:
                 raise TypeError(
                     f"{getattr(function, '__name__', function)} is attached to the scope "
-                    f"'{where}': name an event ({where.name}.start, .end, .error); only "
+                    f"'{events}': name an event ({events.name}.start, .end, .error); only "
                     "generator callbacks live through a scope"
                 )
-            return where.start
-        if not isinstance(where, (Event, Events)):
-            raise TypeError(f"expected an event such as epoch.end, got {where!r}")
-        if is_generator and any(not event.name.endswith(".start") for event in where):
+            return events.start
+        if not isinstance(events, (Event, Events)):
+            raise TypeError(f"expected an event such as epoch.end, got {events!r}")
+        if is_generator and any(not event.name.endswith(".start") for event in events):
             raise TypeError(
                 f"{getattr(function, '__name__', function)} is a generator callback: attach it to "
-                f"a scope (run, epoch, ...), and inside it `yield` {where!r}"
+                f"a scope (run, epoch, ...), and inside it `yield` {events!r}"
             )
-        return where
+        return events
 
     def _build_entry(
         self, event: Event, function: Any, band: Band, number: str | None, handle: Handle

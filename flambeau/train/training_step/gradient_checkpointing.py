@@ -25,21 +25,21 @@ def find_blocks(net: Module, wanted: Any) -> list[Module]:
 
     Raises ValueError if there are none.
     """
-    named: dict[str, Module] = dict(net.named_modules())
+    modules: dict[str, Module] = dict(net.named_modules())
     blocks: list[Module]
     if wanted is True:
-        stacks = [module for module in named.values() if isinstance(module, ModuleList)]
+        stacks = [module for module in modules.values() if isinstance(module, ModuleList)]
         blocks = [block for stack in stacks for block in stack.children()]
         blocks = blocks or _find_sequential_layers(net)
     elif isinstance(wanted, type):
-        blocks = [module for module in named.values() if isinstance(module, wanted)]
+        blocks = [module for module in modules.values() if isinstance(module, wanted)]
     elif isinstance(wanted, Iterable):
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)
         for name in wanted:
-            if name not in named:
+            if name not in modules:
                 raise ValueError(
-                    f"gradient_checkpointing: no module '{name}'{suggest(name, named)}")
-        blocks = [named[name] for name in wanted]
+                    f"gradient_checkpointing: no module '{name}'{suggest(name, modules)}")
+        blocks = [modules[name] for name in wanted]
     else:
         raise TypeError(
             f"gradient_checkpointing is True, a class of modules or their names, got {wanted!r}"
@@ -85,9 +85,9 @@ def recompute_blocks(trainer: Trainer, wanted: Any) -> Iterator[None]:
 
 def _wrap_in_checkpoint(forward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(forward)
-    def run(*arguments: Any, **named: Any) -> Any:
+    def run(*arguments: Any, **kwargs: Any) -> Any:
         if not is_grad_enabled():
-            return forward(*arguments, **named)
-        return checkpoint(forward, *arguments, use_reentrant=False, **named)
+            return forward(*arguments, **kwargs)
+        return checkpoint(forward, *arguments, use_reentrant=False, **kwargs)
 
     return run
