@@ -80,7 +80,6 @@ class GlooLibrary:
         call, address = self._call, self._addresses[name]
         pointer_address = ctypes.addressof(pointer)
 
-
         def function(*arguments: Any, _alive: Any = (context, pointer)) -> None:
             try:
                 call(address, pointer_address, *map(int, arguments))

@@ -18,7 +18,6 @@ def build_transpose(type: Type, axes: int, inner: int) -> Kernel:
     sizes = [[Size(f"{name}{k}") for name in ("extent", "x", "y")] for k in range(axes)]
     x, y, last = Buffer(type, "x"), Buffer(type, "y"), axes - 1
     source = Affine(0, tuple((i, 1 if k == inner else sizes[k][1]) for k, i in enumerate(indices)))
-
     target = Affine(0, tuple([(i, 1 if k == last else sizes[k][2]) for k, i in enumerate(indices)]))
     body: list[Statement] = [Store(y, target, Load(x, source))]
     body = [Loop(indices[last], sizes[last][0], body, LoopKind.VECTORIZED)]

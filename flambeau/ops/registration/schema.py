@@ -336,7 +336,6 @@ def _infer_container(value: list | dict) -> InferredType:
     return InferredType(ScriptType(f"{name}[{', '.join(parts)}]"))
 
 
-
 # ------------------------------------------------------------------------------- parsing
 
 _CONSTANTS = {"None": None, "True": True, "False": False}
