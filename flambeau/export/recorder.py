@@ -25,6 +25,7 @@ from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .aten_calls import decompose_call, decompose_getitem
 from .control_flow import Subgraph, choose, map_over
+from .expansions import active_expansions
 from .loops import combine_over, loop_while, scan_over
 from .read_numbers import (
     is_counted, lift_constant, read_number, read_numbers, recount, refuse,
@@ -50,7 +51,7 @@ _SIZES = frozenset(("size", "numel", "nelement"))
 # Functions that make tensors from numbers.
 _CONSTANTS = frozenset(("tensor", "as_tensor", "from_numpy"))
 # Functions of nn.functional that are recorded as the operators they call.
-_COMPOSITES = frozenset(("multi_head_attention_forward", "normalize", "cosine_similarity", "glu",
+_COMPOSITES = frozenset(("multi_head_attention_forward", "normalize", "glu",
                      "scaled_dot_product_attention_"))
 
 
@@ -84,6 +85,7 @@ class Recorder(ModeRecorder):
         self.entries: dict[int, Entry] = {}
         self.stack: dict[str, tuple[str, Any]] = {}
         self.fixed: set[Node] = set()  # nodes that depend on no input
+        self.find_expansion, self.is_closed = active_expansions(), False
         names = torch_function.list_properties()
         self.properties = {p.__get__: name for name, p in names.items()}
 
@@ -99,6 +101,8 @@ class Recorder(ModeRecorder):
         """Return a value's node, or the value if it is a constant."""
         if isinstance(value, Tensor):
             entry = self.entries.get(id(value))
+            if entry is None and self.is_closed:
+                raise NotImplementedError("torch.export: an expansion that computes unrecorded")
             if entry is None and self.subgraph_of is not None:
                 return self.subgraph_of.take(value)
             if entry is None:
@@ -233,6 +237,13 @@ class Recorder(ModeRecorder):
             steps = steps or [(operator.getitem, list(args), {})]
         else:
             steps = decompose_call(func, args, kwargs)
+        if self.find_expansion is not None and len(steps) == 1 and name != "__getitem__":
+            target, *aten_arguments = steps[0]
+            packet = getattr(target, "overloadpacket", target)
+            expansion = self.find_expansion(
+                func, packet.__name__, (args, kwargs, *aten_arguments))
+            if expansion is not None:
+                return self.expand(expansion, (args, kwargs))
         value: Any = None
         for target, step_args, step_kwargs in steps:
             step_args = [value if a is ... else a for a in step_args]
@@ -247,6 +258,17 @@ class Recorder(ModeRecorder):
             node.meta["torch_fn"] = _find_origin(func, self.calls)
             value = self.register_results(value, other, node)
         return value
+
+    def expand(self, expansion: Callable[[], Any], arguments: Any) -> Any:
+        """Record the calls of an expansion. Raises NotImplementedError if it computes without."""
+        pytree.tree_map(self.node_of, arguments)  # from here on, other tensors are intermediate
+        before, self.is_closed = self.is_closed, True
+        try:
+            result = _call_with_mode(self, expansion, (), {})
+            pytree.tree_map(self.node_of, result)
+        finally:
+            self.is_closed = before
+        return result
 
     def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Run a call on both inputs and return both results."""

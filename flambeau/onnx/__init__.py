@@ -3,6 +3,7 @@
 Libraries register export functions for their operators at import time; these are only recorded.
 """
 
+import importlib
 from typing import Any
 
 from ..tensor.absent import make_absent_getattr
@@ -12,19 +13,22 @@ from .export_modes import (
     OperatorExportTypes as OperatorExportTypes, TrainingMode as TrainingMode,
     select_model_mode_for_export as select_model_mode_for_export,
 )
-from .symbolic_registry import (
-    OnnxExporterError, register_custom_op_symbolic, unregister_custom_op_symbolic,
-)
+from . import errors
+from .errors import OnnxExporterError
+from .symbolic_registry import register_custom_op_symbolic, unregister_custom_op_symbolic
 
 # The producer recorded in files: the PyTorch version that flambeau follows.
 producer_name, producer_version = "pytorch", __version__
 
 __all__ = [
-    "ONNXProgram", "OnnxExporterError", "TensorProtoDataType", "export", "is_in_onnx_export",
+    "ONNXProgram", "OnnxExporterError", "TensorProtoDataType", "errors", "export",
+    "is_in_onnx_export",
     "register_custom_op_symbolic", "unregister_custom_op_symbolic",
 ]
 
-_lacking = make_absent_getattr(__name__, ("ExportOptions", "dynamo_export"))
+_lacking = make_absent_getattr(__name__, (
+    "ExportOptions", "ExportableModule", "InputObserver", "dynamo_export", "ops",
+))
 
 
 def __getattr__(name: str) -> Any:
@@ -32,13 +36,17 @@ def __getattr__(name: str) -> Any:
         from . import exporter
 
         return getattr(exporter, name)
+    if name in ("testing", "verification"):
+        return importlib.import_module(f"{__name__}.{name}")
     return _lacking(name)
 
 
 def is_in_onnx_export() -> bool:
-    """Return whether a model is being exported: always False.
+    """Return whether a model is being exported.
 
     >>> torch.onnx.is_in_onnx_export()
     False
     """
-    return False
+    from . import exporter
+
+    return exporter.is_exporting()

@@ -6,68 +6,41 @@ import copy
 import importlib
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from .. import version
 from .._higher_order_ops.gradient_regions import inline_gradient_regions
+from ..autograd.mode import no_grad
 from ..export import Dim, ExportedProgram
 from ..export import export as export_program
+from ..export.expansions import expanding
 from ..export.graph_signature import InputKind
 from ..fx.graph_module import GraphModule
-from ..fx.node import Node
+from ..fx.node import _RANDOM, Node
 from ..fx.trace_errors import explain
+from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .conversion_table import CONVERSIONS
+from .errors import ConversionError
+from .expansions import find_expansion, import_formulas
 from .export_modes import TrainingMode, select_model_mode_for_export
 from .graph_builder import DTYPES, GraphBuilder, short
+from .program import ONNXProgram
 from .shared_memory import SharedMemory, find_fixed_nodes, find_operator_name
-from .symbolic_registry import OnnxExporterError
 
-__all__ = ["ONNXProgram", "UnsupportedOperatorError", "export"]
+__all__ = ["export", "is_exporting"]
 
 _OPSET = 18
 _CHECKED_BYTES = 2**26  # the checker copies the model
-_FAMILIES = ("elementwise", "shapes", "layers", "recurrent", "control_flow")
+_FAMILIES = ("elementwise", "indexed", "shapes", "layers", "recurrent", "control_flow")
+_running: ContextVar[bool] = ContextVar("onnx_export", default=False)
 
 
-class UnsupportedOperatorError(OnnxExporterError):
-    """A model calls operators that have no conversion."""
-
-
-class ONNXProgram:
-    """The result of `torch.onnx.export`: the model and the exported program it was built from."""
-
-    def __init__(self, model_proto: Any, exported_program: ExportedProgram) -> None:
-        self.model_proto, self.exported_program = model_proto, exported_program
-
-    @property
-    def model(self) -> Any:
-        """The model."""
-        return self.model_proto
-
-    def save(self, destination: Any, *, include_initializers: bool = True,
-             keep_initializers_as_inputs: bool = False, external_data: Any = None,
-             ) -> None:
-        """Write the model to a path. From 2 GB on, tensors go to a separate file beside it."""
-        import onnx
-
-        large = external_data or (external_data is None
-                                  and self.model_proto.ByteSize() > 2**31 - 2**20)
-        onnx.save(self.model_proto, destination, save_as_external_data=bool(large))
-
-    def __call__(self, *args: Any, **kwargs: Any) -> list[Tensor]:
-        """Run the model with onnxruntime and return its results."""
-        import onnxruntime
-
-        session = onnxruntime.InferenceSession(
-            self.model_proto.SerializeToString(), providers=["CPUExecutionProvider"]
-        )
-        leaves = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-        names = [i.name for i in session.get_inputs()]
-        feed = {n: x.detach().numpy() for n, x in zip(names, leaves, strict=True)}
-        from_numpy: Any = importlib.import_module(__package__.partition(".")[0]).from_numpy
-        return [from_numpy(y) for y in session.run(None, feed)]
+def is_exporting() -> bool:
+    """Return whether a model is being exported."""
+    return _running.get()
 
 
 def export(
@@ -75,20 +48,58 @@ def export(
     verbose: bool | None = None, input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None, opset_version: int | None = None,
     dynamo: bool = True, external_data: bool = True, dynamic_shapes: Any = None,
-    dynamic_axes: Any = None, training: TrainingMode = TrainingMode.EVAL,
-    export_params: bool = True, do_constant_folding: bool = True, **options: Any,
+    custom_translation_table: Any = None, optimize: bool = True, verify: bool = False,
+    keep_initializers_as_inputs: bool = False, dynamic_axes: Any = None,
+    training: TrainingMode = TrainingMode.EVAL, export_params: bool = True,
+    do_constant_folding: bool = True, **options: Any,
 ) -> ONNXProgram:
     """Convert a module to an ONNX model; write it to `f` if given. Requires the package `onnx`.
 
     `dynamic_shapes`: as for torch.export.export. `dynamic_axes`: {input: [dimensions]}, the older
     form of the same. `training`: the module's mode during an export with `dynamo=False`; with
-    `dynamo=True` it keeps its own. Further options are accepted. Raises RuntimeError for an
-    operator without a conversion, before writing anything.
+    `dynamo=True` it keeps its own. `optimize`: leave out copies. `verify`: compare the results of
+    both. Further options are accepted. Raises RuntimeError for an operator without a conversion,
+    before writing anything.
 
-    >>> torch.onnx.export(nn.Linear(3, 2), (torch.ones(1, 3),)).model.graph.node[0].op_type
+    >>> torch.onnx.export(nn.Linear(3, 2), (torch.ones(1, 3),)).model_proto.graph.node[0].op_type
     'Gemm'
     """
     _require_onnx()
+    if custom_translation_table:
+        raise NotImplementedError("torch.onnx.export: custom_translation_table (onnxscript)")
+    token = _running.set(True)
+    try:
+        program, expanded, names = _capture(
+            model, args, kwargs, dynamic_shapes, dynamic_axes, list(input_names or ()),
+            TrainingMode.PRESERVE if dynamo else training)
+    finally:
+        _running.reset(token)
+    fixed, memory = find_fixed_nodes(expanded), SharedMemory(expanded)
+    _check_operators(expanded, fixed)
+    _check_writes(expanded, fixed, memory)
+    proto = _model(expanded, fixed, memory, names, output_names, opset_version)
+    result = ONNXProgram(proto, program)
+    result._capture_strategy = None if program is model else "TorchExportNonStrictStrategy"
+    if optimize:
+        result.optimize()
+    if verify:
+        from .testing import assert_onnx_program
+
+        assert_onnx_program(result, strategy=None, rtol=1e-3, atol=1e-3)
+    if f is not None:
+        result.save(f, include_initializers=export_params,
+                    keep_initializers_as_inputs=keep_initializers_as_inputs)
+    return result
+
+
+def _capture(
+    model: Any, args: Any, kwargs: dict[str, Any] | None, dynamic_shapes: Any, dynamic_axes: Any,
+    names: list[str], mode: TrainingMode,
+) -> tuple[ExportedProgram, ExportedProgram, list[str]]:
+    """Return the exported program, one in operators with conversions, and the inputs' names."""
+    for family in _FAMILIES:
+        importlib.import_module(f"{__package__}.{family}")
+    import_formulas()
     if isinstance(model, ExportedProgram):
         program = model
     else:
@@ -96,23 +107,71 @@ def export(
         if args and isinstance(args[-1], dict) and kwargs is None and not _takes_dict(model, args):
             args, kwargs = args[:-1], args[-1]
         if dynamic_axes and dynamic_shapes is None:
-            dynamic_shapes = _convert_axes(model, args, kwargs or {}, dynamic_axes,
-                                           list(input_names or ()))
-        mode = TrainingMode.PRESERVE if dynamo else training
+            dynamic_shapes = _convert_axes(model, args, kwargs or {}, dynamic_axes, names)
         with select_model_mode_for_export(model, mode):
             program = export_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
-    for family in _FAMILIES:
-        importlib.import_module(f"{__package__}.{family}")
-    original, program = program, _drop_regions(program)
-    fixed, memory = find_fixed_nodes(program), SharedMemory(program)
-    _check_operators(program, fixed)
-    _check_writes(program, fixed, memory)
-    result = ONNXProgram(
-        _model(program, fixed, memory, input_names, output_names, opset_version), original
-    )
-    if f is not None:
-        result.save(f, external_data=None)
-    return result
+    plain = _drop_regions(program)
+    if not _list_missing(plain, find_fixed_nodes(plain)):
+        return program, plain, names
+    try:
+        if program is not model:
+            with select_model_mode_for_export(model, mode), expanding(find_expansion):
+                expanded = export_program(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+        else:
+            expanded = _expand(program)
+        if not _agree(program, expanded):
+            return program, plain, names
+    except Exception:  # an expansion does not apply: the operators are reported
+        return program, plain, names
+    return program, _drop_regions(expanded), names or list(program.graph_signature.user_inputs)
+
+
+def _expand(program: ExportedProgram) -> ExportedProgram:
+    """Export a program again, in operators with conversions."""
+    if program.example_inputs is None:
+        return program
+    args, kwargs = program.example_inputs
+    axes = [{d: Dim.AUTO for d, (n, *_) in enumerate(bounds) if n is None}
+            for bounds in program._bounds.values()]
+    shapes: Any = None
+    if any(axes):
+        _, spec = pytree.tree_flatten((args, kwargs))
+        positional, named = pytree.tree_unflatten(axes, spec)
+        shapes = (*positional, *named.values())
+    with expanding(find_expansion):
+        return export_program(program.module(), args, kwargs, dynamic_shapes=shapes)
+
+
+def _agree(program: ExportedProgram, expanded: ExportedProgram) -> bool:
+    """Return whether both compute the same from other inputs.
+
+    They do not if the body of a composite operator reads the values of tensors.
+    """
+    if program.example_inputs is None or any(
+        find_operator_name(node).rstrip("_") in _RANDOM
+        for node in _iterate_nodes(expanded.graph_module) if node.op == "call_function"
+    ):
+        return True
+    with no_grad():
+        args, kwargs = pytree.tree_map(_vary, program.example_inputs)
+        try:
+            before = pytree.tree_leaves(program.module()(*args, **kwargs))
+        except Exception:  # the model refuses such inputs
+            return True
+        after = pytree.tree_leaves(expanded.module()(*args, **kwargs))
+    return all(bool(x.isclose(y, 1e-2, 1e-2, equal_nan=True).all())
+               for x, y in zip(before, after, strict=True) if isinstance(x, Tensor))
+
+
+def _vary(x: Any) -> Any:
+    """Return another input of the same shape; integers may be indices and are reversed."""
+    if not isinstance(x, Tensor):
+        return x
+    x = x.detach()
+    if not x.is_floating_point():
+        return x.flip(tuple(range(x.ndim))).clone()
+    count = PUBLIC["torch"]["arange"](x.numel(), dtype=x.dtype).reshape(x.shape)
+    return x * (1 + 0.5 * count.sin()) + 0.125 * count.cos()
 
 
 def _drop_regions(program: ExportedProgram) -> ExportedProgram:
@@ -167,8 +226,8 @@ def _place(node: Node) -> str:
     return f"in {path or 'the model itself'}{shown}"
 
 
-def _build_unsupported_error(lines: list[str]) -> UnsupportedOperatorError:
-    error = UnsupportedOperatorError(
+def _build_unsupported_error(lines: list[str]) -> ConversionError:
+    error = ConversionError(
         "Failed to convert the exported program to an ONNX model: no conversion for\n"
         + "\n".join(f"  - {line}" for line in lines)
     )
@@ -196,20 +255,25 @@ def _read_names(nodes: Iterable[Any]) -> set[str]:
 
 
 def _check_operators(program: ExportedProgram, fixed: set[Node]) -> None:
-    """Raise UnsupportedOperatorError naming each operator without a conversion, and its module."""
-    missing = dict.fromkeys(
+    """Raise ConversionError naming each operator without a conversion, and its module."""
+    missing = _list_missing(program, fixed)
+    if missing:
+        raise _build_unsupported_error(missing)
+
+
+def _list_missing(program: ExportedProgram, fixed: set[Node]) -> list[str]:
+    """Return each operator without a conversion, and its module."""
+    return list(dict.fromkeys(
         f"{node.target if hasattr(node.target, 'overloadpacket') else find_operator_name(node)} "
         f"{_place(node)}"
         for node in _iterate_nodes(program.graph_module)
         if node.op == "call_function" and node not in fixed and _find_conversion(node) is None
         and find_operator_name(node) != "operator.setitem"
-    )
-    if missing:
-        raise _build_unsupported_error(list(missing))
+    ))
 
 
 def _check_writes(program: ExportedProgram, fixed: set[Node], memory: SharedMemory) -> None:
-    """Raise UnsupportedOperatorError for writes to shared memory that cannot be converted.
+    """Raise ConversionError for writes to shared memory that cannot be converted.
 
     Other in-place writes are converted as the operator without the underscore.
     """
@@ -229,6 +293,7 @@ def _model(
 ) -> Any:
     builder = GraphBuilder()
     builder.fixed, builder.module = fixed, program.graph_module
+    builder.is_dynamic = any(n is None for dims in program._bounds.values() for n, *_ in dims)
     builder.convert = lambda b, node: _convert(b, node, memory)
     inputs = _add_inputs(builder, program, list(input_names or ()))
     for node in program.graph.nodes:

@@ -38,6 +38,7 @@ class GraphBuilder:
         self.constants: dict[Any, str] = {}
         self.current = ""
         self.module: Any = None  # whose graph is being converted: the program's, or a subgraph's
+        self.is_dynamic = False  # whether any size varies between calls
         self.convert: Any = None  # adds a node of a subgraph
 
     # ---------------------------------------------------------------- values

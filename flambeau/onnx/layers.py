@@ -11,7 +11,7 @@ import numpy as np
 
 from ..fx.node import Node
 from .conversion_table import CONVERSIONS, converts
-from .graph_builder import GraphBuilder, short
+from .graph_builder import DTYPES, GraphBuilder, short
 
 
 _ONNX_BOOL = 9  # TensorProto.BOOL
@@ -225,7 +225,8 @@ def _softmax(b: GraphBuilder, node: Node, x: Any, dim: int, dtype: Any = None) -
 
 @converts("linear")
 def _linear(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any = None) -> str:
-    if b.rank(x) == 2 and bias is not None:
+    floating = node.meta["val"].dtype.is_floating_point
+    if b.rank(x) == 2 and bias is not None and floating:
         return b.op("Gemm", b.value(x), b.value(weight), b.value(bias), transB=1)
     result = b.op("MatMul", b.value(x), b.op("Transpose", b.value(weight), perm=[1, 0]))
     return result if bias is None else b.op("Add", result, b.value(bias))
@@ -250,7 +251,7 @@ def _addmm(b: GraphBuilder, node: Node, bias: Any, x: Any, y: Any, beta: Any = 1
 @converts("einsum")
 def _einsum(b: GraphBuilder, node: Node, equation: str, *operands: Any) -> str:
     values = operands[0] if isinstance(operands[0], (list, tuple)) else operands
-    return b.op("Einsum", *map(b.value, values), equation=equation)
+    return b.op("Einsum", *map(b.value, values), equation=equation.replace(" ", ""))
 
 
 @converts("scaled_dot_product_attention")
@@ -288,9 +289,15 @@ def _create_reduction(op_type: str) -> Any:
     """Return the conversion of a reduction to an ONNX operator."""
     def convert(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False,
                 dtype: Any = None) -> str:
-        value = b.cast(x, node.meta["val"].dtype)
-        axes = [] if dim is None or dim == [] else [b.sizes(_as_list(dim, 1))]
-        return b.op(op_type, value, *axes, keepdims=int(keepdim))
+        kind = node.meta["val"].dtype
+        value = b.cast(x, kind)
+        if not b.rank(x):
+            return value if op_type != "ReduceLogSumExp" else b.op("Identity", value)
+        if short(kind) == "bool":
+            value = b.op("Cast", value, to=DTYPES["int64"])
+        axes = [] if dim is None or list(_as_list(dim, 1)) == [] else [b.sizes(_as_list(dim, 1))]
+        result = b.op(op_type, value, *axes, keepdims=int(keepdim))
+        return b.op("Cast", result, to=_ONNX_BOOL) if short(kind) == "bool" else result
 
     return convert
 
@@ -299,24 +306,44 @@ for _name, _op_type in _REDUCTIONS.items():
     CONVERSIONS[_name] = _create_reduction(_op_type)
 
 
+@converts("any", "all")
+def _any(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False) -> str:
+    op_type = "ReduceMax" if node.target.__name__.startswith("any") else "ReduceMin"
+    truth = b.op("Cast", b.op("Cast", b.value(x), to=_ONNX_BOOL), to=DTYPES["int64"])
+    if b.rank(x):
+        axes = [] if dim is None else [b.sizes(_as_list(dim, 1))]
+        truth = b.op(op_type, truth, *axes, keepdims=int(keepdim))
+    return b.op("Cast", truth, to=DTYPES[short(node.meta["val"].dtype)])
+
+
 @converts("max", "min")
 def _max(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     is_max = node.target.__name__.startswith("max")
     if isinstance(dim, Node):
         return b.op("Max" if is_max else "Min", b.value(x), b.value(dim))
     op_type = "ReduceMax" if is_max else "ReduceMin"
+    if not b.rank(x):
+        value = b.op("Identity", b.value(x))
+        return value if dim is None else (value, b.constant(0, "int64"))
+    boolean = short(b.tensor(x).dtype) == "bool"
+    value = b.op("Cast", b.value(x), to=DTYPES["int32"]) if boolean else b.value(x)
+
+    def finish(result: str) -> str:
+        return b.op("Cast", result, to=_ONNX_BOOL) if boolean else result
+
     if dim is None:
-        return b.op(op_type, b.value(x), keepdims=0)
+        return finish(b.op(op_type, value, keepdims=0))
     axis, keep = b.axis(x, dim), int(keepdim)
-    return (b.op(op_type, b.value(x), b.sizes([axis]), keepdims=keep),
-            b.op("ArgMax" if is_max else "ArgMin", b.value(x), axis=axis, keepdims=keep))
+    return (finish(b.op(op_type, value, b.sizes([axis]), keepdims=keep)),
+            b.op("ArgMax" if is_max else "ArgMin", value, axis=axis, keepdims=keep))
 
 
 @converts("argmax", "argmin")
 def _argmax(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False) -> str:
     op_type = "ArgMax" if node.target.__name__.startswith("argmax") else "ArgMin"
-    if dim is None:
-        return b.op(op_type, b.op("Reshape", b.value(x), b.sizes([-1])), axis=0, keepdims=0)
+    if dim is None or not b.rank(x):
+        result = b.op(op_type, b.op("Reshape", b.value(x), b.sizes([-1])), axis=0, keepdims=0)
+        return b.op("Reshape", result, b.sizes([1] * b.rank(x))) if keepdim else result
     return b.op(op_type, b.value(x), axis=b.axis(x, dim), keepdims=int(keepdim))
 
 
@@ -330,21 +357,16 @@ def _topk(b: GraphBuilder, node: Node, x: Any, k: Any, dim: int = -1, largest: b
 @converts("cumsum")
 def _cumsum(b: GraphBuilder, node: Node, x: Any, dim: int, **kwargs: Any) -> str:
     value = b.cast(x, node.meta["val"].dtype)
+    if not b.rank(x):
+        return b.op("Identity", value)
     return b.op("CumSum", value, b.constant(b.axis(x, dim), "int64"))
-
-
-@converts("norm", "vector_norm", "linalg_vector_norm")
-def _norm(b: GraphBuilder, node: Node, x: Any, ord: Any = 2, dim: Any = None,
-          keepdim: bool = False, dtype: Any = None) -> str:
-    if ord not in (1, 2, 2.0, None, "fro"):
-        raise NotImplementedError(f"a norm of order {ord}")
-    axes = [] if dim is None else [b.sizes(_as_list(dim, 1))]
-    return b.op("ReduceL1" if ord == 1 else "ReduceL2", b.value(x), *axes, keepdims=int(keepdim))
 
 
 @converts("var", "std")
 def _var(b: GraphBuilder, node: Node, x: Any, dim: Any = None, unbiased: Any = True,
          keepdim: bool = False, correction: Any = None) -> str:
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
     count = 1
     dims = list(range(b.rank(x))) if dim is None else [b.axis(x, d) for d in _as_list(dim, 1)]
     for d in dims:

@@ -8,6 +8,7 @@ from ..fx.node import Node
 from ..tensor.tensor import Tensor
 from .conversion_table import converts
 from .graph_builder import DTYPES, GraphBuilder, short
+from .indexed import join_indices
 
 _LAST = 2**63 - 1
 
@@ -57,12 +58,16 @@ def _sym_size(b: GraphBuilder, node: Node, x: Any, dim: int) -> str:
 
 @converts("permute")
 def _permute(b: GraphBuilder, node: Node, x: Any, dims: Any) -> str:
+    if not dims:
+        return b.op("Identity", b.value(x))
     return b.op("Transpose", b.value(x), perm=[b.axis(x, d) for d in dims])
 
 
 @converts("transpose", "swapaxes")
 def _transpose(b: GraphBuilder, node: Node, x: Any, dim0: int, dim1: int) -> str:
     order = list(range(b.rank(x)))
+    if not order:
+        return b.op("Identity", b.value(x))
     i, j = b.axis(x, dim0), b.axis(x, dim1)
     order[i], order[j] = order[j], order[i]
     return b.op("Transpose", b.value(x), perm=order)
@@ -70,6 +75,8 @@ def _transpose(b: GraphBuilder, node: Node, x: Any, dim0: int, dim1: int) -> str
 
 @converts("movedim", "moveaxis")
 def _movedim(b: GraphBuilder, node: Node, x: Any, source: Any, destination: Any) -> str:
+    if not b.rank(x):
+        return b.op("Identity", b.value(x))
     sources, targets = ([b.axis(x, d)
                          for d in (dims if isinstance(dims, (tuple, list)) else [dims])]
                         for dims in (source, destination))
@@ -90,6 +97,8 @@ def _flip(b: GraphBuilder, node: Node, x: Any, *dims: Any) -> str:
 
 @converts("t")
 def _t(b: GraphBuilder, node: Node, x: Any) -> str:
+    if b.rank(x) < 2:
+        return b.op("Identity", b.value(x))
     return b.op("Transpose", b.value(x), perm=list(range(b.rank(x)))[::-1])
 
 
@@ -120,9 +129,12 @@ def _expand_as(b: GraphBuilder, node: Node, x: Any, other: Any) -> str:
 @converts("repeat", "tile")
 def _repeat(b: GraphBuilder, node: Node, x: Any, counts: Any) -> str:
     value = b.value(x)
-    missing = len(counts) - b.rank(x)
-    if missing > 0:
-        value = b.op("Unsqueeze", value, b.sizes(list(range(missing))))
+    more = len(counts) - b.rank(x)
+    counts = [1] * -more + list(counts)
+    if not counts:
+        return b.op("Identity", value)
+    if more > 0:
+        value = b.op("Unsqueeze", value, b.sizes(list(range(more))))
     return b.op("Tile", value, b.sizes(counts))
 
 
@@ -170,6 +182,18 @@ def _select(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any) -> str:
     return b.op("Gather", b.value(x), position, axis=b.axis(x, dim))
 
 
+def _of_row(b: GraphBuilder, node: Node, kind: str, x: Any, index: Any) -> str:
+    """Apply a gather to a value that may be a number, as a row of one element."""
+    row = b.constant([-1], "int64")
+    result = b.op(kind, b.op("Reshape", b.value(x), row),
+                  b.op("Reshape", _as_index(b, index), row), axis=0)
+    return b.op("Reshape", result, b.constant(list(node.meta["val"].shape), "int64"))
+
+
+def _as_index(b: GraphBuilder, index: Any) -> str:
+    return b.op("Cast", b.value(index), to=DTYPES["int64"])
+
+
 @converts("narrow")
 def _narrow(b: GraphBuilder, node: Node, x: Any, dim: int, start: Any, length: Any) -> str:
     if isinstance(start, Node) or isinstance(length, Node):
@@ -179,12 +203,19 @@ def _narrow(b: GraphBuilder, node: Node, x: Any, dim: int, start: Any, length: A
 
 @converts("index_select")
 def _index_select(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any) -> str:
-    return b.op("Gather", b.value(x), b.value(index), axis=b.axis(x, dim))
+    if not b.rank(x) or not b.rank(index):
+        if b.rank(x) > 1:
+            row = b.op("Reshape", _as_index(b, index), b.constant([-1], "int64"))
+            return b.op("Gather", b.value(x), row, axis=b.axis(x, dim))
+        return _of_row(b, node, "Gather", x, index)
+    return b.op("Gather", b.value(x), _as_index(b, index), axis=b.axis(x, dim))
 
 
 @converts("gather")
-def _gather(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any, **kwargs: Any) -> str:
-    return b.op("GatherElements", b.value(x), b.value(index), axis=b.axis(x, dim))
+def _gather(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any, **named: Any) -> str:
+    if not b.rank(x) or not b.rank(index):
+        return _of_row(b, node, "GatherElements", x, index)
+    return b.op("GatherElements", b.value(x), _as_index(b, index), axis=b.axis(x, dim))
 
 
 @converts("index")
@@ -193,18 +224,20 @@ def _index(b: GraphBuilder, node: Node, x: Any, indices: Any) -> str:
     kinds = [short(b.tensor(indices[i]).dtype) for i in indexed]
     if "bool" in kinds:
         raise NotImplementedError("indexing with a mask")
-    if len(indexed) == 1:
-        return b.op("Gather", b.value(x), b.value(indices[indexed[0]]), axis=indexed[0])
-    if indexed != list(range(len(indexed))):
-        raise NotImplementedError("indexing with tensors behind a slice")
-    shapes = [b.tensor(indices[i]).shape for i in indexed]
-    rank = max(len(s) for s in shapes)
-    zero = b.op("Mul", b.value(indices[indexed[0]]), b.constant(0, "int64"))
-    for i in indexed[1:]:
-        zero = b.op("Add", zero, b.op("Mul", b.value(indices[i]), b.constant(0, "int64")))
-    columns = [b.op("Unsqueeze", b.op("Add", b.value(indices[i]), zero), b.sizes([rank]))
-               for i in indexed]
-    return b.op("GatherND", b.value(x), b.op("Concat", *columns, axis=rank))
+    if len(places) == 1:
+        return b.op("Gather", b.value(x), b.value(indices[places[0]]), axis=places[0])
+    others = [d for d in range(b.rank(x)) if d not in places]
+    value = b.value(x)
+    if places != list(range(len(places))):
+        value = b.op("Transpose", value, perm=[*places, *others])
+    result = b.op("GatherND", value, join_indices(b, [indices[i] for i in places]))
+    is_together = places == list(range(places[0], places[0] + len(places)))
+    if places[0] == 0 or not is_together:
+        return result
+    # The index's axes come first; they belong where the first index stands.
+    rank = node.meta["val"].ndim - len(others)
+    order = list(range(rank, rank + places[0])) + list(range(rank))
+    return b.op("Transpose", result, perm=[*order, *range(rank + places[0], rank + len(others))])
 
 
 @converts("embedding")
@@ -215,14 +248,61 @@ def _embedding(b: GraphBuilder, node: Node, weight: Any, indices: Any, *rest: An
 @converts("pad")
 def _pad(b: GraphBuilder, node: Node, x: Any, pad: Any, mode: str = "constant",
          value: Any = None) -> str:
-    rank = b.rank(x)
+    return pad_axes(b, node, x, pad, mode, value)
+
+
+@converts("constant_pad_nd")
+def _constant_pad(b: GraphBuilder, node: Node, x: Any, pad: Any, value: Any = 0) -> str:
+    return pad_axes(b, node, x, pad, "constant", value)
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
+
+
+def pad_axes(b: GraphBuilder, node: Node, x: Any, pad: Any, mode: str, value: Any) -> str:
+    """Pad the last axes; a negative length cuts."""
+    rank, result = b.rank(x), b.value(x)
+    if mode == "circular":
+        return _pad_around(b, x, pad)
     before, behind = [0] * rank, [0] * rank
     for i in range(len(pad) // 2):
         before[rank - 1 - i], behind[rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
-    kind = {"constant": "constant", "reflect": "reflect", "replicate": "edge",
-            "circular": "wrap"}[mode]
-    fill = [b.value(value or 0, node.meta["val"].dtype)] if kind == "constant" else []
-    return b.op("Pad", b.value(x), b.sizes([*before, *behind]), *fill, mode=kind)
+    numbers = [n for n in (*before, *behind) if not isinstance(n, Node)]
+    fill = [b.value(value or 0, node.meta["val"].dtype)] if mode == "constant" else []
+    if min(numbers, default=0) < 0 and len(numbers) == 2 * rank:
+        starts = [max(-n, 0) for n in before]
+        ends = [n if n < 0 else _LAST for n in behind]
+        result = b.op("Slice", result, b.sizes(starts), b.sizes(ends))
+        before, behind = ([max(n, 0) for n in side] for side in (before, behind))
+    if not rank:
+        return result
+    boolean = short(b.tensor(x).dtype) == "bool"
+    if boolean:
+        result, fill = b.op("Cast", result, to=DTYPES["uint8"]), [
+            b.constant(int(bool(value)), "uint8")]
+    result = b.op("Pad", result, b.sizes([*before, *behind]), *fill, mode=_PAD_MODES[mode])
+    return b.op("Cast", result, to=DTYPES["bool"]) if boolean else result
+
+
+def _pad_around(b: GraphBuilder, x: Any, pad: Any) -> str:
+    """Pad each axis with what lies at its other end."""
+    rank, result = b.rank(x), b.value(x)
+    for i in range(len(pad) // 2):
+        before, behind = pad[2 * i], pad[2 * i + 1]
+        axis = rank - 1 - i
+        at = b.constant([axis], "int64")
+        parts = [result]
+        if before > 0:
+            parts.insert(0, b.op("Slice", result, b.sizes([-before]), b.sizes([_LAST]), at))
+        if behind > 0:
+            parts.append(b.op("Slice", result, b.sizes([0]), b.sizes([behind]), at))
+        if len(parts) > 1:
+            result = b.op("Concat", *parts, axis=axis)
+        if min(before, behind) < 0:
+            start = b.sizes([max(-before, 0)])
+            end = b.sizes([behind if behind < 0 else _LAST])
+            result = b.op("Slice", result, start, end, at)
+    return result
 
 
 @converts("roll")
@@ -230,6 +310,12 @@ def _roll(b: GraphBuilder, node: Node, x: Any, shifts: Any, dims: Any = ()) -> s
     value = b.value(x)
     shifts = [shifts] if isinstance(shifts, int) else shifts
     dims = [dims] if isinstance(dims, int) else dims
+    if not dims:
+        value, whole = b.op("Reshape", value, b.sizes([-1])), b.op("Shape", value)
+        cut = b.sizes([-shifts[0]])
+        last = b.op("Slice", value, cut, b.sizes([_LAST]), b.sizes([0]))
+        first = b.op("Slice", value, b.sizes([0]), cut, b.sizes([0]))
+        return b.op("Reshape", b.op("Concat", last, first, axis=0), whole)
     for shift, dim in zip(shifts, dims, strict=True):
         if shift == 0:
             continue

@@ -6,16 +6,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["OnnxExporterError", "register_custom_op_symbolic", "unregister_custom_op_symbolic"]
+from .errors import OnnxExporterError
+
+__all__ = ["register_custom_op_symbolic", "unregister_custom_op_symbolic"]
 
 _NAME = re.compile(r"[a-zA-Z0-9-_]+::[a-zA-Z-_]+[a-zA-Z0-9-_]*")
 
 # operator -> opset version -> exporting function
 SYMBOLICS: dict[str, dict[int, Callable[..., Any]]] = {}
-
-
-class OnnxExporterError(RuntimeError):
-    """Raised by torch.onnx for invalid names and failed exports."""
 
 
 def _check(symbolic_name: str) -> None:

@@ -255,3 +255,13 @@ def test_vmap_is_recorded_also_after_an_earlier_one():
         squares(x)
         torch.func.jvp(squares, (x,), (y,))
         assert torch.equal(export(Squares(), (x,)).module()(y), squares(y))
+
+
+def test_cosine_similarity_is_an_operator():
+    class Similarity(nn.Module):
+        def forward(self, x, y):
+            return nn.functional.cosine_similarity(x, y)
+
+    program = torch.export.export(Similarity(), (torch.ones(2, 3), torch.ones(2, 3)))
+    assert [str(n.target) for n in program.graph.nodes if n.op == "call_function"] == [
+        "aten.cosine_similarity.default"]
