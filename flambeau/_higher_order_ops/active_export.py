@@ -1,5 +1,5 @@
 """State of running exports and traces, behind torch.compiler.is_exporting and
-torch.jit.is_tracing."""
+torch.jit.is_tracing, and what a recorder runs in the place of calls that a format lacks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from contextvars import ContextVar
 from typing import Any
 
 __all__ = [
-    "active_recorder", "exporting", "is_exporting", "is_jit_tracing", "jit_tracing",
-    "read_observer", "recording",
+    "Expansion", "active_expansions", "active_recorder", "expanding", "exporting", "is_exporting",
+    "is_jit_tracing", "jit_tracing", "read_observer", "recording",
 ]
 
 _active: ContextVar[bool] = ContextVar("exporting", default=False)
 _tracing: ContextVar[Callable[[str], None] | None] = ContextVar("jit_tracing", default=None)
+# Takes a public function, its aten operator's name, and the arguments for both; returns a call.
+Expansion = Callable[[Any, str, tuple[Any, ...]], Callable[[], Any] | None]
+_expansions: ContextVar[Expansion | None] = ContextVar("expansions", default=None)
 _recorder: ContextVar[Any] = ContextVar("recorder", default=None)
 
 
@@ -63,3 +66,18 @@ def recording(recorder: Any) -> AbstractContextManager[None]:
 def active_recorder() -> Any:
     """Return the recorder that turns calls into nodes, or None."""
     return _recorder.get()
+
+
+def expanding(find: Expansion) -> AbstractContextManager[None]:
+    """Context manager in which a recorder runs, in the place of a call, what `find` returns for it.
+
+    `find(function, name, arguments)`: the public function, the name of its aten operator, and the
+    arguments of both, `(args, kwargs, aten_args, aten_kwargs)`. It returns a function without
+    arguments, whose calls are recorded and may be expanded in turn, or None to keep the call.
+    """
+    return _set(_expansions, find)
+
+
+def active_expansions() -> Expansion | None:
+    """Return the function that finds expansions, or None."""
+    return _expansions.get()

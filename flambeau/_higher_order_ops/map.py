@@ -22,7 +22,9 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     tensor([3., 3., 3.])
     """
     leaves, spec = pytree.tree_flatten(xs)
-    if not leaves or not all(isinstance(x, Tensor) and x.ndim for x in leaves):
+    if not leaves or not all(isinstance(x, Tensor) for x in leaves):
+        raise RuntimeError(f"Mapped xs can only consist of tensors. Got xs {leaves}.")
+    if not all(x.ndim for x in leaves):
         raise RuntimeError("Mapped xs can only consist of tensors with a leading dimension.")
     if len({x.shape[0] for x in leaves}) != 1:
         raise RuntimeError(

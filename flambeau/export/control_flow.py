@@ -103,6 +103,7 @@ class Subgraph:
         first = next((n for n in self.graph.nodes if n.op != "placeholder"), self.graph._root)
         with self.graph.inserting_before(first):
             node = self.graph.placeholder(outer.name)
+        node.target = node.name  # two values of the outer program may have one name
         node.meta["val"] = value
         self.operands.append(value)
         if isinstance(value, Tensor):
@@ -136,6 +137,8 @@ class Subgraph:
         self.graph.output(results[0] if is_single else results)
         body = Graph()
         values = {node: body.node_copy(node) for node in order}
+        for node in values.values():
+            node.target = node.name
         body.output(body.graph_copy(self.graph, values))
         return GraphModule(self.inner.subgraphs, body)
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-from .._higher_order_ops.active_export import read_observer, recording
+from .._higher_order_ops.active_export import active_expansions, read_observer, recording
 from .._higher_order_ops.gradient_regions import MODE_META
 from .._higher_order_ops.recorded_modes import ModeRecorder
 from ..fx import traceback as fx_traceback
@@ -25,7 +25,6 @@ from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .aten_calls import decompose_call, decompose_getitem
 from .control_flow import Subgraph, choose, map_over
-from .expansions import active_expansions
 from .loops import combine_over, loop_while, scan_over
 from .read_numbers import (
     is_counted, lift_constant, read_number, read_numbers, recount, refuse,
@@ -136,19 +135,9 @@ class Recorder(ModeRecorder):
         if entry is None or not self.twins or entry.second is tensor:
             return tensor.shape
         return tuple.__new__(Size, [
-            a if a == b else self._create_length(entry.node, i, a, b)
+            a if a == b else _create_length(self, entry.node, i, a, b)
             for i, (a, b) in enumerate(zip(tensor.shape, entry.second.shape, strict=True))
         ])
-
-    def _create_length(self, node: Node, dim: int, a: int, b: int) -> SymbolicSize:
-        """Return a symbolic size for a length that differs between the two inputs."""
-        expression = self.table.like(a, b)
-        if expression is None:
-            symbol = self.table.add("d", a, b, low=0, unbacked=node in self.unbacked)
-            expression = Expression([(symbol, 1)])
-        return SymbolicSize(a, b, lambda: self.graph.create_node(
-            "call_function", aten.sym_size.int, (node, dim), {}, "sym_size_int"),
-            expression, self.table)
 
     # ---------------------------------------------------------------- subgraphs
 
@@ -237,13 +226,9 @@ class Recorder(ModeRecorder):
             steps = steps or [(operator.getitem, list(args), {})]
         else:
             steps = decompose_call(func, args, kwargs)
-        if self.find_expansion is not None and len(steps) == 1 and name != "__getitem__":
-            target, *aten_arguments = steps[0]
-            packet = getattr(target, "overloadpacket", target)
-            expansion = self.find_expansion(
-                func, packet.__name__, (args, kwargs, *aten_arguments))
-            if expansion is not None:
-                return self.expand(expansion, (args, kwargs))
+        expansion = _find_expansion(self, func, args, kwargs, steps)
+        if expansion is not None:
+            return _expand(self, expansion, (args, kwargs))
         value: Any = None
         for target, step_args, step_kwargs in steps:
             step_args = [value if a is ... else a for a in step_args]
@@ -258,17 +243,6 @@ class Recorder(ModeRecorder):
             node.meta["torch_fn"] = _find_origin(func, self.calls)
             value = self.register_results(value, other, node)
         return value
-
-    def expand(self, expansion: Callable[[], Any], arguments: Any) -> Any:
-        """Record the calls of an expansion. Raises NotImplementedError if it computes without."""
-        pytree.tree_map(self.node_of, arguments)  # from here on, other tensors are intermediate
-        before, self.is_closed = self.is_closed, True
-        try:
-            result = _call_with_mode(self, expansion, (), {})
-            pytree.tree_map(self.node_of, result)
-        finally:
-            self.is_closed = before
-        return result
 
     def run(self, func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Run a call on both inputs and return both results."""
@@ -340,6 +314,38 @@ def _copy_origin(node: Node) -> dict[str, Any]:
     """Return what a node's meta says of where the program made its call."""
     names = ("nn_module_stack", "stack_trace", "torch_fn", MODE_META)
     return {name: node.meta[name] for name in names if name in node.meta}
+
+
+def _create_length(recorder: Recorder, node: Node, dim: int, a: int, b: int) -> SymbolicSize:
+    """Return a symbolic size for a length that differs between the two inputs."""
+    expression = recorder.table.like(a, b)
+    if expression is None:
+        symbol = recorder.table.add("d", a, b, low=0, unbacked=node in recorder.unbacked)
+        expression = Expression([(symbol, 1)])
+    return SymbolicSize(a, b, lambda: recorder.graph.create_node(
+        "call_function", aten.sym_size.int, (node, dim), {}, "sym_size_int"),
+        expression, recorder.table)
+
+
+def _find_expansion(recorder: Recorder, func: Any, args: Any, kwargs: Any, steps: Any) -> Any:
+    """Return what to run in the place of a call, or None."""
+    if recorder.find_expansion is None or len(steps) != 1 or steps[0][0] is operator.getitem:
+        return None
+    target, *aten_arguments = steps[0]
+    name = getattr(target, "overloadpacket", target).__name__
+    return recorder.find_expansion(func, name, (args, kwargs, *aten_arguments))
+
+
+def _expand(recorder: Recorder, expansion: Callable[[], Any], arguments: Any) -> Any:
+    """Record the calls of an expansion. Raises NotImplementedError if it computes without."""
+    pytree.tree_map(recorder.node_of, arguments)  # other tensors are intermediate from here on
+    before, recorder.is_closed = recorder.is_closed, True
+    try:
+        result = _call_with_mode(recorder, expansion, (), {})
+        pytree.tree_map(recorder.node_of, result)
+    finally:
+        recorder.is_closed = before
+    return result
 
 
 def _call_with_mode(mode: Recorder, func: Any, args: Any, kwargs: Any) -> Any:

@@ -10,11 +10,11 @@ from contextvars import ContextVar
 from typing import Any
 
 from .. import version
+from .._higher_order_ops.active_export import expanding
 from .._higher_order_ops.gradient_regions import inline_gradient_regions
 from ..autograd.mode import no_grad
 from ..export import Dim, ExportedProgram
 from ..export import export as export_program
-from ..export.expansions import expanding
 from ..export.graph_signature import InputKind
 from ..fx.graph_module import GraphModule
 from ..fx.node import _RANDOM, Node

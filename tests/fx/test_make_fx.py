@@ -20,3 +20,28 @@ def test_tensors_from_outside_become_constants():
     graph = make_fx(lambda x: x + outside)(torch.ones(3))
     assert torch.equal(graph(torch.zeros(3)), outside)
     assert list(graph.state_dict()) == ["_tensor_constant0"]
+
+
+def test_control_flow_becomes_operators_on_subgraphs():
+    constant = torch.tensor(0.5)
+
+    def inner(x):
+        return torch.cond(x.sum() > 0, lambda x: x + constant, lambda x: x - constant, (x,))
+
+    def program(x):
+        return torch.cond(x.sum() > 0, inner, lambda x: -inner(x), (x,))
+
+    module = make_fx(program)(torch.ones(2))
+    assert [n.target.__name__ for n in module.graph.nodes if n.op == "call_function"][2] == "cond"
+    for x in (torch.ones(2), -torch.ones(2)):
+        assert torch.equal(module(x), program(x))
+
+
+def test_a_loop_becomes_an_operator():
+    from flambeau._higher_order_ops.while_loop import while_loop
+
+    def program(x):
+        return while_loop(lambda x: x.sum() < 10, lambda x: (x + 1,), (x,))
+
+    module = make_fx(program)(torch.zeros(2))
+    assert torch.equal(module(torch.ones(2))[0], program(torch.ones(2))[0])

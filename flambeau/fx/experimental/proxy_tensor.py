@@ -61,10 +61,12 @@ def make_fx(
         recorder = Recorder(graph, lift, symbolic, 1 if symbolic else None)
         inputs = [_add_input(recorder, graph, name, value)
                   for name, value in zip(_names(f, args), args, strict=True)]
-        with no_grad(), recorder:
+        with no_grad(), recorder.active():
             result = f(*inputs)
         graph.output(pytree.tree_map(recorder.node_of, result))
         graph.eliminate_dead_code()
+        for path, part in recorder.subgraphs.items():  # of cond, while_loop, map and scans
+            setattr(root, path, part)
         return make_graph_module(root, graph, getattr(f, "__name__", type(f).__name__))
 
     return wrapped
