@@ -224,20 +224,20 @@ def _index(b: GraphBuilder, node: Node, x: Any, indices: Any) -> str:
     kinds = [short(b.tensor(indices[i]).dtype) for i in indexed]
     if "bool" in kinds:
         raise NotImplementedError("indexing with a mask")
-    if len(places) == 1:
-        return b.op("Gather", b.value(x), b.value(indices[places[0]]), axis=places[0])
-    others = [d for d in range(b.rank(x)) if d not in places]
+    if len(indexed) == 1:
+        return b.op("Gather", b.value(x), b.value(indices[indexed[0]]), axis=indexed[0])
+    others = [d for d in range(b.rank(x)) if d not in indexed]
     value = b.value(x)
-    if places != list(range(len(places))):
-        value = b.op("Transpose", value, perm=[*places, *others])
-    result = b.op("GatherND", value, join_indices(b, [indices[i] for i in places]))
-    is_together = places == list(range(places[0], places[0] + len(places)))
-    if places[0] == 0 or not is_together:
+    if indexed != list(range(len(indexed))):
+        value = b.op("Transpose", value, perm=[*indexed, *others])
+    result = b.op("GatherND", value, join_indices(b, [indices[i] for i in indexed]))
+    is_together = indexed == list(range(indexed[0], indexed[0] + len(indexed)))
+    if indexed[0] == 0 or not is_together:
         return result
     # The index's axes come first; they belong where the first index stands.
     rank = node.meta["val"].ndim - len(others)
-    order = list(range(rank, rank + places[0])) + list(range(rank))
-    return b.op("Transpose", result, perm=[*order, *range(rank + places[0], rank + len(others))])
+    order = list(range(rank, rank + indexed[0])) + list(range(rank))
+    return b.op("Transpose", result, perm=[*order, *range(rank + indexed[0], rank + len(others))])
 
 
 @converts("embedding")
