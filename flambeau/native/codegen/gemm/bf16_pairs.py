@@ -88,7 +88,19 @@ def _convert_to_bf16_bits(b: ir.IRBuilder, x: ir.Value, stored: Type) -> ir.Valu
     """Return bfloat16 numbers as integers; float32 numbers are rounded."""
     if stored is Type.BF16:
         return x
+    if isinstance(x.type, ir.VectorType) and x.type.count == 8:
+        # LLVM 20 aborts ("Unexpected illegal type!") on this conversion of eight masked lanes.
+        halves = b.bitcast(b.fptrunc(_resize(b, x, 16), ir.VectorType(_BFloatType(), 16)),
+                           ir.VectorType(I16, 16))
+        return _resize(b, halves, 8)
     return b.bitcast(b.fptrunc(x, _match_vector_type(x, _BFloatType())), _match_vector_type(x, I16))
+
+
+def _resize(b: ir.IRBuilder, x: ir.Value, lanes: int) -> ir.Value:
+    """Return the first `lanes` of a vector; further ones are undefined."""
+    undefined = ir.Constant(x.type, ir.Undefined)
+    order = [min(i, x.type.count) for i in range(lanes)]
+    return b.shuffle_vector(x, undefined, ir.Constant(ir.VectorType(I32, lanes), order))
 
 
 def _match_vector_type(x: ir.Value, element: ir.Type) -> ir.Type:
