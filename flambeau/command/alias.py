@@ -163,8 +163,8 @@ def install(folder: Path, force: bool = False, constraints: Path | None = None) 
             _remove(folder, info)
         if real:
             _set_aside(folder, real)
-        for part in (PACKAGE, DIST_INFO):
-            os.rename(staging / part, folder / part)
+        for entry in (PACKAGE, DIST_INFO):
+            os.rename(staging / entry, folder / entry)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     _write_torchrun(folder)
@@ -266,16 +266,16 @@ def _remove(folder: Path, info: Path) -> None:
 
 
 def _put_back(folder: Path) -> bool:
-    aside = folder / _ASIDE
-    if not aside.is_dir():
+    backup = folder / _ASIDE
+    if not backup.is_dir():
         return False
-    parts = list(aside.iterdir())
-    if any((folder / part.name).exists() for part in parts) or _find_real_files(folder):
-        print(f"Another PyTorch is in {folder}: the one set aside stays in {aside}")
+    entries = list(backup.iterdir())
+    if any((folder / entry.name).exists() for entry in entries) or _find_real_files(folder):
+        print(f"Another PyTorch is in {folder}: the one set aside stays in {backup}")
         return False
-    for part in parts:
-        os.rename(part, folder / part.name)
-    aside.rmdir()
+    for entry in entries:
+        os.rename(entry, folder / entry.name)
+    backup.rmdir()
     print(f"The real PyTorch is back in {folder}")
     return True
 
@@ -289,8 +289,8 @@ def report_status() -> int:
         versions = [info.name.split("-")[1].removesuffix(".dist-info") for info in aliases]
         print(f"`import torch` means flambeau (PyTorch {TORCH_VERSION}): {imported}")
         if folder / DIST_INFO not in aliases:
-            other = ", ".join(versions) or "missing"
-            print(f"Its metadata is not that of PyTorch {TORCH_VERSION} ({other}): run "
+            found_versions = ", ".join(versions) or "missing"
+            print(f"Its metadata is not that of PyTorch {TORCH_VERSION} ({found_versions}): run "
                   "`flambeau alias install`")
         else:
             _describe_constraints(folder, None)

@@ -53,15 +53,15 @@ def build_contents(flambeau: Path) -> dict[str, bytes]:
 
     flambeau: the folder of the package flambeau, whose modules get a stub each.
     """
-    texts = {f"{PACKAGE}/__init__.py": _MODULE, f"{PACKAGE}/py.typed": ""}
-    texts.update(_generate_stubs(flambeau))
-    texts[f"{DIST_INFO}/METADATA"] = _METADATA
-    texts[f"{DIST_INFO}/WHEEL"] = _WHEEL
-    texts[f"{DIST_INFO}/INSTALLER"] = INSTALLER + "\n"
-    texts[f"{DIST_INFO}/REQUESTED"] = ""
-    texts[f"{DIST_INFO}/top_level.txt"] = "torch\n"
-    texts[CONSTRAINTS] = f"torch=={TORCH_VERSION}\n"
-    files = {path: text.encode() for path, text in texts.items()}
+    sources = {f"{PACKAGE}/__init__.py": _MODULE, f"{PACKAGE}/py.typed": ""}
+    sources.update(_generate_stubs(flambeau))
+    sources[f"{DIST_INFO}/METADATA"] = _METADATA
+    sources[f"{DIST_INFO}/WHEEL"] = _WHEEL
+    sources[f"{DIST_INFO}/INSTALLER"] = INSTALLER + "\n"
+    sources[f"{DIST_INFO}/REQUESTED"] = ""
+    sources[f"{DIST_INFO}/top_level.txt"] = "torch\n"
+    sources[CONSTRAINTS] = f"torch=={TORCH_VERSION}\n"
+    files = {path: source.encode() for path, source in sources.items()}
     record = f"{DIST_INFO}/RECORD"
     rows = [f"{path},{hash_content(data)},{len(data)}" for path, data in files.items()]
     files[record] = "\n".join([*rows, f"{record},,", ""]).encode()
@@ -89,14 +89,14 @@ def _generate_stubs(flambeau: Path) -> Iterator[tuple[str, str]]:
                       if path.suffix in (".py", ".pyi")})
     private = []
     for module in modules:
-        parts = module.relative_to(flambeau).parts
-        if parts[0] in _INTERNAL or parts == ("__init__",):
+        path_parts = module.relative_to(flambeau).parts
+        if path_parts[0] in _INTERNAL or path_parts == ("__init__",):
             continue
-        dotted = parts[:-1] if parts[-1] == "__init__" else parts
+        dotted = path_parts[:-1] if path_parts[-1] == "__init__" else path_parts
         name = ".".join(dotted)
         if len(dotted) == 1 and name.startswith("_"):
             private.append(name)
-        yield f"{PACKAGE}/{'/'.join(parts)}.py", f"from flambeau.{name} import *\n"
+        yield f"{PACKAGE}/{'/'.join(path_parts)}.py", f"from flambeau.{name} import *\n"
     names = ["__version__", *private]
     exports = "".join(f"from flambeau import {name} as {name}\n" for name in names)
     yield f"{PACKAGE}/__init__.pyi", f"from flambeau import *\n{exports}"

@@ -168,22 +168,22 @@ def _create_main(**attributes: Any) -> ModuleType:
     return module
 
 
-def _set_arguments(first: str, rest: list[str], directory: str) -> None:
-    sys.argv[:] = [first, *rest]
+def _set_arguments(first: str, arguments: list[str], directory: str) -> None:
+    sys.argv[:] = [first, *arguments]
     if not sys.flags.safe_path:
         sys.path[0] = directory
 
 
-def _run_script(path: str, rest: list[str]) -> int:
+def _run_script(path: str, arguments: list[str]) -> int:
     if os.path.isdir(path) or _is_zip(path):
-        return _run(lambda: _run_directory(path, rest))
+        return _run(lambda: _run_directory(path, arguments))
     try:
         with open(path, "rb") as file:
             source = file.read()
     except OSError as error:
-        full_path = os.path.abspath(path)
+        location = os.path.abspath(path)
         print(
-            f"flambeau: can't open file {full_path!r}: [Errno {error.errno}] {error.strerror}",
+            f"flambeau: can't open file {location!r}: [Errno {error.errno}] {error.strerror}",
             file=sys.stderr,
         )
         return 2
@@ -192,7 +192,7 @@ def _run_script(path: str, rest: list[str]) -> int:
         file = os.path.abspath(path)
         loader = importlib.machinery.SourceFileLoader("__main__", file)
         main_module = _create_main(__file__=file, __cached__=None, __loader__=loader)
-        _set_arguments(path, rest, os.path.dirname(os.path.realpath(path)))
+        _set_arguments(path, arguments, os.path.dirname(os.path.realpath(path)))
         _execute(source, file, main_module)
 
     return _run(program)
@@ -206,29 +206,29 @@ def _is_zip(path: str) -> bool:
         return False
 
 
-def _run_directory(path: str, rest: list[str]) -> None:
-    """A directory or zip file with a `__main__.py` in it."""
+def _run_directory(path: str, arguments: list[str]) -> None:
+    """Run the `__main__.py` of a directory or zip file."""
     _create_main()
-    sys.argv[:] = [path, *rest]
+    sys.argv[:] = [path, *arguments]
     sys.path[: 0 if sys.flags.safe_path else 1] = [os.path.abspath(path)]
     _run_module("__main__", alter_argv=False)
 
 
-def _module(name: str, rest: list[str]) -> None:
+def _module(name: str, arguments: list[str]) -> None:
     _create_main()
-    _set_arguments("-m", rest, os.getcwd())
+    _set_arguments("-m", arguments, os.getcwd())
     _run_module(name)
 
 
-def _code(source: str, rest: list[str]) -> None:
+def _code(source: str, arguments: list[str]) -> None:
     main_module = _create_main(__loader__=importlib.machinery.BuiltinImporter)
-    _set_arguments("-c", rest, "")
+    _set_arguments("-c", arguments, "")
     _execute(source.encode() + b"\n", "<string>", main_module)
 
 
-def _stdin(rest: list[str]) -> None:
+def _stdin(arguments: list[str]) -> None:
     main_module = _create_main(__loader__=importlib.machinery.BuiltinImporter)
-    _set_arguments("-", rest, "")
+    _set_arguments("-", arguments, "")
     _execute(sys.stdin.buffer.read(), "<stdin>", main_module)
 
 

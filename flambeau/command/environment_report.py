@@ -22,8 +22,8 @@ def main(args: list[str]) -> int:
         return 2
     rows = describe()
     width = max(map(len, rows))
-    for name, text in rows.items():
-        print(f"{name:<{width}}  {text}")
+    for name, value in rows.items():
+        print(f"{name:<{width}}  {value}")
     return 0
 
 

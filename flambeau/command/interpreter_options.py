@@ -44,34 +44,34 @@ def split(args: list[str]) -> CommandLine:
     Letters may be joined as in Python (`-uB`, `-Werror`, `-um module`). Raises OptionError.
     """
     options: list[str] = []
-    rest = list(args)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        word = rest.pop(0)
-        if word.startswith("--"):
-            if word == "--":
+    arguments = list(args)
+    while arguments and arguments[0].startswith("-") and arguments[0] != "-":
+        option = arguments.pop(0)
+        if option.startswith("--"):
+            if option == "--":
                 break
-            if word not in _LONG_WITH_ARGUMENT:
-                raise OptionError(f"unknown option {word}")
-            options += [word, _take_argument(word, rest)]
+            if option not in _LONG_WITH_ARGUMENT:
+                raise OptionError(f"unknown option {option}")
+            options += [option, _take_argument(option, arguments)]
             continue
-        for i, letter in enumerate(word[1:], 1):
-            following = word[i + 1 :]
+        for position, letter in enumerate(option[1:], 1):
+            following = option[position + 1 :]
             if letter in "mc":
-                joined = [following] if following else []
-                return CommandLine(options, [f"-{letter}", *joined, *rest])
+                code = [following] if following else []
+                return CommandLine(options, [f"-{letter}", *code, *arguments])
             if letter in _WITH_ARGUMENT:
-                options += [f"-{letter}", following or _take_argument(f"-{letter}", rest)]
+                options += [f"-{letter}", following or _take_argument(f"-{letter}", arguments)]
                 break
             if letter not in _FLAGS:
                 raise OptionError(f"unknown option -{letter}")
             options.append(f"-{letter}")
-    return CommandLine(options, rest)
+    return CommandLine(options, arguments)
 
 
-def _take_argument(option: str, rest: list[str]) -> str:
-    if not rest:
+def _take_argument(option: str, arguments: list[str]) -> str:
+    if not arguments:
         raise OptionError(f"Argument expected for the {option} option")
-    return rest.pop(0)
+    return arguments.pop(0)
 
 
 def restart(line: CommandLine) -> int:

@@ -31,7 +31,7 @@ class Profiled:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self, error_type: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         from ..profiler import write_flame_graph

@@ -89,23 +89,24 @@ from {dots}tensor.tensor import Tensor as Tensor
 """
 
 
-def _replace_hidden_types(text: str) -> str:
+def _replace_hidden_types(annotation: str) -> str:
     """Return an annotation in the stubs' form: aliases replace types that methods hide."""
-    result = {"dtype": "_dtype", "device": "_device"}
-    return _HIDDEN.sub(lambda m: result.get(m.group(), f"builtins.{m.group()}"), text)
+    aliases = {"dtype": "_dtype", "device": "_device"}
+    return _HIDDEN.sub(lambda m: aliases.get(m.group(), f"builtins.{m.group()}"), annotation)
 
 
 def _choose_annotation(note: Any, name: str, default: Any) -> str:
     """Return a parameter's type, from its annotation, name or default."""
     if note is not _EMPTY:
-        text = note if isinstance(note, str) else getattr(note, "__name__", "Any")
-        text = re.sub(r"\b(np\.ndarray|Array)\b", "Tensor", text).replace("Dtype", "dtype")
-        text = re.sub(r"\bDims\b", "int | Sequence[int] | None", text)
-        text = re.sub(r"\bDevice\b", "device", text).replace("tuple | ", "").strip("'")
-        known = r"[\w\s\[\],.|]*"
-        words = set(re.findall(r"[A-Za-z_][\w.]*", text))
-        if re.fullmatch(known, text) and words <= _KNOWN:
-            return _replace_hidden_types(re.sub(r"\btuple\b(?!\[)", "tuple[Any, ...]", text))
+        annotation = note if isinstance(note, str) else getattr(note, "__name__", "Any")
+        annotation = re.sub(r"\b(np\.ndarray|Array)\b", "Tensor", annotation).replace("Dtype",
+                                                                                      "dtype")
+        annotation = re.sub(r"\bDims\b", "int | Sequence[int] | None", annotation)
+        annotation = re.sub(r"\bDevice\b", "device", annotation).replace("tuple | ", "").strip("'")
+        syntax = r"[\w\s\[\],.|]*"
+        names = set(re.findall(r"[A-Za-z_][\w.]*", annotation))
+        if re.fullmatch(syntax, annotation) and names <= _KNOWN:
+            return _replace_hidden_types(re.sub(r"\btuple\b(?!\[)", "tuple[Any, ...]", annotation))
         return "Any"
     if name in _BY_NAME:
         result = _BY_NAME[name]
@@ -127,24 +128,24 @@ _KNOWN = {
 def _parameters(name: str, function: Callable[..., Any], method: bool) -> str:
     """Return the text of the parameters between a stub's parentheses."""
     operator = getattr(function, "operator", None)
-    supplied = list(inspect.signature(function).parameters.values())
-    if [p.kind for p in supplied[-2:]] == [inspect.Parameter.VAR_POSITIONAL,
+    parameters = list(inspect.signature(function).parameters.values())
+    if [p.kind for p in parameters[-2:]] == [inspect.Parameter.VAR_POSITIONAL,
                                         inspect.Parameter.VAR_KEYWORD]:
         original = _find_original(name)
         if original is not None:  # an in-place form or a copy passes all arguments on
             return _parameters("", original, method)
-    names = {p.name for p in supplied}
+    names = {p.name for p in parameters}
     notes: dict[str, Any] = {}
     composite = operator is None or operator.kind is Kind.COMPOSITE
     if operator is not None and (operator.numpy_names or not composite):
         notes = {} if composite else {p.name: p.annotation for p in operator.parameters}
         for name_, alias in (("dim", "axis"), ("keepdim", "keepdims")):
             if name_ in names and alias not in names:
-                end = len(supplied) - (supplied[-1].kind is inspect.Parameter.VAR_KEYWORD)
-                supplied.insert(end, inspect.Parameter(alias, inspect.Parameter.KEYWORD_ONLY,
-                                                       default=None))
-    has_axis = "axis" in {p.name for p in supplied}
-    return ", ".join(_write_parameters(name, supplied, notes, method, has_axis))
+                position = len(parameters) - (parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)
+                parameters.insert(position, inspect.Parameter(alias, inspect.Parameter.KEYWORD_ONLY,
+                                                              default=None))
+    has_axis = "axis" in {p.name for p in parameters}
+    return ", ".join(_write_parameters(name, parameters, notes, method, has_axis))
 
 
 def _find_original(name: str) -> Callable[..., Any] | None:
@@ -155,24 +156,26 @@ def _find_original(name: str) -> Callable[..., Any] | None:
 
 
 def _write_parameters(
-    name: str, supplied: list[inspect.Parameter], notes: dict[str, Any], method: bool, aliased: bool
+    name: str, parameters: list[inspect.Parameter], notes: dict[str, Any], method: bool,
+    aliased: bool
 ) -> Iterator[str]:
     starred = defaulted = False
-    for i, p in enumerate(supplied):
+    for i, p in enumerate(parameters):
         if i == 0 and method and p.kind is not p.VAR_POSITIONAL:
             yield "self"
             continue
         note = p.annotation
         if note in (_EMPTY, "Any"):
             note = notes.get(p.name, note)
-        text = _choose_annotation(note, p.name, p.default)
+        annotation = _choose_annotation(note, p.name, p.default)
         if p.kind is p.VAR_POSITIONAL:
             starred = True
-            shown = "sizes" if p.name in _NAMED_PARAMETERS.get(name, ()) else p.name
-            yield f"*{shown}: {text}"
+            parameter_name = "sizes" if p.name in _NAMED_PARAMETERS.get(name, ()) else p.name
+            yield f"*{parameter_name}: {annotation}"
         elif p.kind is p.VAR_KEYWORD:
-            known = _NAMED_PARAMETERS.get(name)
-            yield from [f"{n}: Any = ..." for n in known] if known else [f"**{p.name}: {text}"]
+            named = _NAMED_PARAMETERS.get(name)
+            yield from [f"{n}: Any = ..."
+                        for n in named] if named else [f"**{p.name}: {annotation}"]
         else:
             if p.kind is p.KEYWORD_ONLY and not starred:
                 starred = True
@@ -180,7 +183,7 @@ def _write_parameters(
             optional = p.default is not _EMPTY or (p.name == "dim" and aliased)
             optional = optional or (defaulted and p.kind is not p.KEYWORD_ONLY)
             defaulted = defaulted or (optional and p.kind is not p.KEYWORD_ONLY)
-            yield f"{p.name}: {text}" + (" = ..." if optional else "")
+            yield f"{p.name}: {annotation}" + (" = ..." if optional else "")
 
 
 def _find_named_result(function: Callable[..., Any], name: str) -> str | None:
@@ -200,25 +203,25 @@ def _write_overloads(name: str, indent: str) -> str:
     indices."""
     first = "self" if indent else "input: Tensor"
     out, result = "*, out: Any = ...", f"return_types.{name}"
-    forms = [
+    overloads = [
         (f"{first}, {out}", "Tensor"),
         (f"{first}, dim: builtins.int, keepdim: builtins.bool = ..., {out}", result),
         (f"{first}, {out}, axis: builtins.int, keepdim: builtins.bool = ...", result),
     ]
     if name in ("max", "min"):
-        forms.insert(1, (f"{first}, other: Tensor, {out}", "Tensor"))
+        overloads.insert(1, (f"{first}, other: Tensor, {out}", "Tensor"))
     return "".join(f"{indent}@overload\n{indent}def {name}({parameters}) -> {returned}: ...\n"
-                   for parameters, returned in forms)
+                   for parameters, returned in overloads)
 
 
 def _choose_result_type(function: Callable[..., Any], name: str) -> str:
     operator = getattr(function, "operator", None)
-    own = function.__name__.removeprefix("linalg_")
-    result_type = _find_named_result(function, name)
-    if result_type is not None:
-        return result_type
-    if name in _RETURNS or own in _RETURNS or "_with_indices" in name:
-        return _replace_hidden_types(_RETURNS.get(name, _RETURNS.get(own, "Any")))
+    plain_name = function.__name__.removeprefix("linalg_")
+    named_result = _find_named_result(function, name)
+    if named_result is not None:
+        return named_result
+    if name in _RETURNS or plain_name in _RETURNS or "_with_indices" in name:
+        return _replace_hidden_types(_RETURNS.get(name, _RETURNS.get(plain_name, "Any")))
     if name.endswith("_") and not name.endswith("__"):
         return "Tensor"
     body = function if operator is None else operator.body
@@ -234,8 +237,8 @@ def _write_function(name: str, function: Callable[..., Any], indent: str = "") -
     if name == "__reduce_ex__":
         return f"{indent}def {name}(self, protocol: Any) -> Any: ...\n"
     if isinstance(function, (staticmethod, classmethod)):
-        kind = type(function).__name__
-        return f"{indent}@{kind}\n{indent}def {name}(*args: Any, **kwargs: Any) -> Any: ...\n"
+        decorator = type(function).__name__
+        return f"{indent}@{decorator}\n{indent}def {name}(*args: Any, **kwargs: Any) -> Any: ...\n"
     if name in _AXIS_OPTIONAL:
         return _write_overloads(name, indent)
     parameters, result = _parameters(name, function, method), _choose_result_type(function, name)
@@ -262,10 +265,10 @@ def _write_property(name: str, value: property) -> str:
     assert value.fget is not None
     note = inspect.signature(value.fget).return_annotation
     result = "Tensor" if note is _EMPTY else _choose_annotation(note, "", None)
-    text = f"    @property\n    def {name}(self) -> {result}: ...\n"
+    stub = f"    @property\n    def {name}(self) -> {result}: ...\n"
     if value.fset is not None:
-        text += f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ...\n"
-    return text
+        stub += f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ...\n"
+    return stub
 
 
 def write_namespace(title: str, dots: str, functions: dict[str, Any]) -> str:
@@ -315,10 +318,11 @@ def _write_member(name: str, value: Any) -> str:
     if name.endswith(("Tensor", "Storage")) and home == "torch":
         return f"{name}: Any\n"
     if isinstance(value, type) or callable(value):
-        at = _find_home(name, value)
-        return f"from {at} import {name} as {name}\n" if at else f"{name}: Any\n"
-    kind = type(value).__name__
-    return f"{name}: {kind}\n" if kind in ("layout", "memory_format") else f"{name}: Any\n"
+        module = _find_home(name, value)
+        return f"from {module} import {name} as {name}\n" if module else f"{name}: Any\n"
+    class_name = type(value).__name__
+    return f"{name}: {class_name}\n" if class_name in ("layout",
+                                                       "memory_format") else f"{name}: Any\n"
 
 
 # Modules before those that import from them.
@@ -363,8 +367,8 @@ def write_stubs() -> dict[Path, str]:
 
 def main() -> None:
     """Write the stubs."""
-    for path, text in write_stubs().items():
-        path.write_text(text)
+    for path, contents in write_stubs().items():
+        path.write_text(contents)
         print(path.relative_to(ROOT.parent))
 
 

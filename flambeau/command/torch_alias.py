@@ -97,10 +97,10 @@ class TorchFinder:
             if error.name is None or not f"{target}.".startswith(error.name + "."):
                 raise  # flambeau has the module, but a dependency is not installed
             raise _build_import_error(fullname) from None
-        above, _, last = target.rpartition(".")
-        result = vars(sys.modules[above]).get(last) if above else module
+        parent, _, last = target.rpartition(".")
+        result = vars(sys.modules[parent]).get(last) if parent else module
         if result is None:  # an absent module, below a package that was imported after it
-            setattr(sys.modules[above], last, module)
+            setattr(sys.modules[parent], last, module)
         elif result is not module:
             # flambeau.tensor is a package but torch.tensor a function: the import system would
             # replace the function by the package.

@@ -64,36 +64,36 @@ class _FileNames(ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            root, _, rest = alias.name.partition(".")
+            root, _, submodule = alias.name.partition(".")
             if root not in _ROOTS:
                 self.imports.add(alias.name)
                 continue
-            full = f"torch.{rest}" if rest else "torch"
-            self._use(full, node)
-            self._aliases[alias.asname or root] = full if alias.asname else "torch"
+            torch_name = f"torch.{submodule}" if submodule else "torch"
+            self._use(torch_name, node)
+            self._aliases[alias.asname or root] = torch_name if alias.asname else "torch"
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
-        root, _, rest = module.partition(".")
+        root, _, submodule = module.partition(".")
         if node.level or root not in _ROOTS:
             self.imports.add("." * node.level + module)
             return
-        base = f"torch.{rest}" if rest else "torch"
+        base = f"torch.{submodule}" if submodule else "torch"
         for alias in node.names:
-            full = base if alias.name == "*" else f"{base}.{alias.name}"
-            self._use(full, node)
+            torch_name = base if alias.name == "*" else f"{base}.{alias.name}"
+            self._use(torch_name, node)
             if alias.name != "*":
-                self._aliases[alias.asname or alias.name] = full
+                self._aliases[alias.asname or alias.name] = torch_name
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        parts: list[str] = []
+        attributes: list[str] = []
         value: ast.expr = node
         while isinstance(value, ast.Attribute):
-            parts.append(value.attr)
+            attributes.append(value.attr)
             value = value.value
         if isinstance(value, ast.Name) and value.id in self._aliases:
             if isinstance(node.ctx, ast.Load):
-                self._use(".".join([self._aliases[value.id], *reversed(parts)]), node)
+                self._use(".".join([self._aliases[value.id], *reversed(attributes)]), node)
         else:
             self.visit(value)
 
@@ -109,18 +109,18 @@ def resolve(name: str) -> str | None:
     """
     value: Any = import_module("torch")
     path = "torch"
-    for part in name.split(".")[1:]:
+    for attribute in name.split(".")[1:]:
         if path == "torch.ops":
             return None
         try:
-            following = getattr(value, part, None)
-            if following is None and not hasattr(value, part):
-                following = import_module(f"{path}.{part}")
+            following = getattr(value, attribute, None)
+            if following is None and not hasattr(value, attribute):
+                following = import_module(f"{path}.{attribute}")
         except NotImplementedError as error:
             return str(error)
         except ImportError:
             return "flambeau has no such name"
-        path = f"{path}.{part}"
+        path = f"{path}.{attribute}"
         if isinstance(following, Lacking):
             return "not implemented"
         value = following
@@ -132,18 +132,18 @@ def resolve(name: str) -> str | None:
 def _find_source(name: str, folder: Path, installed: bool) -> Path | None:
     """Return the file of an imported module: beside the importing file, or installed."""
     levels = len(name) - len(name.lstrip("."))
-    parts = name.lstrip(".").split(".") if name.strip(".") else []
+    components = name.lstrip(".").split(".") if name.strip(".") else []
     for _ in range(levels - 1):
         folder = folder.parent
-    for length in range(len(parts), -1 if levels else 0, -1):
-        base = folder.joinpath(*parts[:length])
+    for length in range(len(components), -1 if levels else 0, -1):
+        base = folder.joinpath(*components[:length])
         for candidate in (base.with_suffix(".py"), base / "__init__.py"):
             if length and candidate.is_file():
                 return candidate
-    if levels or not installed or parts[0] in sys.stdlib_module_names:
+    if levels or not installed or components[0] in sys.stdlib_module_names:
         return None
     try:
-        spec = importlib.util.find_spec(parts[0])
+        spec = importlib.util.find_spec(components[0])
     except (ImportError, ValueError):
         return None
     origin = getattr(spec, "origin", None)

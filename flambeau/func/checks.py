@@ -65,11 +65,11 @@ def split_aux(result: Any, has_aux: bool, call: str) -> tuple[Any, Any]:
 
 def check_scalar(y: Any) -> None:
     """Raise RuntimeError unless `y`, the value to differentiate, is a 0-d tensor."""
-    called = "grad_and_value(f)(*args): Expected f(*args) to return a"
+    prefix = "grad_and_value(f)(*args): Expected f(*args) to return a"
     if not isinstance(y, Tensor):
-        raise RuntimeError(f"{called} Tensor, got {type(y)}")
+        raise RuntimeError(f"{prefix} Tensor, got {type(y)}")
     if y.dim() != 0:
-        raise RuntimeError(f"{called} scalar Tensor, got tensor with {y.dim()} dims. Maybe you "
+        raise RuntimeError(f"{prefix} scalar Tensor, got tensor with {y.dim()} dims. Maybe you "
                            "wanted to use the vjp or jacrev APIs instead?")
 
 
@@ -107,10 +107,10 @@ def check_tangents(primals: Any, tangents: Any) -> None:
                            f"also must be. Got primals with structure {expected} and tangents with "
                            f"structure {structure}")
     for name, tree in (("primals", primals), ("tangents", tangents)):
-        ends = get_leaves(tree)
-        if not ends:
+        leaves = get_leaves(tree)
+        if not leaves:
             raise RuntimeError(f"{call}: Expected {name} to contain at least one Tensor.")
-        for x in ends:
+        for x in leaves:
             if not isinstance(x, Tensor):
                 raise RuntimeError(f"{call}: Expected {name} to only contain Tensors, got "
                                    f"{type(x)}")

@@ -76,8 +76,8 @@ def _copy_per_example(parameter: Tensor, size: int, scale: int) -> Tensor:
 
     def keep(gradient: Tensor) -> None:
         gradient = gradient * scale if scale != 1 else gradient
-        before = getattr(target, "grad_sample", None)
-        target.grad_sample = gradient if before is None else before + gradient
+        earlier = getattr(target, "grad_sample", None)
+        target.grad_sample = gradient if earlier is None else earlier + gradient
 
     copies.register_hook(keep)
     return copies
@@ -108,10 +108,10 @@ def _check_arguments(module: Any, batch_size: Any, loss_reduction: str) -> None:
 
 def _find_batch_size(args: tuple, kwargs: dict[str, Any], axis: int) -> int:
     sizes = [x.size(axis) for x in get_leaves((args, kwargs)) if isinstance(x, Tensor)]
-    for before, size in zip(sizes, sizes[1:], strict=False):
-        if before != size:
+    for first, size in zip(sizes, sizes[1:], strict=False):
+        if first != size:
             raise RuntimeError(
-                f"When computing batch size, found at least one input with batch size {before} and "
+                f"When computing batch size, found at least one input with batch size {first} and "
                 f"one with batch size {size}. Please specify it explicitly using the batch size "
                 "kwarg in call_for_per_sample_grads"
             )

@@ -48,7 +48,7 @@ def _parse(pattern: str, axes_lengths: dict[str, int]) -> tuple[list[Axes], list
     """Return the axes of both sides. Raises ValueError unless they name the same ones."""
     sides = parse_pattern(pattern, axes_lengths)
     validate_rearrange_expressions(*sides, axes_lengths)
-    left, right = ([tuple(part) for part in side.composition] for side in sides)
+    left, right = ([tuple(group) for group in side.composition] for side in sides)
     return left, right
 
 
@@ -70,7 +70,7 @@ def _name_ellipsis(
                 result += [(name,) for name in names]
             else:
                 result.append(tuple(
-                    part for name in axes for part in (names if name == _ellipsis else (name,))))
+                    axis for name in axes for axis in (names if name == _ellipsis else (name,))))
         return result
 
     return expand(left), expand(right)
@@ -83,17 +83,18 @@ def _bind(
     lengths = dict(axes_lengths)
     for axes, length in zip(left, shape, strict=True):
         unknown = [name for name in axes if name not in lengths]
-        known = math.prod(lengths[name] for name in axes if name in lengths)
+        known_length = math.prod(lengths[name] for name in axes if name in lengths)
         if len(unknown) > 1:
             raise DimensionBindError("cannot infer the sizes of two dimensions at once "
                                      f"{unknown[0]} and {unknown[1]}")
         if unknown:
-            if known == 0 or length % known:
+            if known_length == 0 or length % known_length:
                 pack = tuple(lengths.get(name, "?") for name in axes)
                 raise DimensionBindError("inferred dimension does not evenly fit into larger "
                                          f"dimension: {length} vs {pack}")
-            lengths[unknown[0]] = length // known
-        elif known != length:
-            raise DimensionBindError(f"Dimension sizes to do not match ({length} != {known}) when "
-                                     f"matching dimension pack ({', '.join(axes)})")
+            lengths[unknown[0]] = length // known_length
+        elif known_length != length:
+            raise DimensionBindError(
+                f"Dimension sizes to do not match ({length} != {known_length}) when matching "
+                f"dimension pack ({', '.join(axes)})")
     return lengths

@@ -36,7 +36,7 @@ def spread(prefix: Any, nested: Any, what: str) -> list[Any]:
             pairs = [(prefix[key], nested[key]) for key in nested]
         else:
             pairs = list(zip(prefix, nested, strict=True))
-        return [entry for single, below in pairs for entry in spread(single, below, what)]
+        return [entry for subprefix, subtree in pairs for entry in spread(subprefix, subtree, what)]
     if isinstance(prefix, (tuple, list, dict)):
         raise ValueError(f"{what} is deeper than the inputs: got {prefix!r}")
     return [prefix] * len(get_leaves(nested))

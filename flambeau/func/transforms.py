@@ -44,11 +44,11 @@ def grad(func: Callable, argnums: Argnums = 0, has_aux: bool = False) -> Callabl
     >>> torch.func.grad(torch.func.grad(lambda x: x**3))(torch.tensor(2.))
     tensor(12.)
     """
-    both = grad_and_value(func, argnums, has_aux)
+    gradient_and_value = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        result, value = both(*args, **kwargs)
+        result, value = gradient_and_value(*args, **kwargs)
         return (result, value[1]) if has_aux else result
 
     return wrapper
@@ -165,12 +165,12 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
         y = func(*level.args)
         outputs = list_outputs(y, "linearize(f, *primals)")
         slots = [ops.zeros_like(t).requires_grad_() for t in outputs]
-        once = level.gradients(outputs, slots)
+        gradients = level.gradients(outputs, slots)
 
     def push(*tangents: Any) -> Any:
         """Return the jvp, computed as the vjp of the vjp, which is linear in its cotangents."""
-        supplied = get_leaves(tangents)
-        pairs = [(g, t) for g, t in zip(once, supplied, strict=True) if g.requires_grad]
+        tangent_leaves = get_leaves(tangents)
+        pairs = [(g, t) for g, t in zip(gradients, tangent_leaves, strict=True) if g.requires_grad]
         result: Sequence[Tensor | None] = [None] * len(slots)
         if pairs:
             gs, ts = zip(*pairs, strict=True)
@@ -233,7 +233,7 @@ def jacfwd(
             return func(*replaced, **kwargs)
 
         y, columns, aux = _compute_columns(chosen, supplied, has_aux, randomness)
-        per_output = [restore_structure(supplied, parts) for parts in columns]
+        per_output = [restore_structure(supplied, column) for column in columns]
         result = [new[0] if isinstance(argnums, int) else new for new in per_output]
         matrices = rebuild(y, iter(result))
         return (matrices, aux) if has_aux else matrices
@@ -249,8 +249,8 @@ def _compute_columns(
     zeros = [ops.zeros_like(x) for x in inputs]
     last: list[Any] = []
 
-    def push(at: int, tangent: Tensor) -> tuple[Tensor, ...]:
-        tangents = [*zeros[:at], tangent, *zeros[at + 1 :]]
+    def push(position: int, tangent: Tensor) -> tuple[Tensor, ...]:
+        tangents = [*zeros[:position], tangent, *zeros[position + 1 :]]
         last[:] = jvp(func, supplied, rebuild(supplied, iter(tangents)), has_aux=has_aux)
         return tuple(list_tensors(last[1], "jacfwd(f): the outputs of f"))
 
@@ -360,20 +360,20 @@ def _alias(x: Tensor) -> Tensor:
     return carry(x, x.detach() if inner is None else inner).requires_grad_()
 
 
-def _leads_outside(x: Tensor, own: set[int]) -> bool:
-    """Return whether the history of `x` reaches a leaf whose id is not in `own`."""
+def _leads_outside(x: Tensor, own_ids: set[int]) -> bool:
+    """Return whether the history of `x` reaches a leaf whose id is not in `own_ids`."""
     stack: list[Any] = [x._history() or x]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while stack:
         target = stack.pop()
-        if target is None or id(target) in seen:
+        if target is None or id(target) in visited:
             continue
         if isinstance(target, Tensor):
-            if id(target) not in own:
+            if id(target) not in own_ids:
                 return True
             continue
         node = target.node if target.__class__ is Output else target
-        if id(node) not in seen:
-            seen.add(id(node))
+        if id(node) not in visited:
+            visited.add(id(node))
             stack.extend(node.edges)
     return False

@@ -65,15 +65,15 @@ def map_calls(
         size = _find_size(dims, args, func)
         if chunk_size is None or chunk_size >= size:
             return _run(func, args, kwargs, dims, size)
-        parts = []
+        results = []
         state = get_rng_state() if randomness == "same" else None
         for start in range(0, size, chunk_size):
             if state is not None:  # every chunk must draw the same numbers
                 set_rng_state(state)
             chunk = rebuild(args, _iterate_chunks(args, dims, start, chunk_size))
-            parts.append(_run(func, chunk, kwargs, dims, min(chunk_size, size - start)))
-        called = f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>)"
-        return _join_chunks(parts, out_dims, called)
+            results.append(_run(func, chunk, kwargs, dims, min(chunk_size, size - start)))
+        prefix = f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>)"
+        return _join_chunks(results, out_dims, prefix)
 
     def _run(func: Callable, args: tuple, kwargs: dict, dims: list, size: int) -> Any:
         try:
@@ -97,27 +97,27 @@ def _name(func: Callable) -> str:
 
 def _list_input_dims(in_dims: Any, args: tuple, func: Callable) -> list[int | None]:
     """Return the mapped axis of each leaf of the arguments. Raise ValueError if one is invalid."""
-    called = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
+    prefix = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)):
-        raise ValueError(f"{called}: expected `in_dims` to be int or a (potentially nested) tuple "
+        raise ValueError(f"{prefix}: expected `in_dims` to be int or a (potentially nested) tuple "
                          f"matching the structure of inputs, got: {class_of(in_dims)}.")
     if not args:
-        raise ValueError(f"{called}: got no inputs. Maybe you forgot to add inputs, or you are "
+        raise ValueError(f"{prefix}: got no inputs. Maybe you forgot to add inputs, or you are "
                          "trying to vmap over a function with no inputs. The latter is "
                          "unsupported.")
-    result = _spread_dims(in_dims, args, f"{called}: in_dims", "inputs")
+    result = _spread_dims(in_dims, args, f"{prefix}: in_dims", "inputs")
     for dim, x in zip(result, get_leaves(args), strict=True):
         if dim is None:
             continue
         if not isinstance(dim, int):
-            raise ValueError(f"{called}: Got in_dim={dim} for an input but in_dim must be either "
+            raise ValueError(f"{prefix}: Got in_dim={dim} for an input but in_dim must be either "
                              "an integer dimension or None.")
         if not isinstance(x, Tensor):
-            raise ValueError(f"{called}: Got in_dim={dim} for an input but the input is of type "
+            raise ValueError(f"{prefix}: Got in_dim={dim} for an input but the input is of type "
                              f"{class_of(x)}. We cannot vmap over non-Tensor arguments, please use "
                              "None as the respective in_dim")
         if not -x.dim() <= dim < x.dim():
-            raise ValueError(f"{called}: Got in_dim={dim} for some input, but that input is a "
+            raise ValueError(f"{prefix}: Got in_dim={dim} for some input, but that input is a "
                              f"Tensor of dimensionality {x.dim()} so expected in_dim to satisfy "
                              f"-{x.dim()} <= in_dim < {x.dim()}.")
     return result
@@ -140,32 +140,33 @@ def _iterate_chunks(args: tuple, dims: list[int | None], start: int, length: int
         yield x if dim is None else x.narrow(dim, start, min(length, x.size(dim) - start))
 
 
-def _join_chunks(parts: list[Any], out_dims: Any, caller: str) -> Any:
+def _join_chunks(results: list[Any], out_dims: Any, prefix: str) -> Any:
     """Concatenate the results of chunks along `out_dims`."""
-    first = parts[0]
-    dims = _spread_over(out_dims, first, caller)
-    columns = zip(*map(get_leaves, parts), strict=True)
+    first = results[0]
+    dims = _spread_over(out_dims, first, prefix)
+    columns = zip(*map(get_leaves, results), strict=True)
     new = [column[0] if dim is None or column[0] is None else ops.cat(column, dim)
            for dim, column in zip(dims, columns, strict=True)]
     return rebuild(first, iter(new))
 
 
-def _spread_dims(dims: Any, nested: Any, caller: str, of: str) -> list[Any]:
+def _spread_dims(dims: Any, nested: Any, prefix: str, role: str) -> list[Any]:
     """`spread`, with PyTorch's ValueError if the structures do not match."""
     try:
-        return spread(dims, nested, caller)
+        return spread(dims, nested, prefix)
     except ValueError:
         raise ValueError(
-            f"{caller} is not compatible with the structure of `{of}`. {caller.rpartition(' ')[2]} "
-            f"has structure {tree_structure(dims)} but {of} has structure {tree_structure(nested)}."
+            f"{prefix} is not compatible with the structure of `{role}`. "
+            f"{prefix.rpartition(' ')[2]} has structure {tree_structure(dims)} but {role} has "
+            f"structure {tree_structure(nested)}."
         ) from None
 
 
-def _spread_over(out_dims: Any, result: Any, caller: str) -> list[Any]:
+def _spread_over(out_dims: Any, result: Any, prefix: str) -> list[Any]:
     """Return the entry of `out_dims` for each leaf of a result."""
     if any(not isinstance(dim, int) and dim is not None for dim in tree_leaves(out_dims)):
         raise ValueError(
-            f"{caller.removesuffix('(<inputs>)')}: `out_dims` must be an int, None or a python "
+            f"{prefix.removesuffix('(<inputs>)')}: `out_dims` must be an int, None or a python "
             "collection of ints representing where in the outputs the vmapped dimension should "
             "appear."
         )
@@ -174,15 +175,15 @@ def _spread_over(out_dims: Any, result: Any, caller: str) -> list[Any]:
         dims = dims[0]
     elif isinstance(dims, tuple) and isinstance(result, list):
         dims = list(dims)
-    return _spread_dims(dims, result, f"{caller}: out_dims", "outputs")
+    return _spread_dims(dims, result, f"{prefix}: out_dims", "outputs")
 
 
 def _move_results(
     result: Any, out_dims: Any, func: Callable, lets_none_pass: bool, batch: Batch
 ) -> Any:
     """Return the function's result with the batch axis moved to `out_dims`."""
-    called = f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>)"
-    dims = _spread_over(out_dims, result, called)
+    prefix = f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>)"
+    dims = _spread_over(out_dims, result, prefix)
     new: list[Any] = []
     for dim, x in zip(dims, get_leaves(result), strict=True):
         if x is None and lets_none_pass:
@@ -199,6 +200,6 @@ def _move_results(
             new.append(batch.lower(x))
             continue
         axis = canonicalize_dim(dim, x.dim() + 1)
-        below = batch.expand(x)
-        new.append(below.movedim(0, axis) if axis else below)
+        expanded = batch.expand(x)
+        new.append(expanded.movedim(0, axis) if axis else expanded)
     return rebuild(result, iter(new))

@@ -20,16 +20,16 @@ from ..tensor.tensor import Tensor
 Dims = int | Sequence[int] | None
 
 
-def _lowest(kind: Dtype) -> Any:
-    if kind is types.bool_:
+def _lowest(dtype: Dtype) -> Any:
+    if dtype is types.bool_:
         return False
-    return -math.inf if kind.is_floating_point or kind.is_complex else types.iinfo(kind).min
+    return -math.inf if dtype.is_floating_point or dtype.is_complex else types.iinfo(dtype).min
 
 
-def _highest(kind: Dtype) -> Any:
-    if kind is types.bool_:
+def _highest(dtype: Dtype) -> Any:
+    if dtype is types.bool_:
         return True
-    return math.inf if kind.is_floating_point or kind.is_complex else types.iinfo(kind).max
+    return math.inf if dtype.is_floating_point or dtype.is_complex else types.iinfo(dtype).max
 
 
 # The neutral element of each operation, which replaces masked-out elements.
@@ -59,8 +59,8 @@ def _reduction_identity(op_name: str, input: Tensor, *args: Any) -> Tensor | Non
     if name not in _NEUTRAL:
         raise NotImplementedError(f"identity of {op_name} on {input.dtype} input")
     floating = input.dtype.is_floating_point
-    kind = types.float32 if name == "median" and not floating else input.dtype
-    return ops.full((), _NEUTRAL[name](kind), dtype=kind)
+    dtype = types.float32 if name == "median" and not floating else input.dtype
+    return ops.full((), _NEUTRAL[name](dtype), dtype=dtype)
 
 
 def _axes(dim: Dims, input: Tensor) -> tuple[int, ...]:
@@ -91,10 +91,10 @@ def sum(
     >>> torch.masked.sum(torch.tensor([1., 2., 4.]), mask=torch.tensor([True, False, True]))
     tensor(5.)
     """
-    kind = _summed_dtype(input, dtype)
+    result_dtype = _summed_dtype(input, dtype)
     if input._array.strides is None:
-        return _sparse("sum", input, dim, keepdim, kind, mask)
-    return ops.sum(_fill("sum", input, mask), _axes(dim, input), bool(keepdim), dtype=kind)
+        return _sparse("sum", input, dim, keepdim, result_dtype, mask)
+    return ops.sum(_fill("sum", input, mask), _axes(dim, input), bool(keepdim), dtype=result_dtype)
 
 
 def prod(
@@ -124,8 +124,8 @@ def cumsum(
     >>> torch.masked.cumsum(x, 0, mask=mask)
     tensor([1., 1., 5.])
     """
-    kind = input.dtype if dtype is None else dtype
-    return ops.cumsum(_fill("sum", input, mask), dim, dtype=kind).to(kind)
+    result_dtype = input.dtype if dtype is None else dtype
+    return ops.cumsum(_fill("sum", input, mask), dim, dtype=result_dtype).to(result_dtype)
 
 
 def cumprod(
@@ -137,8 +137,8 @@ def cumprod(
     >>> torch.masked.cumprod(x, 0, mask=mask)
     tensor([1., 1., 4.])
     """
-    kind = input.dtype if dtype is None else dtype
-    return ops.cumprod(_fill("prod", input, mask), dim, dtype=kind).to(kind)
+    result_dtype = input.dtype if dtype is None else dtype
+    return ops.cumprod(_fill("prod", input, mask), dim, dtype=result_dtype).to(result_dtype)
 
 
 def _extreme(name: str, doc: str) -> Callable[..., Tensor]:
@@ -188,12 +188,12 @@ argmin = _place("argmin", "The index of the smallest element where the mask is T
 
 
 def _count(input: Tensor, dim: Dims, keepdim: bool, mask: Tensor | None) -> Tensor:
-    """The number of elements that are counted along the axes."""
+    """Return the number of unmasked elements along the axes."""
     if mask is None:
-        seen = input.new_ones(input.shape, dtype=types.int64)
+        counted = input.new_ones(input.shape, dtype=types.int64)
     else:
-        seen = _input_mask(input, mask=mask)
-    return seen.sum(_axes(dim, input), keepdim)
+        counted = _input_mask(input, mask=mask)
+    return counted.sum(_axes(dim, input), keepdim)
 
 
 def _divide(total: Tensor, counts: Tensor) -> Tensor:
@@ -215,18 +215,18 @@ def mean(
     >>> torch.masked.mean(x, mask=mask)
     tensor(2.5000)
     """
-    kind, source = (input.dtype, "Input") if dtype is None else (dtype, "Optional")
-    if not (kind.is_floating_point or kind.is_complex):
+    result_dtype, source = (input.dtype, "Input") if dtype is None else (dtype, "Optional")
+    if not (result_dtype.is_floating_point or result_dtype.is_complex):
         raise ValueError(
             f"mean(): Could not infer output dtype. {source} dtype must be either a floating point "
-            f"or complex dtype. Got: {kind}"
+            f"or complex dtype. Got: {result_dtype}"
         )
-    total = sum(input, dim, keepdim=keepdim, dtype=kind, mask=mask)
+    total = sum(input, dim, keepdim=keepdim, dtype=result_dtype, mask=mask)
     if input._array.strides is None:
         if mask is None:
             raise ValueError(f"masked mean expects explicit mask for {input.layout} tensor input")
-        valid = _input_mask(input, mask=mask).to(kind)
-        return _divide(total, sum(valid, dim, keepdim=keepdim, dtype=kind, mask=mask))
+        valid = _input_mask(input, mask=mask).to(result_dtype)
+        return _divide(total, sum(valid, dim, keepdim=keepdim, dtype=result_dtype, mask=mask))
     return total / _count(input, dim, bool(keepdim), mask)
 
 
@@ -240,7 +240,7 @@ def median(
     >>> torch.masked.median(x, 0, mask=mask)
     tensor(1.)
     """
-    kind = input.dtype if dtype is None else dtype
+    result_dtype = input.dtype if dtype is None else dtype
     floating = input.dtype.is_floating_point
     source = input if floating else input.to(types.float32)
     y = ops.nanmedian(_fill("median", source, mask), dim, keepdim).values
@@ -249,7 +249,7 @@ def median(
     if bool(y.isnan().any()):
         raise ValueError("masked median expects no fully masked out rows if dtype is not floating "
                          "point")
-    return y.to(kind)
+    return y.to(result_dtype)
 
 
 def logsumexp(
@@ -291,11 +291,11 @@ def norm(
     >>> torch.masked.norm(x, 2, 0, mask=mask)
     tensor(5.)
     """
-    kind = input.dtype if dtype is None else dtype
+    result_dtype = input.dtype if dtype is None else dtype
     order = 2.0 if ord is None else ord
     x = _fill("least norm" if order == -math.inf else "norm", input, mask)
     vector_norm = PUBLIC["linalg"]["vector_norm"]
-    return vector_norm(x, order, _axes(dim, input), bool(keepdim), dtype=kind)
+    return vector_norm(x, order, _axes(dim, input), bool(keepdim), dtype=result_dtype)
 
 
 def _variance(
@@ -306,17 +306,18 @@ def _variance(
         raise AssertionError("Only one of unbiased and correction may be given")
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
-    kind = input.dtype if dtype is None else dtype
-    floating = kind.is_floating_point or kind.is_complex
-    kind = kind if floating or dtype is not None else types.float32
-    inside = kind if floating else types.float32
+    result_dtype = input.dtype if dtype is None else dtype
+    floating = result_dtype.is_floating_point or result_dtype.is_complex
+    result_dtype = result_dtype if floating or dtype is not None else types.float32
+    sum_dtype = result_dtype if floating else types.float32
     count = _count(input, dim, True, mask)
-    centred = input - sum(input, dim, keepdim=True, dtype=kind, mask=mask) / count
+    centred = input - sum(input, dim, keepdim=True, dtype=result_dtype, mask=mask) / count
     square = centred * centred.conj()
-    total = sum(square, dim, keepdim=keepdim, dtype=inside, mask=mask)
-    less = (count.reshape(total.shape).to(total.dtype if not total.is_complex() else types.float64)
-            - correction).clamp(min=0)
-    return (total / less.to(total.real.dtype)).to(kind)
+    total = sum(square, dim, keepdim=keepdim, dtype=sum_dtype, mask=mask)
+    degrees = (count.reshape(total.shape).to(total.dtype
+                                             if not total.is_complex() else types.float64)
+               - correction).clamp(min=0)
+    return (total / degrees.to(total.real.dtype)).to(result_dtype)
 
 
 def var(

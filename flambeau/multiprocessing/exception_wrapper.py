@@ -47,10 +47,11 @@ class ExceptionWrapper:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the type by name if it can be looked up, else as a new RuntimeError subclass."""
-        kind = self.exc_type
-        module = sys.modules.get(kind.__module__)
-        is_importable = getattr(module, kind.__qualname__, None) is kind
-        return _rebuild, (kind if is_importable else None, kind.__name__, self.exc_msg, self.where,
+        error_type = self.exc_type
+        module = sys.modules.get(error_type.__module__)
+        is_importable = getattr(module, error_type.__qualname__, None) is error_type
+        return _rebuild, (error_type if is_importable else None, error_type.__name__, self.exc_msg,
+                          self.where,
                           self.note)
 
     def reraise(self) -> NoReturn:
@@ -66,12 +67,13 @@ class ExceptionWrapper:
         raise error from None
 
     def _error(self, message: str) -> BaseException:
-        kind: Any = self.exc_type
-        if kind is KeyError:
+        error_type: Any = self.exc_type
+        if error_type is KeyError:
             return KeyError(KeyErrorMessage(message))
         try:
             error: BaseException = (
-                kind(message=message) if getattr(kind, "message", None) else kind(message)
+                error_type(message=message)
+                if getattr(error_type, "message", None) else error_type(message)
             )
         except Exception:
             return RuntimeError(message)
@@ -79,9 +81,9 @@ class ExceptionWrapper:
 
 
 def _rebuild(
-    kind: type[BaseException] | None, name: str, text: str, context: str, note: str | None
+    error_type: type[BaseException] | None, name: str, message: str, where: str, note: str | None
 ) -> ExceptionWrapper:
-    wrapper = ExceptionWrapper((RuntimeError, RuntimeError(), None), context)
-    wrapper.exc_type = kind if kind is not None else type(name, (RuntimeError,), {})
-    wrapper.exc_msg, wrapper.note = text, note
+    wrapper = ExceptionWrapper((RuntimeError, RuntimeError(), None), where)
+    wrapper.exc_type = error_type if error_type is not None else type(name, (RuntimeError,), {})
+    wrapper.exc_msg, wrapper.note = message, note
     return wrapper

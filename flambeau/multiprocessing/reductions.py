@@ -71,9 +71,9 @@ class StorageWeakRef:
 
 
 def init_reductions() -> None:
-    """Has multiprocessing send tensors, parameters and buffers as shared memory."""
-    for kind in (Tensor, Parameter, Buffer):
-        ForkingPickler.register(kind, reduce_tensor)
+    """Register tensors, parameters and buffers to be sent as shared memory."""
+    for cls in (Tensor, Parameter, Buffer):
+        ForkingPickler.register(cls, reduce_tensor)
 
 
 def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
@@ -97,10 +97,10 @@ def reduce_tensor(tensor: Tensor) -> tuple[Any, ...]:
     memory = shared_memory(array)
     assert memory is not None
     descriptor, file_offset, size_bytes = memory.export()
-    place = array.ctypes.data - address_of(memory) if array.size else 0
+    offset = array.ctypes.data - address_of(memory) if array.size else 0
     return rebuild_tensor, (
         type(tensor), reduction.DupFd(descriptor), (file_offset, size_bytes), array.dtype,
-        array.shape, array.strides, place, tensor.requires_grad,
+        array.shape, array.strides, offset, tensor.requires_grad,
     )
 
 
@@ -112,18 +112,18 @@ def _keep_until_started(tensor: Tensor) -> None:
 
 
 def rebuild_tensor(
-    kind: type[Tensor], descriptor: Any, extent: tuple[int, int], dtype: np.dtype,
+    cls: type[Tensor], descriptor: Any, extent: tuple[int, int], dtype: np.dtype,
     shape: tuple[int, ...], strides: tuple[int, ...], offset: int, requires_grad: bool,
 ) -> Tensor:
     """The tensor on this process's mapping of the memory; `extent`: offset and size of it."""
     file_offset, size_bytes = extent
     memory = SharedMemory.of(descriptor.detach(), size_bytes, file_offset)
-    return rewrap(kind, window(memory, dtype, shape, strides, offset), requires_grad)
+    return rewrap(cls, window(memory, dtype, shape, strides, offset), requires_grad)
 
 
-def rewrap(kind: type[Tensor], array: np.ndarray, requires_grad: bool) -> Tensor:
+def rewrap(cls: type[Tensor], array: np.ndarray, requires_grad: bool) -> Tensor:
     """A tensor, parameter or buffer on an array that came from another process."""
     tensor = wrap(array)
-    if kind is Tensor:
+    if cls is Tensor:
         return tensor.requires_grad_() if requires_grad else tensor
-    return Parameter(tensor, requires_grad) if kind is Parameter else Buffer(tensor)
+    return Parameter(tensor, requires_grad) if cls is Parameter else Buffer(tensor)

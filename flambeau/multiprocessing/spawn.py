@@ -60,11 +60,11 @@ class ProcessExitedException(ProcessException):
                             self.signal_name)
 
 
-def _run(fn: Callable[..., Any], number: int, args: tuple[Any, ...], report: str) -> None:
+def _run(fn: Callable[..., Any], index: int, args: tuple[Any, ...], report: str) -> None:
     """Run one process; write the text of an exception to the file `report`."""
     _die_with_parent()
     try:
-        fn(number, *args)
+        fn(index, *args)
     except KeyboardInterrupt:
         pass  # the parent was interrupted too
     except Exception:
@@ -80,9 +80,9 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(set_parent_death_signal, int(signal.SIGINT))
 
 
-def _report(folder: str, number: int) -> str:
+def _report(folder: str, index: int) -> str:
     """The path of the file for a process's exception."""
-    return os.path.join(folder, f"{number}.pickle")
+    return os.path.join(folder, f"{index}.pickle")
 
 
 class ProcessContext:
@@ -103,17 +103,17 @@ class ProcessContext:
         """
         if not self.sentinels:
             return True
-        failed = None
+        failed_index = None
         for sentinel in connection.wait(self.sentinels, timeout=timeout):
-            number = self.sentinels.pop(sentinel)
-            self.processes[number].join()
-            if self.processes[number].exitcode != 0:
-                failed = number
+            index = self.sentinels.pop(sentinel)
+            self.processes[index].join()
+            if self.processes[index].exitcode != 0:
+                failed_index = index
                 break
-        if failed is None:
+        if failed_index is None:
             return not self.sentinels
         self._end_others(grace_period)
-        self._raise(failed)
+        self._raise(failed_index)
         return False
 
     def _join_all(self, timeout_s: float) -> None:
@@ -137,23 +137,23 @@ class ProcessContext:
                 process.kill()
             process.join()
 
-    def _raise(self, number: int) -> None:
-        process, report = self.processes[number], _report(self._reports.name, number)
+    def _raise(self, index: int) -> None:
+        process, report = self.processes[index], _report(self._reports.name, index)
         if os.path.exists(report):
             with open(report, "rb") as file:
-                text = pickle.load(file)
-            message = f"\n\n-- Process {number} terminated with the following error:\n{text}"
-            raise ProcessRaisedException(message, number, process.pid)
+                trace = pickle.load(file)
+            message = f"\n\n-- Process {index} terminated with the following error:\n{trace}"
+            raise ProcessRaisedException(message, index, process.pid)
         code = process.exitcode
         if code < 0:
             try:
                 name = signal.Signals(-code).name
             except ValueError:
                 name = f"<Unknown signal {-code}>"
-            raise ProcessExitedException(f"process {number} terminated with signal {name}",
-                                         number, process.pid, code, name)
-        raise ProcessExitedException(f"process {number} terminated with exit code {code}",
-                                     number, process.pid, code)
+            raise ProcessExitedException(f"process {index} terminated with signal {name}",
+                                         index, process.pid, code, name)
+        raise ProcessExitedException(f"process {index} terminated with exit code {code}",
+                                     index, process.pid, code)
 
 
 class SpawnContext(ProcessContext):
@@ -178,9 +178,9 @@ def start_processes(
     context = multiprocessing.get_context(start_method)
     processes = []
     reports = tempfile.TemporaryDirectory(prefix="flambeau-spawn-")  # deleted with the context
-    for number in range(nprocs):
+    for index in range(nprocs):
         process = context.Process(  # type: ignore[attr-defined]
-            target=_run, args=(fn, number, args, _report(reports.name, number)), daemon=daemon
+            target=_run, args=(fn, index, args, _report(reports.name, index)), daemon=daemon
         )
         process.start()
         processes.append(process)

@@ -31,10 +31,10 @@ def nested_tensor(
     if layout is not jagged and not isinstance(tensor_list, (list, tuple)):
         raise TypeError("nested_tensor(): argument 'tensor_list' must be list of Tensors, not "
                         f"{type(tensor_list).__name__}")
-    parts = [t if isinstance(t, Tensor) else ops.as_tensor(t) for t in tensor_list]
+    rows = [t if isinstance(t, Tensor) else ops.as_tensor(t) for t in tensor_list]
     with no_grad():
-        result: Any = jagged_from_list(parts, None, dtype=dtype, device=device)[0] \
-            if layout is jagged else strided_from_rows(parts, dtype)
+        result: Any = jagged_from_list(rows, None, dtype=dtype, device=device)[0] \
+            if layout is jagged else strided_from_rows(rows, dtype)
         result = result.detach()
     result.requires_grad_(requires_grad)
     return result.pin_memory() if pin_memory else result

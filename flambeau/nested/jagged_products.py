@@ -33,10 +33,10 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
                 and a._size[2] == b._size[1]:
             return ops.stack([x @ y for x, y in zip(unbind(a), unbind(b), strict=True)])
     elif isinstance(a, NestedTensor):
-        inside = a._ragged_idx < a.dim() - 1
-        if a.dim() >= 3 and a.dim() == b.dim() and inside:
+        is_ragged_inner = a._ragged_idx < a.dim() - 1
+        if a.dim() >= 3 and a.dim() == b.dim() and is_ragged_inner:
             return a._build_like(pack(a, ops.matmul(pad(a, 0), b)))
-        if b.dim() == 2 and a.dim() > 2 and inside:
+        if b.dim() == 2 and a.dim() > 2 and is_ragged_inner:
             return a._build_like(ops.matmul(a._values, b))
     elif isinstance(b, NestedTensor):
         if b.dim() >= 3 and b.dim() == a.dim() and b._ragged_idx >= 2:
@@ -59,14 +59,14 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 
 @rule()
-def embedding(input: Tensor, weight: Tensor, *args: Any, **kwargs: Any) -> NestedTensor:
+def embedding(input: Tensor, weight: Tensor, *args: Any, **named: Any) -> NestedTensor:
     """A row of the table for each index; `torch.embedding` takes the table first."""
     if isinstance(input, NestedTensor):
         check_plain(input, "embedding_default(weight: t, indices: jt, padding_idx: any?, "
                            "scale_grad_by_freq: any?, sparse: any?)")
-        return input._build_like(_functional["embedding"](input._values, weight, *args, **kwargs))
+        return input._build_like(_functional["embedding"](input._values, weight, *args, **named))
     indices: Any = weight
-    return indices._build_like(ops.embedding(input, indices._values, *args, **kwargs))
+    return indices._build_like(ops.embedding(input, indices._values, *args, **named))
 
 
 @rule()
@@ -95,19 +95,19 @@ def broadcast_tensors(*tensors: Any) -> Sequence[Any]:
 
 
 @rule()
-def convolution(input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
+def convolution(input: NestedTensor, *args: Any, **named: Any) -> NestedTensor:
     """A convolution of each place of the rows, which are the images."""
     check_plain(input, "convolution_default(input: jt, weight: t, bias: t?, stride: any, padding: "
                        "any, dilation: any, transposed: any, output_padding: any, groups: any)")
-    return input._build_like(ops.convolution(input._values, *args, **kwargs))
+    return input._build_like(ops.convolution(input._values, *args, **named))
 
 
 def _register_convolution(name: str) -> None:
     function = _functional[name]
 
-    def convolve(input: NestedTensor, *args: Any, **kwargs: Any) -> NestedTensor:
+    def convolve(input: NestedTensor, *args: Any, **named: Any) -> NestedTensor:
         check_plain(input, f"{name}(input: jt, weight: t, ...)")
-        return input._build_like(function(input._values, *args, **kwargs))
+        return input._build_like(function(input._values, *args, **named))
 
     rule(name)(convolve)
 
@@ -121,20 +121,20 @@ for _rank in (1, 2, 3):
 
 
 def _check_attention(query: Any, key: Any, value: Any, attn_mask: Any) -> None:
-    parts = {"query": query, "key": key, "value": value}
-    if not all(isinstance(x, NestedTensor) for x in parts.values()):
-        nested = [f"{name}.is_nested: {x.is_nested}" for name, x in parts.items()]
+    operands = {"query": query, "key": key, "value": value}
+    if not all(isinstance(x, NestedTensor) for x in operands.values()):
+        nested = [f"{name}.is_nested: {x.is_nested}" for name, x in operands.items()]
         raise ValueError("Expected query, key, and value to be nested tensors, but got "
                          f"{nested[0]}, {nested[1]}, and {nested[2]} instead.")
-    if len({x.dtype for x in parts.values()}) != 1:
+    if len({x.dtype for x in operands.values()}) != 1:
         raise ValueError(
             "Expected query, key, and value to have the same dtype, but got query.dtype: "
             f"{query.dtype}, key.dtype: {key.dtype}, and value.dtype: {value.dtype} instead.")
-    if any(x.dim() < 3 for x in parts.values()):
+    if any(x.dim() < 3 for x in operands.values()):
         raise ValueError(
             "Expected query, key, and value to all be at least 3 dimensional, but got query.dim: "
             f"{query.dim()}, key.dim: {key.dim()} and value.dim: {value.dim()} instead.")
-    if len({x._ragged_idx for x in parts.values()}) != 1:
+    if len({x._ragged_idx for x in operands.values()}) != 1:
         raise ValueError(
             "Expected query, key, and value to all be ragged on the same dimension, but got ragged "
             f"dims {query._ragged_idx}, {key._ragged_idx}, and {value._ragged_idx}, respectively.")
@@ -153,8 +153,8 @@ def scaled_dot_product_attention(
     options = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
     if query._ragged_idx == 1 and query.dim() > 3:  # each row is a batch
         return query._build_like(attend(query._values, key._values, value._values, **options))
-    rows = [attend(*parts, enable_gqa=enable_gqa, **options)
-            for parts in zip(unbind(query), unbind(key), unbind(value), strict=True)]
+    rows = [attend(*row_operands, enable_gqa=enable_gqa, **options)
+            for row_operands in zip(unbind(query), unbind(key), unbind(value), strict=True)]
     if query._lengths is None:
         return query._build_like(ops.cat(rows, query._ragged_idx - 1))
     from .jagged_tensor import jagged_from_list

@@ -65,8 +65,8 @@ def reduce(
         raise RuntimeError(f"{name}(): reducing along the batch dimension but not the ragged "
                            "dimension is not supported for nested tensors")
     y = call(nt._values, inner if is_tuple else inner[0], keepdim)
-    moved = r if keepdim else r - sum(a < r - 1 for a in inner)
-    return _map_parts(lambda t: nt._build_like(t, moved), y)
+    ragged_idx = r if keepdim else r - sum(a < r - 1 for a in inner)
+    return _map_parts(lambda t: nt._build_like(t, ragged_idx), y)
 
 
 def _get_lowest_or_highest(dtype: Any, highest: bool) -> Any:

@@ -112,8 +112,8 @@ def view_as(self: NestedTensor, other: NestedTensor) -> NestedTensor:
 def reshape(input: NestedTensor, *shape: Any) -> NestedTensor:
     """Return a view if the strides allow it, else a copy."""
     size = _flatten_sizes(shape)
-    plain = input if input.is_contiguous() else clone(input, memory_format=contiguous_format)
-    return view(plain, *size)
+    source = input if input.is_contiguous() else clone(input, memory_format=contiguous_format)
+    return view(source, *size)
 
 
 @rule()
@@ -132,8 +132,8 @@ def flatten(input: NestedTensor, start_dim: int = 0, end_dim: int = -1) -> Neste
 def unflatten(input: NestedTensor, dim: int, sizes: Sequence[int]) -> NestedTensor:
     """Split an axis into several."""
     axis = normalize_inner_axis(input, dim, "unflatten")
-    moved = input._ragged_idx + (len(sizes) - 1 if axis < input._ragged_idx - 1 else 0)
-    return input._build_like(input._values.unflatten(axis, tuple(sizes)), moved)
+    ragged_idx = input._ragged_idx + (len(sizes) - 1 if axis < input._ragged_idx - 1 else 0)
+    return input._build_like(input._values.unflatten(axis, tuple(sizes)), ragged_idx)
 
 
 @rule()
@@ -176,8 +176,8 @@ def squeeze(input: NestedTensor, dim: Any = None) -> NestedTensor:
 def unsqueeze(input: NestedTensor, dim: int) -> NestedTensor:
     """Insert an axis of length 1."""
     axis = normalize_inner_axis(input, dim, "unsqueeze", extra=1, ragged=True)
-    moved = input._ragged_idx + (axis <= input._ragged_idx - 1)
-    return input._build_like(input._values.unsqueeze(axis), moved)
+    ragged_idx = input._ragged_idx + (axis <= input._ragged_idx - 1)
+    return input._build_like(input._values.unsqueeze(axis), ragged_idx)
 
 
 @rule()
@@ -197,8 +197,8 @@ def select(input: NestedTensor, dim: int, index: int) -> Tensor:
     if input._lengths is not None:
         raise ValueError("select(): not yet supported on dim != 0 for non-contiguous nested "
                          "tensor with holes")
-    moved = input._ragged_idx - (axis < input._ragged_idx - 1)
-    return input._build_like(input._values.select(axis, index), moved)
+    ragged_idx = input._ragged_idx - (axis < input._ragged_idx - 1)
+    return input._build_like(input._values.select(axis, index), ragged_idx)
 
 
 @rule()
@@ -226,9 +226,9 @@ def index(input: NestedTensor, key: Any) -> Any:
     """Index rows by number, and the axes after the ragged axis by slices and numbers."""
     keys = tuple(as_number(k) for k in (key if isinstance(key, tuple) else (key,)))
     if Ellipsis in [k for k in keys if k.__class__ is type(Ellipsis)]:
-        place = next(i for i, k in enumerate(keys) if k is Ellipsis)
+        ellipsis_at = next(i for i, k in enumerate(keys) if k is Ellipsis)
         missing = input.dim() - sum(k is not None for k in keys) + 1
-        keys = (*keys[:place], *[slice(None)] * missing, *keys[place + 1:])
+        keys = (*keys[:ellipsis_at], *[slice(None)] * missing, *keys[ellipsis_at + 1:])
     result: Any = input
     axis = 0
     for position, k in enumerate(keys):

@@ -92,11 +92,11 @@ class NestedTensor(RaggedTensor):
             return x._values
         if x.dim() > self.dim():
             raise NotImplementedError("NYI: broadcasting NT with T with larger dim")
-        short = x
-        while short.dim() > 0 and short.shape[0] == 1:
-            short = short.squeeze(0)
-        if self.dim() >= short.dim() + 2:
-            return short
+        trimmed = x
+        while trimmed.dim() > 0 and trimmed.shape[0] == 1:
+            trimmed = trimmed.squeeze(0)
+        if self.dim() >= trimmed.dim() + 2:
+            return trimmed
         if x.dim() != self.dim() or x.shape[0] != self.shape[0]:
             raise _build_mismatch_error(name, self, x)
         return pack(self, x)
@@ -124,8 +124,8 @@ class NestedTensor(RaggedTensor):
         """Return the number of elements, without gaps."""
         if self._lengths is None:
             return self._values.numel()
-        rest = (*self._size[1:self._ragged_idx], *self._size[self._ragged_idx + 1:])
-        return int(self._lengths.sum().item()) * math.prod(rest)
+        inner_sizes = (*self._size[1:self._ragged_idx], *self._size[self._ragged_idx + 1:])
+        return int(self._lengths.sum().item()) * math.prod(inner_sizes)
 
     nelement = numel
 
@@ -206,10 +206,10 @@ class NestedTensor(RaggedTensor):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Reduce to parts for pickle; known row lengths are stored as lengths of empty tensors."""
-        known = {name: ops.empty((length, 0)) for name, length in self._metadata_cache.items()}
+        bounds = {name: ops.empty((length, 0)) for name, length in self._metadata_cache.items()}
         return _rebuild_njt, ({
             "values": self._values, "offsets": self._offsets, "lengths": self._lengths,
-            "_ragged_idx": self._ragged_idx, "_metadata_cache": known,
+            "_ragged_idx": self._ragged_idx, "_metadata_cache": bounds,
             "requires_grad": self.requires_grad,
         },)
 
@@ -219,13 +219,13 @@ class NestedTensor(RaggedTensor):
         return result
 
 
-def _rebuild_njt(parts: dict[str, Any]) -> NestedTensor:
+def _rebuild_njt(state: dict[str, Any]) -> NestedTensor:
     """Rebuild a tensor from the parts of `__reduce_ex__`."""
-    parts = dict(parts)
-    needs_grad = parts.pop("requires_grad")
-    known = parts.pop("_metadata_cache") or {}
-    lengths = {name: x.shape[0] for name, x in known.items()}
-    result = NestedTensor(**parts, _metadata_cache=lengths)
+    state = dict(state)
+    needs_grad = state.pop("requires_grad")
+    bounds = state.pop("_metadata_cache") or {}
+    lengths = {name: x.shape[0] for name, x in bounds.items()}
+    result = NestedTensor(**state, _metadata_cache=lengths)
     if needs_grad and not result.requires_grad:
         result._values.requires_grad_()
     return result
@@ -245,9 +245,9 @@ def has_same_ragged_sizes(nt: NestedTensor, size: Iterable[Any]) -> bool:
 
 
 def _build_mismatch_error(name: str, a: NestedTensor, b: Tensor) -> RuntimeError:
-    plain = name.strip("_")
+    base_name = name.strip("_")
     shapes = [tuple(x._array.shape) for x in (a, b)]
-    error = RuntimeError(f"cannot call binary pointwise function {plain}.Tensor with inputs of "
+    error = RuntimeError(f"cannot call binary pointwise function {base_name}.Tensor with inputs of "
                          f"shapes {shapes[0]} and {shapes[1]}")
     if isinstance(b, NestedTensor):
         error.add_note("Rows are the same only where both tensors have one and the same tensor of "
@@ -282,10 +282,10 @@ def view_jagged(
     min_seqlen: int | None = None, max_seqlen: int | None = None,
 ) -> NestedTensor:
     """Create rows on a view of `values`."""
-    known = {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen}
+    bounds = {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen}
     result: NestedTensor = NestedTensor(
         values.view_as(values), offsets, lengths=lengths, _ragged_idx=ragged_idx,
-        _metadata_cache={k: int(v) for k, v in known.items() if v is not None})
+        _metadata_cache={k: int(v) for k, v in bounds.items() if v is not None})
     return result
 
 
@@ -312,13 +312,13 @@ def _find_ragged_axis(tensors: list[Tensor]) -> int:
     """Return the axis in which the tensors differ. Raises RuntimeError if they cannot be packed."""
     if not tensors:
         raise RuntimeError("Cannot construct a nested tensor from an empty tensor list")
-    same = "When constructing a nested tensor, all tensors in list must "
+    requirement = "When constructing a nested tensor, all tensors in list must "
     if len({t.dtype for t in tensors}) != 1:
-        raise RuntimeError(same + "have the same dtype")
+        raise RuntimeError(requirement + "have the same dtype")
     if len({str(t.device) for t in tensors}) != 1:
-        raise RuntimeError(same + "be on the same device")
+        raise RuntimeError(requirement + "be on the same device")
     if len({t.dim() for t in tensors}) != 1:
-        raise RuntimeError(same + "have the same dim")
+        raise RuntimeError(requirement + "have the same dim")
     if tensors[0].dim() == 0:
         raise RuntimeError("Cannot construct a nested tensor from a list of zero-dim tensors")
     ragged = [d for d in range(tensors[0].dim()) if len({t.shape[d] for t in tensors}) > 1]
@@ -346,8 +346,8 @@ def jagged_from_tensor_and_lengths(
     begins = start_of + width * ops.arange(batch)
     offsets = ops.cat([begins, (begins[-1] + length_of[-1]).unsqueeze(0)])
     values = tensor.view(-1, *tensor.shape[2:])
-    known: dict[str, Any] = {"min_seqlen": int(lengths.min().item()),
-                             "max_seqlen": int(lengths.max().item())}
+    bounds: dict[str, Any] = {"min_seqlen": int(lengths.min().item()),
+                              "max_seqlen": int(lengths.max().item())}
     gapless = not (
         bool(length_of[1:-1].ne(width).any()) or bool(offsets[1:-2].diff().ne(width).any())
         or int((offsets[0] + length_of[0]).item()) != width
@@ -355,5 +355,5 @@ def jagged_from_tensor_and_lengths(
     if gapless:
         first, last = int(offsets[0].item()), int(offsets[-1].item())
         rows = offsets - offsets[0]
-        return view_jagged(values[first:last], rows, **known), offsets, None
-    return view_jagged(values, offsets, length_of, **known), offsets, length_of
+        return view_jagged(values[first:last], rows, **bounds), offsets, None
+    return view_jagged(values, offsets, length_of, **bounds), offsets, length_of

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def locate_rows(nt: NestedTensor) -> tuple[Tensor, Tensor]:
-    """For each packed place, its row and how far into that row it lies."""
+    """Return the row of each packed position, and the position within that row."""
     lengths = nt._offsets.diff()
     row = ops.arange(lengths.shape[0]).repeat_interleave(lengths)
-    place = ops.arange(row.shape[0]) - (nt._offsets[:-1] - nt._offsets[0])[row]
-    return row, place
+    position = ops.arange(row.shape[0]) - (nt._offsets[:-1] - nt._offsets[0])[row]
+    return row, position
 
 
 def pack(nt: NestedTensor, padded: Tensor) -> Tensor:
@@ -28,8 +28,8 @@ def pack(nt: NestedTensor, padded: Tensor) -> Tensor:
     if padded.shape[r] == 1:
         row, _ = locate_rows(nt)
         return padded.squeeze(r).index_select(0, row).movedim(0, r - 1)
-    row, place = locate_rows(nt)
-    return padded.movedim(r, 1)[row, place].movedim(0, r - 1)
+    row, position = locate_rows(nt)
+    return padded.movedim(r, 1)[row, position].movedim(0, r - 1)
 
 
 def pad(nt: NestedTensor, padding: Any, length: int | None = None) -> Tensor:
@@ -37,8 +37,8 @@ def pad(nt: NestedTensor, padding: Any, length: int | None = None) -> Tensor:
     r = nt._ragged_idx
     longest = nt._get_max_seqlen()
     values = nt._values.movedim(r - 1, 0)
-    row, place = locate_rows(nt)
+    row, position = locate_rows(nt)
     width = longest if length is None else max(longest, length)
     shape = (nt._size[0], width, *values.shape[1:])
-    filled = values.new_full(shape, padding).index_put((row, place), values)
+    filled = values.new_full(shape, padding).index_put((row, position), values)
     return filled[:, :length].movedim(1, r)

@@ -81,22 +81,22 @@ class RaggedTensor(Tensor):
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call the rule of the function's name, or the default for its kind."""
-        named = kwargs or {}
+        keywords = kwargs or {}
         name = getattr(func, "__name__", "")
         if name in ("__get__", "__set__", "__delete__"):
             with DisableTorchFunctionSubclass():
-                return func(*args, **named)
+                return func(*args, **keywords)
         name = _OTHER_NAMES.get(name, name)
         rule = cls.RULES.get(name)
         if rule is not None:
-            return rule(*args, **named)
+            return rule(*args, **keywords)
         if name.endswith("_") and not name.startswith("__") and isinstance(args[0], cls):
-            return _write(name, func, args, named)
+            return _write(name, func, args, keywords)
         if name.strip("_") in ELEMENTWISE or _is_pointwise(func):
-            return apply_elementwise(name, func, args, named)
+            return apply_elementwise(name, func, args, keywords)
         if _is_operator(func):
             raise NotImplementedError(describe_missing_implementation(name, RaggedWindow.backend))
-        return redispatch_function(func, types, args, named)
+        return redispatch_function(func, types, args, keywords)
 
     # ------------------------------------------------------------------- its place in the graph
 
@@ -184,28 +184,28 @@ def find_first_nested(values: Iterable[Any]) -> Any:
     return next(v for v in values if isinstance(v, RaggedTensor))
 
 
-def _call_on_values(name: str, func: Any, args: tuple, kwargs: dict) -> tuple[Any, Any]:
+def _call_on_values(name: str, func: Any, args: tuple, keywords: dict) -> tuple[Any, Any]:
     """Call the function on values; return the nested tensor that defines rows, and the result."""
-    operands_and_settings = (*args, *kwargs.values())
+    operands_and_settings = (*args, *keywords.values())
     pattern = find_first_nested(operands_and_settings)
     operands = pattern._operands(name, operands_and_settings)
-    result = func(*operands[:len(args)], **dict(zip(kwargs, operands[len(args):], strict=True)))
+    result = func(*operands[:len(args)], **dict(zip(keywords, operands[len(args):], strict=True)))
     return pattern, result
 
 
-def apply_elementwise(name: str, func: Any, args: tuple, named: dict) -> Any:
+def apply_elementwise(name: str, func: Any, args: tuple, keywords: dict) -> Any:
     """Call the function on the values; nest its results like the first nested argument."""
-    pattern, result = _call_on_values(name, func, args, named)
+    pattern, result = _call_on_values(name, func, args, keywords)
     if isinstance(result, tuple):
-        return tuple(pattern._build_like(part) for part in result)
+        return tuple(pattern._build_like(value) for value in result)
     return pattern._build_like(result) if isinstance(result, Tensor) else result
 
 
-def _write(name: str, func: Any, args: tuple, kwargs: dict) -> Any:
+def _write(name: str, func: Any, args: tuple, keywords: dict) -> Any:
     """Run an in-place function on the values of its first argument."""
     target = args[0]
-    operands = target._operands(name, (*args, *kwargs.values()))
-    func(*operands[:len(args)], **dict(zip(kwargs, operands[len(args):], strict=True)))
+    operands = target._operands(name, (*args, *keywords.values()))
+    func(*operands[:len(args)], **dict(zip(keywords, operands[len(args):], strict=True)))
     return target
 
 
@@ -261,26 +261,26 @@ def register_hook(self: RaggedTensor, hook: Callable) -> Any:
 
 
 @shared
-def backward(self: Any, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
+def backward(self: Any, gradient: Any = None, *args: Any, **named: Any) -> None:
     """`Tensor.backward`, and `torch.autograd.backward` of several tensors."""
     if isinstance(self, Tensor):
         if gradient is None and isinstance(self, RaggedTensor) and self._values.numel() != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        _unwrap(self).backward(_unwrap(gradient), *args, **kwargs)
+        _unwrap(self).backward(_unwrap(gradient), *args, **named)
         return
     from ..autograd import backward
 
-    backward(_unwrap_all(self), _unwrap_all(gradient), *args, **kwargs)
+    backward(_unwrap_all(self), _unwrap_all(gradient), *args, **named)
 
 
 @shared
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **kwargs: Any) -> Any:
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **named: Any) -> Any:
     """`torch.autograd.grad`: gradients of nested inputs are nested."""
     from ..autograd import grad
 
     targets = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     gradients = grad(_unwrap_all(outputs), _unwrap_all(targets), _unwrap_all(grad_outputs),
-                     *args, **kwargs)
+                     *args, **named)
     return tuple(x._build_like(g) if isinstance(x, RaggedTensor) and g is not None else g
                  for x, g in zip(targets, gradients, strict=True))
 
@@ -297,18 +297,18 @@ def equal(input: Any, other: Any) -> bool:
     """Return whether rows and elements are equal."""
     if not (input.is_nested and other.is_nested):
         return False
-    parts, other_parts = input.unbind(), other.unbind()
-    return len(parts) == len(other_parts) and all(
-        a.equal(b) for a, b in zip(parts, other_parts, strict=True))
+    rows, other_rows = input.unbind(), other.unbind()
+    return len(rows) == len(other_rows) and all(
+        a.equal(b) for a, b in zip(rows, other_rows, strict=True))
 
 
 @shared
-def allclose(input: Any, other: Any, *args: Any, **kwargs: Any) -> bool:
+def allclose(input: Any, other: Any, *args: Any, **named: Any) -> bool:
     """Return whether the rows have the same lengths and close elements."""
-    parts, other_parts = input.unbind(), other.unbind()
-    return len(parts) == len(other_parts) and all(
-        a.shape == b.shape and a.allclose(b, *args, **kwargs)
-        for a, b in zip(parts, other_parts, strict=True))
+    rows, other_rows = input.unbind(), other.unbind()
+    return len(rows) == len(other_rows) and all(
+        a.shape == b.shape and a.allclose(b, *args, **named)
+        for a, b in zip(rows, other_rows, strict=True))
 
 
 @shared

@@ -154,10 +154,10 @@ def matmul(input: Any, other: Any) -> Tensor:
             and other.dim() == 2 and input.dim() >= 4:
         return map_rows(lambda row: ops.matmul(row, other), input)
     if input.is_nested != other.is_nested:
-        kinds = ("nested", "non-nested") if input.is_nested else ("non-nested", "nested")
+        descriptions = ("nested", "non-nested") if input.is_nested else ("non-nested", "nested")
         if {input.dim(), other.dim()} != {3}:
-            raise RuntimeError(f"Expected both to be nested, but got a {kinds[0]} self and "
-                               f"{kinds[1]} other")
+            raise RuntimeError(f"Expected both to be nested, but got a {descriptions[0]} self and "
+                               f"{descriptions[1]} other")
         return bmm(input, other)
     for i, x in enumerate((input, other)):
         if x.dim() < 3:
@@ -184,11 +184,11 @@ def scaled_dot_product_attention(
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
 ) -> Tensor:
     """Attention within each row."""
-    for text, is_set in (("an explicit attn_mask is set", attn_mask is not None),
-                         ("is_causal=True", is_causal)):
+    for condition, is_set in (("an explicit attn_mask is set", attn_mask is not None),
+                              ("is_causal=True", is_causal)):
         if is_set:
             raise RuntimeError("scaled_dot_product_attention: Nested tensors for query / key / "
-                               f"value are not supported when {text}")
+                               f"value are not supported when {condition}")
     attend = _functional["scaled_dot_product_attention"]
     return map_rows(
         lambda q, k, v: attend(q, k, v, dropout_p=dropout_p, scale=scale, enable_gqa=enable_gqa),

@@ -42,7 +42,7 @@ def size(self: StridedNestedTensor, dim: int | None = None) -> Any:
 
 @rule()
 def select(input: StridedNestedTensor, dim: int, index: int) -> Tensor:
-    """A row, or a place of each row."""
+    """Return a row, or a position of each row."""
     axis = input.axis(dim)
     if axis == 0:
         count = len(input._sizes)
@@ -51,13 +51,13 @@ def select(input: StridedNestedTensor, dim: int, index: int) -> Tensor:
         return input.rows()[index]
     inner = axis - 1
     sizes, strides, starts = [], [], []
-    for n, s, start in zip(input._sizes, input._row_strides, input._starts, strict=True):
-        if not -n[inner] <= index < n[inner]:
+    for lengths, stride, start in zip(input._sizes, input._row_strides, input._starts, strict=True):
+        if not -lengths[inner] <= index < lengths[inner]:
             raise IndexError(f"select(): index {index} out of range for nested tensor at "
-                             f"dimension {axis} with size {n[inner]}")
-        sizes.append((*n[:inner], *n[inner + 1:]))
-        strides.append((*s[:inner], *s[inner + 1:]))
-        starts.append(start + index % n[inner] * s[inner])
+                             f"dimension {axis} with size {lengths[inner]}")
+        sizes.append((*lengths[:inner], *lengths[inner + 1:]))
+        strides.append((*stride[:inner], *stride[inner + 1:]))
+        starts.append(start + index % lengths[inner] * stride[inner])
     return input.view_rows(sizes, strides, starts)
 
 
@@ -100,9 +100,9 @@ def unsqueeze(input: StridedNestedTensor, dim: int) -> Tensor:
                            "if you need this feature, please open an issue on github describing "
                            "your use case.")
     i = axis - 1
-    sizes = [(*n[:i], 1, *n[i:]) for n in input._sizes]
-    strides = [(*s[:i], s[i] * n[i] if i < len(n) else 1, *s[i:])
-               for n, s in zip(input._sizes, input._row_strides, strict=True)]
+    sizes = [(*lengths[:i], 1, *lengths[i:]) for lengths in input._sizes]
+    strides = [(*stride[:i], stride[i] * lengths[i] if i < len(lengths) else 1, *stride[i:])
+               for lengths, stride in zip(input._sizes, input._row_strides, strict=True)]
     return input.view_rows(sizes, strides)
 
 
@@ -124,30 +124,30 @@ def squeeze(input: StridedNestedTensor, dim: Any = None) -> Tensor:
                            "not supported at the moment, if you need this feature, please open an "
                            "issue on github describing your use case.")
     i = axis - 1
-    if any(n[i] != 1 for n in input._sizes):
+    if any(lengths[i] != 1 for lengths in input._sizes):
         return input
-    return input.view_rows([(*n[:i], *n[i + 1:]) for n in input._sizes],
+    return input.view_rows([(*lengths[:i], *lengths[i + 1:]) for lengths in input._sizes],
                            [(*s[:i], *s[i + 1:]) for s in input._row_strides])
 
 
 def _compute_row_size(input: StridedNestedTensor, size: tuple, name: str, row: Shape) -> Shape:
     """Return a row's size under `view` or `reshape`; -1 inherits the old length."""
-    rest, known = list(size[1:]), len(row)
-    free = [i for i, n in enumerate(rest) if n == -1]
-    behind = [i for i in free if i >= known]
-    if behind and (len(behind) > 1 or len(free) > len(behind)):
+    inner, row_rank = list(size[1:]), len(row)
+    inferred = [i for i, n in enumerate(inner) if n == -1]
+    new_axes = [i for i in inferred if i >= row_rank]
+    if new_axes and (len(new_axes) > 1 or len(inferred) > len(new_axes)):
         raise RuntimeError("only one dimension can be inferred")
-    if len(free) == 1 and behind:
-        total = math.prod(n for n in rest if n != -1)
-        rest[free[0]] = math.prod(row) // total
-    elif len(free) > 1 and len(rest) != known:
+    if len(inferred) == 1 and new_axes:
+        total = math.prod(n for n in inner if n != -1)
+        inner[inferred[0]] = math.prod(row) // total
+    elif len(inferred) > 1 and len(inner) != row_rank:
         raise RuntimeError("only one dimension can be inferred")
     else:
-        for i in free:
-            rest[i] = row[i]
-    if math.prod(rest) != math.prod(row):
+        for i in inferred:
+            inner[i] = row[i]
+    if math.prod(inner) != math.prod(row):
         raise RuntimeError(f"shape '{list(size)}' is invalid for input of size {input.numel()}")
-    return tuple(rest)
+    return tuple(inner)
 
 
 def _check_view(input: StridedNestedTensor, size: tuple, name: str) -> None:
@@ -189,7 +189,7 @@ def reshape(input: StridedNestedTensor, *shape: Any) -> Tensor:
 
 @rule()
 def reshape_as(self: StridedNestedTensor, other: StridedNestedTensor) -> Tensor:
-    """The rows in the shapes of another tensor's."""
+    """Reshape the rows to the shapes of another tensor's rows."""
     return strided_from_rows([a.reshape(b.shape) for a, b in
                               zip(self.rows(), other.rows(), strict=True)])
 
@@ -206,10 +206,10 @@ def narrow(input: StridedNestedTensor, dim: int, start: int, length: int) -> Ten
     return input.view_rows(input._sizes[rows], input._row_strides[rows], input._starts[rows])
 
 
-def _measure_last_axis(input: StridedNestedTensor, dim: int, text: str, name: str) -> int:
+def _measure_last_axis(input: StridedNestedTensor, dim: int, subject: str, name: str) -> int:
     """The common length of the last axis, along which PyTorch splits."""
     if input.axis(dim) != input.dim() - 1:
-        raise RuntimeError(f"{text} for nested tensors is currently only supported for the last "
+        raise RuntimeError(f"{subject} for nested tensors is currently only supported for the last "
                            "dimension.")
     if not input.is_contiguous():
         raise RuntimeError(f"{name} expects `self` to be contiguous.")
@@ -245,12 +245,12 @@ def split_with_sizes(
 
 
 def _split_rows(input: StridedNestedTensor, lengths: Sequence[int]) -> tuple[Tensor, ...]:
-    parts, before = [], 0
+    pieces, offset = [], 0
     for length in lengths:
-        parts.append(input.view_rows([(*n[:-1], length) for n in input._sizes], input._row_strides,
-                                     [start + before for start in input._starts]))
-        before += length
-    return tuple(parts)
+        pieces.append(input.view_rows([(*n[:-1], length) for n in input._sizes], input._row_strides,
+                                      [start + offset for start in input._starts]))
+        offset += length
+    return tuple(pieces)
 
 
 # ------------------------------------------------------------------------------- joins and copies
@@ -272,10 +272,10 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
         if ragged != [1]:
             raise RuntimeError("cat(): only nested tensors with a single ragged dim next to the "
                                "batch dim are supported")
-        same = t.dim() == first.dim() and [
+        is_compatible = t.dim() == first.dim() and [
             (*n[:axis - 1], *n[axis:]) for n in t._sizes] == [
             (*n[:axis - 1], *n[axis:]) for n in first._sizes]
-        if not same:
+        if not is_compatible:
             raise RuntimeError("cat(): expected all nested tensors to have matching ragged "
                                "structures outside of the concatenated dim")
     return map_rows(lambda *rows: ops.cat(rows, axis - 1), *tensors)
@@ -283,10 +283,10 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
 
 def _check_format(name: str, memory_format: Any) -> None:
     if memory_format not in (None, preserve_format, contiguous_format):
-        form = {"channels_last": "ChannelsLast", "channels_last_3d": "ChannelsLast3d"}[
+        format_name = {"channels_last": "ChannelsLast", "channels_last_3d": "ChannelsLast3d"}[
             memory_format.name]
         raise RuntimeError(f"Nested tensor {name} supports Preserve and Contiguous memory formats, "
-                           f"called {name} with memory format: {form}")
+                           f"called {name} with memory format: {format_name}")
 
 
 @rule()
@@ -305,19 +305,19 @@ def contiguous(self: StridedNestedTensor, memory_format: Any = contiguous_format
 
 
 @rule("to", "type_as")
-def to(self: StridedNestedTensor, *args: Any, **kwargs: Any) -> Tensor:
+def to(self: StridedNestedTensor, *args: Any, **named: Any) -> Tensor:
     """Cast the elements; return the tensor itself if it has the dtype."""
     args = tuple(a._values if isinstance(a, StridedNestedTensor) else a for a in args)
-    values = self._values.to(*args, **kwargs)
+    values = self._values.to(*args, **named)
     return self if values is self._values else self._build_like(values)
 
 
 def _register_like_factory(name: str) -> None:
-    def make(input: StridedNestedTensor, *args: Any, **kwargs: Any) -> Tensor:
-        form = kwargs.pop("memory_format", None)
-        _check_format(name, form)
-        values = getattr(ops, name)(input._values, *args, **kwargs)
-        if form is contiguous_format:
+    def make(input: StridedNestedTensor, *args: Any, **named: Any) -> Tensor:
+        memory_format = named.pop("memory_format", None)
+        _check_format(name, memory_format)
+        values = getattr(ops, name)(input._values, *args, **named)
+        if memory_format is contiguous_format:
             return StridedNestedTensor(values[:input.numel()], input._sizes)
         return input._build_like(values)
 

@@ -81,9 +81,9 @@ class StridedNestedTensor(RaggedTensor):
         if not isinstance(x, StridedNestedTensor):
             if x.dim() == 0:
                 return x
-            kinds = ("non-nested", "nested") if is_first else ("nested", "non-nested")
-            raise RuntimeError(f"Expected both self and other to be nested, but got a {kinds[0]} "
-                               f"self and {kinds[1]} other")
+            forms = ("non-nested", "nested") if is_first else ("nested", "non-nested")
+            raise RuntimeError(f"Expected both self and other to be nested, but got a {forms[0]} "
+                               f"self and {forms[1]} other")
         if x is self:
             return x._values
         if self._sizes != x._sizes:
@@ -164,11 +164,12 @@ class StridedNestedTensor(RaggedTensor):
         spans = [math.prod(n) for n in self._sizes]
         is_dense = self._starts == _compute_dense_starts(self._sizes)
         if is_dense and sum(spans) == self._values.numel():
-            parts = ops.split(self._values, spans) if spans else ()
+            pieces = ops.split(self._values, spans) if spans else ()
             return tuple(
-                part.view(size) if strides == compute_contiguous_strides(size)
-                else part.as_strided(size, strides, part.storage_offset())
-                for part, size, strides in zip(parts, self._sizes, self._row_strides, strict=True))
+                piece.view(size) if strides == compute_contiguous_strides(size)
+                else piece.as_strided(size, strides, piece.storage_offset())
+                for piece, size, strides
+                in zip(pieces, self._sizes, self._row_strides, strict=True))
         first = self._values.storage_offset()
         return tuple(
             self._values.as_strided(size, strides, first + start) for size, strides, start

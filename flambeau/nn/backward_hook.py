@@ -56,9 +56,9 @@ class _Passed:
             grads = [next(result) if c is None else _create_zeros(c) for c in self.constant]
         return _spread(self.indices, grads, self.size)
 
-    def gathered(self, grads: Sequence[Any], like: Sequence[Any]) -> tuple[Any, ...]:
-        """The inverse: select the gradients to return to a node that passed `like`."""
-        if len(like) == len(self.indices):
+    def gathered(self, grads: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The inverse: select the gradients to return to a node that passed `inputs`."""
+        if len(inputs) == len(self.indices):
             return tuple(grads[i] for i in self.indices)
         pairs = zip(self.indices, self.constant, strict=True)
         return tuple(grads[i] for i, constant in pairs if constant is None)
@@ -69,8 +69,8 @@ def _create_zeros(constant: tuple[Any, Any]) -> Tensor:
     return ops.zeros(shape, dtype=dtype)
 
 
-def _on_tensors(result: Callable[[Any], None], args: Any) -> tuple[Any, _Passed | None]:
-    """Pass the tensors in `args` through the identity, and call `result` with its node.
+def _on_tensors(callback: Callable[[Any], None], args: Any) -> tuple[Any, _Passed | None]:
+    """Pass the tensors in `args` through the identity, and call `callback` with its node.
 
     Return the new arguments and the positions of the tensors; unchanged and None if none of them
     requires grad.
@@ -80,11 +80,11 @@ def _on_tensors(result: Callable[[Any], None], args: Any) -> tuple[Any, _Passed 
     if not (records and any(args[i].requires_grad for i in indices)):
         return args, None
     tensors = [args[i] for i in indices]
-    passed = BackwardHookFunction.apply(*tensors)
-    node = next(y.grad_fn for x, y in zip(tensors, passed, strict=True) if x.requires_grad)
-    result(node)
+    outputs = BackwardHookFunction.apply(*tensors)
+    node = next(y.grad_fn for x, y in zip(tensors, outputs, strict=True) if x.requires_grad)
+    callback(node)
     changed = list(args)
-    for index, tensor in zip(indices, passed, strict=True):
+    for index, tensor in zip(indices, outputs, strict=True):
         changed[index] = tensor
     # The constructor of a named tuple takes its fields separately.
     new = tuple(changed) if type(args) is tuple else type(args)(*changed)

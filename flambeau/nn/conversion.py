@@ -152,25 +152,26 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     """Parse device, dtype, non_blocking and memory format from the three call forms of `to`."""
     memory_format = kwargs.pop("memory_format", None)
     first = args[0] if args else kwargs.pop("tensor", kwargs.pop("other", None))
-    first, *rest = map(as_dtype, (first, *args[1:]))
+    first, *others = map(as_dtype, (first, *args[1:]))
     if isinstance(first, Tensor):
-        device, kind = first.device, first.dtype
+        device, target_dtype = first.device, first.dtype
     elif isinstance(first, dtype):
-        device, kind = None, first
+        device, target_dtype = None, first
     else:
         device = kwargs.pop("device", None) if first is None else first
-        kind = rest.pop(0) if rest else kwargs.pop("dtype", None)
+        target_dtype = others.pop(0) if others else kwargs.pop("dtype", None)
         if device is not None:
             device = device_type(device)
-        kind = as_dtype(kind)
-        if kind is not None and not isinstance(kind, dtype):
+        target_dtype = as_dtype(target_dtype)
+        if target_dtype is not None and not isinstance(target_dtype, dtype):
             raise TypeError(
-                f"to() received an invalid combination of arguments - dtype is a {class_of(kind)}"
+                "to() received an invalid combination of arguments - dtype is a "
+                f"{class_of(target_dtype)}"
             )
-    non_blocking = rest.pop(0) if rest else kwargs.pop("non_blocking", False)
-    copied = rest.pop(0) if rest else kwargs.pop("copy", False)
-    if rest or kwargs or copied not in (True, False):
+    non_blocking = others.pop(0) if others else kwargs.pop("non_blocking", False)
+    copied = others.pop(0) if others else kwargs.pop("copy", False)
+    if others or kwargs or copied not in (True, False):
         raise TypeError(
-            f"to() received an invalid combination of arguments - got {[*rest, *kwargs]} too many"
+            f"to() received an invalid combination of arguments - got {[*others, *kwargs]} too many"
         )
-    return device, kind, non_blocking, memory_format
+    return device, target_dtype, non_blocking, memory_format

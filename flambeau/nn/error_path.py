@@ -25,22 +25,22 @@ def locate(error: Exception, module: Any) -> None:
     """Note the path, relative to `module`, of the module that failed."""
     if error.__class__ not in _ERRORS or len(error.args) != 1:
         return
-    place = error.__dict__.get("_flambeau_place")
-    if place is None:
+    location = error.__dict__.get("_flambeau_place")
+    if location is None:
         if isinstance(error.args[0], str) and _is_raised_by_flambeau(error):
             error.__dict__["_flambeau_place"] = _Place(module)
         return
-    if place.root is module:
+    if location.root is module:
         return
     for name, child in module.named_modules():
-        if child is place.root:
-            place.path = f"{name}.{place.path}" if place.path else name
-            place.root = module
+        if child is location.root:
+            location.path = f"{name}.{location.path}" if location.path else name
+            location.root = module
             notes = error.__dict__.setdefault("__notes__", [])
-            if place.note in notes:
-                notes.remove(place.note)
-            place.note = f"In {place.path}: {_describe_module(place.module)}"
-            notes.insert(0, place.note)
+            if location.note in notes:
+                notes.remove(location.note)
+            location.note = f"In {location.path}: {_describe_module(location.module)}"
+            notes.insert(0, location.note)
             return
 
 

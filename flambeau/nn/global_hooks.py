@@ -135,13 +135,13 @@ def register_module_forward_hook(
     return handle
 
 
-def _set_backward_kind(full: bool) -> None:
-    if State.full_backward is (not full):
+def _set_backward_kind(is_full: bool) -> None:
+    if State.full_backward is (not is_full):
         raise RuntimeError(
             "Cannot use both regular backward hooks and full backward hooks as a global Module "
             "hook. Please use only one of them."
         )
-    State.full_backward = full
+    State.full_backward = is_full
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:

@@ -17,7 +17,7 @@ def _compute_gradient(
     conv: Any, operand: str, size: Sequence[int], other: Tensor, grad_output: Tensor,
     options: tuple[Any, ...],
 ) -> Tensor:
-    """The cotangent of the input or weight (`operand`) of `size`, given the other.
+    """Return the cotangent of the input or weight (`operand`) of `size`, given the other.
 
     It can be differentiated itself.
     """

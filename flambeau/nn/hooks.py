@@ -113,25 +113,25 @@ class Hooks(Members, global_hooks.Flag):
         self._flambeau_set_backward_kind(False)
         return _add(self._backward_hooks, hook)
 
-    def _flambeau_set_backward_kind(self, full: bool) -> None:
-        if self._is_full_backward_hook is (not full):
+    def _flambeau_set_backward_kind(self, is_full: bool) -> None:
+        if self._is_full_backward_hook is (not is_full):
             raise RuntimeError(
                 "Cannot use both regular backward hooks and full backward hooks on a single "
                 "Module. Please use only one of them."
             )
-        self._is_full_backward_hook = full
+        self._is_full_backward_hook = is_full
 
     def _get_backward_hooks(self) -> tuple[list, list]:
         """The full backward hooks and the others, global ones first."""
-        full: list[Callable] = []
-        others: list[Callable] = []
-        for kind, hooks in (
+        full_hooks: list[Callable] = []
+        non_full_hooks: list[Callable] = []
+        for is_full, hooks in (
             (global_hooks.State.full_backward, global_hooks.backward),
             (self._is_full_backward_hook, self._backward_hooks),
         ):
-            if kind is not None:
-                (full if kind else others).extend(hooks.values())
-        return full, others
+            if is_full is not None:
+                (full_hooks if is_full else non_full_hooks).extend(hooks.values())
+        return full_hooks, non_full_hooks
 
     def _get_backward_pre_hooks(self) -> list:
         return [*global_hooks.backward_pre.values(), *self._backward_pre_hooks.values()]
@@ -171,18 +171,18 @@ class _HookedCall:
     def run(self) -> Any:
         """Run the pre-hooks, forward, and forward hooks, with the backward hooks around them."""
         module = self.module
-        full = non_full = pre = ()
+        full_hooks = non_full_hooks = pre_hooks = ()
         if module._backward_hooks or global_hooks.backward:
-            full, non_full = module._get_backward_hooks()
+            full_hooks, non_full_hooks = module._get_backward_hooks()
         if module._backward_pre_hooks or global_hooks.backward_pre:
-            pre = module._get_backward_pre_hooks()
+            pre_hooks = module._get_backward_pre_hooks()
         if module._forward_pre_hooks or global_hooks.forward_pre:
             self.run_pre_hooks()
         backward = None
-        if full or pre:
+        if full_hooks or pre_hooks:
             from .backward_hook import BackwardHook
 
-            backward = BackwardHook(module, full, pre)
+            backward = BackwardHook(module, full_hooks, pre_hooks)
         if backward is not None:
             self.args = backward.setup_input_hook(self.args)
         self.result = module.forward(*self.args, **self.kwargs)
@@ -195,8 +195,8 @@ class _HookedCall:
                     f"of Tensors but received {class_of(self.result)}",
                 )
             self.result = backward.setup_output_hook(self.result)
-        if non_full:
-            wrapped = [_WrappedHook(hook, module) for hook in non_full]
+        if non_full_hooks:
+            wrapped = [_WrappedHook(hook, module) for hook in non_full_hooks]
             register_non_full_hooks(wrapped, self.args, self.result)
         return self.result
 
@@ -223,10 +223,10 @@ class _HookedCall:
 
     def run_forward_hooks(self) -> None:
         """Let the forward hooks see and replace the result."""
-        always = self.module._forward_hooks_always_called
+        always_called = self.module._forward_hooks_always_called
         hooks = (*global_hooks.forward.items(), *self.module._forward_hooks.items())
         for key, hook in hooks:
-            if key in always or key in global_hooks.forward_always_called:
+            if key in always_called or key in global_hooks.forward_always_called:
                 self.called.add(key)
             self.run_forward_hook(key, hook)
 
@@ -242,12 +242,12 @@ class _HookedCall:
 
     def run_always_called(self) -> None:
         """After an error, call the hooks registered with `always_call` that have not run yet."""
-        for owner, hooks, always in (
+        for owner, hooks, always_called in (
             ("global module", global_hooks.forward, global_hooks.forward_always_called),
             ("module", self.module._forward_hooks, self.module._forward_hooks_always_called),
         ):
             for key, hook in tuple(hooks.items()):
-                if key not in always or key in self.called:
+                if key not in always_called or key in self.called:
                     continue
                 try:
                     self.run_forward_hook(key, hook)

@@ -178,8 +178,8 @@ def trunc_normal_(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of "
             "values may be incorrect.",
         )
-    inside = _compute_normal_cdf((b - mean) / std) - _compute_normal_cdf((a - mean) / std)
-    draw = _truncate_by_redrawing if inside > 0.3 else _truncate_by_rejection
+    accepted_share = _compute_normal_cdf((b - mean) / std) - _compute_normal_cdf((a - mean) / std)
+    draw = _truncate_by_redrawing if accepted_share > 0.3 else _truncate_by_rejection
     with no_grad():
         tensor.copy_(draw(tensor, mean, std, a, b, generator))
     return tensor
@@ -194,15 +194,15 @@ def _truncate_by_redrawing(
     tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
 ) -> Tensor:
     """Redraw until all numbers are within the bounds; whole tensors at a time, as PyTorch does."""
-    # The bounds rounded to the dtype: what rounds onto a bound is inside.
+    # Round the bounds to the dtype: a number that rounds onto a bound is within it.
     low, high = tensor.new_tensor(a).item(), tensor.new_tensor(b).item()
     drawn = tensor.normal_(mean, std, generator=generator)
     while True:
-        outside = (drawn < low) | (drawn > high)
-        if not outside.any():
+        is_outside = (drawn < low) | (drawn > high)
+        if not is_outside.any():
             return drawn
         redrawn = ops.empty_like(drawn).normal_(mean, std, generator=generator)
-        drawn = ops.where(outside, redrawn, drawn)
+        drawn = ops.where(is_outside, redrawn, drawn)
 
 
 def _truncate_by_rejection(

@@ -179,10 +179,10 @@ class Module(Registration, Tree, Conversion, StateDict, Hooks):
         return f"{self._get_name()}({body}\n)" if body else f"{self._get_name()}()"
 
 
-def _addindent(text: str, spaces: int) -> str:
+def _addindent(string: str, spaces: int) -> str:
     """Indent all lines after the first, except blank ones."""
-    first, *rest = text.split("\n")
-    return "\n".join([first, *(" " * spaces + line if line.strip() else "" for line in rest)])
+    first, *lines = string.split("\n")
+    return "\n".join([first, *(" " * spaces + line if line.strip() else "" for line in lines)])
 
 
 # PyTorch unpickles modules by the path at which it has the class.
@@ -196,9 +196,9 @@ def _timed_calls(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
 
     def name(module: Module, *args: Any) -> str:
         if module not in names:
-            kind = type(module).__name__
-            counts[kind] = counts.get(kind, -1) + 1
-            names[module] = f"nn.Module: {kind}_{counts[kind]}"
+            class_name = type(module).__name__
+            counts[class_name] = counts.get(class_name, -1) + 1
+            names[module] = f"nn.Module: {class_name}_{counts[class_name]}"
         return names[module]
 
     if recorder.modules:

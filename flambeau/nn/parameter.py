@@ -269,8 +269,8 @@ class UninitializedTensorMixin:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            make: Any = type(self)
-            memo[id(self)] = make(self.requires_grad, self.device, self.dtype)
+            cls: Any = type(self)
+            memo[id(self)] = cls(self.requires_grad, self.device, self.dtype)
         return memo[id(self)]
 
 

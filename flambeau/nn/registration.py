@@ -58,13 +58,13 @@ def _typename(x: Any) -> str:
     return class_name(x if hasattr(x, "__qualname__") else type(x))
 
 
-def _check_name(kind: str, name: Any, shown: str = "") -> None:
+def _check_name(role: str, name: Any, suffix: str = "") -> None:
     if not isinstance(name, str):
-        raise TypeError(f"{kind} name should be a string. Got {_typename(name)}")
+        raise TypeError(f"{role} name should be a string. Got {_typename(name)}")
     if "." in name:
-        raise KeyError(f'{kind} name can\'t contain "."{shown}')
+        raise KeyError(f'{role} name can\'t contain "."{suffix}')
     if name == "":
-        raise KeyError(f'{kind} name can\'t be empty string ""')
+        raise KeyError(f'{role} name can\'t be empty string ""')
 
 
 def _run_hooks(hooks: dict[int, Any], module: Any, name: str, value: Any) -> Any:

@@ -263,8 +263,8 @@ class _Loading:
         for name, child in module._modules.items():
             if child is not None:
                 path = f"{prefix}{name}."
-                below = {key: value for key, value in state.items() if key.startswith(path)}
-                self.load(child, below, path)
+                child_state = {key: value for key, value in state.items() if key.startswith(path)}
+                self.load(child, child_state, path)
         keys = _IncompatibleKeys(self.missing, self.unexpected)
         for hook in module._flambeau_hooks_of("_load_state_dict_post_hooks"):
             if hook(module, keys) is not None:
@@ -277,14 +277,15 @@ class _Loading:
 
 def _advise_on_prefix(missing: list[str], unexpected: list[str]) -> str | None:
     """Advice if all names differ by one prefix, such as that of DataParallel; else None."""
-    for extra, lacking, change in ((unexpected, missing, "k.removeprefix({!r}): v"),
-                                   (missing, unexpected, "{!r} + k: v")):
-        for other in lacking if extra else ():
-            prefix = extra[0].removesuffix(other)
-            fits = prefix.endswith(".") and all(
-                name.startswith(prefix) and name.removeprefix(prefix) in lacking for name in extra
+    for extra, other_names, change in ((unexpected, missing, "k.removeprefix({!r}): v"),
+                                       (missing, unexpected, "{!r} + k: v")):
+        for other_name in other_names if extra else ():
+            prefix = extra[0].removesuffix(other_name)
+            is_prefix = prefix.endswith(".") and all(
+                name.startswith(prefix) and name.removeprefix(prefix) in other_names
+                for name in extra
             )
-            if fits and prefix != extra[0]:
+            if is_prefix and prefix != extra[0]:
                 pairs = change.format(prefix)
                 return (f"all {len(extra)} names differ by the prefix {prefix!r}: "
                         f"{{{pairs} for k, v in state.items()}}")

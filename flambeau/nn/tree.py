@@ -22,7 +22,7 @@ class Tree(Members):
         remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
         """Yield the paths and members that `get_members_fn(module)` returns, each object once."""
-        seen = set()
+        visited = set()
         modules: Iterable[tuple[str, Any]]
         if recurse:
             modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
@@ -30,10 +30,10 @@ class Tree(Members):
             modules = [(prefix, self)]
         for path, module in modules:
             for name, member in get_members_fn(module):
-                if member is None or member in seen:
+                if member is None or member in visited:
                     continue
                 if remove_duplicate:
-                    seen.add(member)
+                    visited.add(member)
                 yield (f"{path}.{name}" if path else name), member
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
@@ -69,10 +69,10 @@ class Tree(Members):
 
     def named_children(self) -> Iterator[tuple[str, Any]]:
         """Yield names and immediate submodules, each once."""
-        seen = set()
+        visited = set()
         for name, module in self._modules.items():
-            if module is not None and module not in seen:
-                seen.add(module)
+            if module is not None and module not in visited:
+                visited.add(module)
                 yield name, module
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Any]:

@@ -81,19 +81,19 @@ class Pattern:
 
     def siblings_of(self, event: Any) -> tuple[list[Any], list[Any]]:
         """Return an event's siblings before and after it."""
-        beside = event.parent.children if event.parent else self.tid_root[event.start_tid]
-        place = beside.index(event)
-        return beside[:place], beside[place + 1 :]
+        siblings = event.parent.children if event.parent else self.tid_root[event.start_tid]
+        position = siblings.index(event)
+        return siblings[:position], siblings[position + 1 :]
 
     def next_of(self, event: Any) -> Any:
         """Return the next sibling of an event, or None."""
-        after = self.siblings_of(event)[1]
-        return after[0] if after else None
+        later = self.siblings_of(event)[1]
+        return later[0] if later else None
 
     def prev_of(self, event: Any) -> Any:
         """Return the previous sibling of an event, or None."""
-        before = self.siblings_of(event)[0]
-        return before[-1] if before else None
+        earlier = self.siblings_of(event)[0]
+        return earlier[-1] if earlier else None
 
     def go_up_until(self, event: Any, predicate: Callable[[Any], bool]) -> Any:
         """Return the innermost of an event and its parents that satisfies a predicate, else the
@@ -240,8 +240,8 @@ class Conv2dBiasFollowedByBatchNorm2dPattern(Pattern):
         if len(shapes) < 3 or not shapes[2]:
             return False
         module = self.go_up_until(event, lambda e: e.name.startswith("nn.Module: Conv2d"))
-        after = self.next_of(module)
-        return after is not None and after.name.startswith("nn.Module: BatchNorm2d")
+        following = self.next_of(module)
+        return following is not None and following.name.startswith("nn.Module: BatchNorm2d")
 
 
 class MatMulDimInFP16Pattern(Pattern):
@@ -317,7 +317,8 @@ def report_all_anti_patterns(
     rule = f"{'-' * 40}TorchTidy Report{'-' * 40}"
     messages, summaries = [rule, "Matched Events:"], []
     by_file: dict[str, list[dict[str, Any]]] = {}
-    for pattern, events in _matches(kind(prof, should_benchmark) for kind in _REPORTED):
+    for pattern, events in _matches(pattern_class(prof, should_benchmark)
+                                    for pattern_class in _REPORTED):
         summaries.append(pattern.summary(events))
         for event in events:
             message = pattern.report(event)

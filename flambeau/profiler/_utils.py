@@ -112,12 +112,12 @@ class BasicEvaluation:
     def compute_self_time(self) -> None:
         """Set the total time and the self time of each event."""
         for event in traverse_dfs(self.profile.kineto_results.experimental_event_tree()):
-            within = sum(child.duration_time_ns for child in event.children)
+            children_ns = sum(child.duration_time_ns for child in event.children)
             key = EventKey(event)
             if key in self.metrics:
                 raise AssertionError(f"Duplicate id: {event.id}, {event.name}")
             self.metrics[key] = EventMetrics(
-                event.duration_time_ns, event.duration_time_ns - within)
+                event.duration_time_ns, event.duration_time_ns - children_ns)
 
     def compute_queue_depth(self) -> list[Interval]:
         """Return the queue depth at each launch and kernel; also set it for each event."""
@@ -127,15 +127,14 @@ class BasicEvaluation:
             if name.startswith(_LAUNCHES):
                 launches.append(event)
             elif event.device_type() == DeviceType.CUDA \
-                    and not any(part in name.lower() for part in _TRANSFERS):
+                    and not any(transfer in name.lower() for transfer in _TRANSFERS):
                 kernels.append(event)
         kernels.sort(key=lambda e: e.start_ns())
         self.cuda_events = sorted(launches + kernels, key=lambda e: e.start_ns())
-        kernel_numbers = {k.linked_correlation_id(): i for i, k in enumerate(kernels)}
+        positions = {k.linked_correlation_id(): i for i, k in enumerate(kernels)}
         starts = [k.start_ns() for k in kernels]
-        launched = sorted((e.start_ns(), kernel_numbers[e.linked_correlation_id()])
-                          for e in launches
-                          if e.linked_correlation_id() in kernel_numbers)
+        launched = sorted((e.start_ns(), positions[e.linked_correlation_id()]) for e in launches
+                          if e.linked_correlation_id() in positions)
         launch_times = [time_ns for time_ns, _ in launched]
 
         def depth_at(time_ns: int) -> int:
@@ -189,8 +188,8 @@ class BasicEvaluation:
             first = last - 1  # moves to the previous empty point, before a peak
             while first >= 0 and depths[first] > 0:
                 first -= 1
-            between = range(last - 1, first, -1)
-            peak = max(between, key=lambda i: depths[i], default=None)
+            inner = range(last - 1, first, -1)
+            peak = max(inner, key=lambda i: depths[i], default=None)
             if peak is not None and depths[peak] >= _MIN_PEAK_DEPTH:
                 intervals.append(Interval(points[peak].start, points[last].start))
             last = first

@@ -131,7 +131,7 @@ class ExecutionTraceObserver:
         return self.output_file_path or None
 
     def _write(self) -> None:
-        document = {
+        trace = {
             "schema": "1.1.1-chakra.0.0.4", "pid": os.getpid(),
             "time": self._began.strftime("%Y-%m-%d %H:%M:%S"),
             "start_ts": int(self._began.timestamp() * 1000) % 10**6,
@@ -140,4 +140,4 @@ class ExecutionTraceObserver:
         }
         packed = self.output_file_path.endswith(".gz")
         with (gzip.open if packed else open)(self.output_file_path, "wt") as file:
-            json.dump(document, file, indent=1)
+            json.dump(trace, file, indent=1)

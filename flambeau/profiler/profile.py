@@ -97,11 +97,11 @@ class profile:
     def step(self) -> None:
         """Signal that a step has ended and the next one starts."""
         self._end_label()
-        before, self.step_num = self.current_action, self.step_num + 1
+        previous, self.step_num = self.current_action, self.step_num + 1
         self.current_action = self.schedule(self.step_num)
-        if before is ProfilerAction.RECORD_AND_SAVE:
+        if previous is ProfilerAction.RECORD_AND_SAVE:
             self._finish()
-        elif before is ProfilerAction.RECORD and self.current_action not in _ON:
+        elif previous is ProfilerAction.RECORD and self.current_action not in _ON:
             following = "NONE" if self.current_action is ProfilerAction.NONE else "WARMUP"
             warn(f"Incorrect schedule: RECORD followed by {following}")
             self.stop_trace()

@@ -39,11 +39,11 @@ def schedule(
         cycle = wait + warmup + active
         if 0 < repeat <= step // cycle:
             return ProfilerAction.NONE
-        at = step % cycle
-        if at < wait:
+        position = step % cycle
+        if position < wait:
             return ProfilerAction.NONE
-        if at < wait + warmup:
+        if position < wait + warmup:
             return ProfilerAction.WARMUP
-        return ProfilerAction.RECORD if at < cycle - 1 else ProfilerAction.RECORD_AND_SAVE
+        return ProfilerAction.RECORD if position < cycle - 1 else ProfilerAction.RECORD_AND_SAVE
 
     return action

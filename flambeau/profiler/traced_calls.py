@@ -44,15 +44,16 @@ def _describe(value: Any, is_operator: bool) -> _Value:
     if isinstance(value, Tensor):
         return _describe_tensor(value)
     if isinstance(value, (list, tuple)):
-        parts = [_describe(v, is_operator) for v in value]
+        elements = [_describe(v, is_operator) for v in value]
         name = "Tuple" if isinstance(value, tuple) and not is_operator else "GenericList"
-        return _Value([p.value for p in parts], [p.shape for p in parts],
-                      f"{name}[{','.join(p.kind for p in parts)}]", [p.strides for p in parts])
+        return _Value([p.value for p in elements], [p.shape for p in elements],
+                      f"{name}[{','.join(p.kind for p in elements)}]",
+                      [p.strides for p in elements])
     return _Value(*_describe_plain(value), [])
 
 
 def _describe_plain(value: Any) -> tuple[Any, list[Any], str]:
-    """Return the value, no shape, and the kind of what is neither a tensor nor a list."""
+    """Return the value, no shape, and the type name of neither a tensor nor a list."""
     if value is None:
         return "<None>", [], "None"
     if isinstance(value, bool):
@@ -67,18 +68,18 @@ def _describe_plain(value: Any) -> tuple[Any, list[Any], str]:
         return str(value), [], "Device"
     if isinstance(value, (dtype, layout, memory_format)):
         return number_of(value) if isinstance(value, dtype) else 0, [], "Int"
-    kind = type(value).__name__.capitalize()
-    return f"<{kind}>", [], kind
+    class_name = type(value).__name__.capitalize()
+    return f"<{class_name}>", [], class_name
 
 
 def _describe_tensor(x: Tensor) -> _Value:
-    array, kind = x._array, f"Tensor({type_of(x.dtype)})"
+    array, type_name = x._array, f"Tensor({type_of(x.dtype)})"
     if not isinstance(array, np.ndarray):
-        return _Value(_TensorKey(id(x), 0, 0, 0, 0, ""), list(x.shape), kind, [])
+        return _Value(_TensorKey(id(x), 0, 0, 0, 0, ""), list(x.shape), type_name, [])
     storage = x.untyped_storage()
     key = _TensorKey(id(x), storage.data_ptr(), x.storage_offset(), array.size, array.itemsize,
                      str(x.device))
-    return _Value(key, list(array.shape), kind, list(get_strides(array)))
+    return _Value(key, list(array.shape), type_name, list(get_strides(array)))
 
 
 class _Call(NamedTuple):
@@ -108,9 +109,9 @@ class TracedCalls:
         """Take the calls of the attached recorders; those that come later do not count."""
         for recorder, first in self._attached:
             for i, event in enumerate(recorder.events[first:], first + 1):
-                name, begin, end, thread, _, _, scope, *more = event
+                name, begin, end, thread, _, _, scope, *optional_details = event
                 if not name.startswith(("nn.Module: ", "kernel: ")):
-                    details = more[0] if more else Details()
+                    details = optional_details[0] if optional_details else Details()
                     self.calls.append(_Call(name, begin, end, thread, scope, details, i))
         self._attached.clear()
 
@@ -145,29 +146,29 @@ def list_nodes(calls: list[_Call]) -> list[dict[str, Any]]:
     process = next(numbers.next)
     nodes = [_node("[pytorch|profiler|execution_trace|process]", process, process, 0)]
     roots: dict[int, int] = {}
-    around: dict[int, list[tuple[int, int]]] = {}  # for each thread: ends and numbers
+    open_calls: dict[int, list[tuple[int, int]]] = {}  # for each thread: ends and numbers
     for call in sorted(calls, key=lambda c: (c.begin_ns, -c.end_ns)):
         if call.thread not in roots:
-            number = roots[call.thread] = next(numbers.next)
-            nodes.append(_node("[pytorch|profiler|execution_trace|thread]", number, process,
+            node_id = roots[call.thread] = next(numbers.next)
+            nodes.append(_node("[pytorch|profiler|execution_trace|thread]", node_id, process,
                                len(roots)))
-        stack = around.setdefault(call.thread, [])
+        stack = open_calls.setdefault(call.thread, [])
         while stack and stack[-1][0] < call.end_ns:
             stack.pop()
         parent = stack[-1][1] if stack else roots[call.thread]
-        number = next(numbers.next)
-        stack.append((call.end_ns, number))
-        nodes.append(_call_node(call, number, parent, list(roots).index(call.thread) + 1, numbers))
+        node_id = next(numbers.next)
+        stack.append((call.end_ns, node_id))
+        nodes.append(_call_node(call, node_id, parent, list(roots).index(call.thread) + 1, numbers))
     return nodes
 
 
 def _call_node(
-    call: _Call, number: int, parent: int, thread: int, numbers: _Numbers
+    call: _Call, node_id: int, parent: int, thread: int, numbers: _Numbers
 ) -> dict[str, Any]:
     inputs, outputs, schema = call.details.described or ((), (), "")
     is_backward = call.scope == RecordScope.BACKWARD_FUNCTION
     return _node(
-        call.name, number, parent, thread, scope=call.scope, rf_id=call.record_id,
+        call.name, node_id, parent, thread, scope=call.scope, rf_id=call.record_id,
         seq_id=call.details.sequence, op_schema=schema, fw_parent=parent if is_backward else 0,
         fw_tid=thread if is_backward else 0, inputs=_list_values(inputs, numbers),
         outputs=_list_values(outputs, numbers))
@@ -181,7 +182,7 @@ def _list_values(values: Iterable[_Value] | None, numbers: _Numbers) -> dict[str
 
 
 def _node(
-    name: str, number: int, parent: int, thread: int, *, scope: int = RecordScope.USER_SCOPE,
+    name: str, node_id: int, parent: int, thread: int, *, scope: int = RecordScope.USER_SCOPE,
     rf_id: int = 0, seq_id: int = -1, op_schema: str = "", fw_parent: int = 0, fw_tid: int = 0,
     inputs: Any = None, outputs: Any = None,
 ) -> dict[str, Any]:
@@ -192,6 +193,6 @@ def _node(
         ("fw_tid", "uint64", fw_tid), ("op_schema", "string", op_schema),
         ("kernel_backend", "string", ""), ("kernel_file", "string", ""),
         ("tensor_range", "string", ""))
-    return {"id": number, "name": name, "ctrl_deps": parent, "inputs": inputs or nothing,
+    return {"id": node_id, "name": name, "ctrl_deps": parent, "inputs": inputs or nothing,
             "outputs": outputs or nothing,
             "attrs": [{"name": n, "type": t, "value": v} for n, t, v in attributes]}

@@ -59,14 +59,14 @@ class ArchiveWriter:
             + extra
         )
         crc = 0
-        for at in range(0, size, _CHUNK):
-            piece = window[at : at + _CHUNK]
-            crc = zlib.crc32(piece, crc) if self._crc32 else 0
-            self._write(piece)
+        for offset in range(0, size, _CHUNK):
+            chunk = window[offset : offset + _CHUNK]
+            crc = zlib.crc32(chunk, crc) if self._crc32 else 0
+            self._write(chunk)
         self._checksum = zlib.crc32(struct.pack("<I", crc), zlib.crc32(path, self._checksum))
         if size:
-            form = "<4sIQQ" if large else "<4sIII"
-            self._write(struct.pack(form, b"PK\7\10", crc, size, size))
+            descriptor = "<4sIQQ" if large else "<4sIII"
+            self._write(struct.pack(descriptor, b"PK\7\10", crc, size, size))
         self._directory.append(_pack_directory_entry(path, flags, crc, size, start))
 
     def close(self) -> None:
@@ -214,19 +214,19 @@ class ArchiveReader:
     @staticmethod
     def _fill(name: str, source: Any, window: memoryview) -> int:
         """Fill the window from the source's position; return the checksum of the data."""
-        read_into, at, crc = getattr(source, "readinto", None), 0, 0
-        while at < len(window):
-            piece = window[at : at + _CHUNK]
+        read_into, position, crc = getattr(source, "readinto", None), 0, 0
+        while position < len(window):
+            chunk = window[position : position + _CHUNK]
             if read_into is not None:
-                size = read_into(piece)
+                size = read_into(chunk)
             else:
-                data = source.read(len(piece))
+                data = source.read(len(chunk))
                 size = len(data)
-                piece[:size] = data
+                chunk[:size] = data
             if not size:
-                raise _create_failure(f"record {name} ends after {at} of {len(window)} bytes")
-            crc = zlib.crc32(piece[:size], crc)
-            at += size
+                raise _create_failure(f"record {name} ends after {position} of {len(window)} bytes")
+            crc = zlib.crc32(chunk[:size], crc)
+            position += size
         return crc
 
 

@@ -27,9 +27,9 @@ def open_replacement(path: Path) -> Iterator[IO[bytes]]:
         with open(target, "wb") as file:
             yield file
         return
-    beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
     try:
-        file = open(beside, "xb")  # noqa: SIM115 (closed below, before it is moved)
+        file = open(temporary, "xb")  # noqa: SIM115 (closed below, before it is moved)
     except PermissionError:
         with open(target, "wb") as file:
             yield file
@@ -40,10 +40,10 @@ def open_replacement(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         if mode is not None:
-            os.chmod(beside, stat.S_IMODE(mode))
-        os.replace(beside, target)
+            os.chmod(temporary, stat.S_IMODE(mode))
+        os.replace(temporary, target)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     _sync_directory(target.parent)
 

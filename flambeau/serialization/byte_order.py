@@ -7,7 +7,7 @@ import numpy as np
 from flambeau.tensor.dtypes import dtype
 
 
-def swap_bytes(memory: np.ndarray, kind: dtype) -> None:
+def swap_bytes(memory: np.ndarray, element_type: dtype) -> None:
     """Reverse the bytes of each element in place; of each part of complex elements."""
-    width = kind.itemsize // 2 if kind.is_complex else kind.itemsize
+    width = element_type.itemsize // 2 if element_type.is_complex else element_type.itemsize
     memory.view(f"u{width}").byteswap(inplace=True)

@@ -41,26 +41,26 @@ class _Storages:
             raise pickle.UnpicklingError("a reference to a storage is malformed")
         storage_type, key, location, count, view = reference[1:]
         key = _as_text(key)
-        kind = storage_type.dtype if isinstance(storage_type, StorageType) else uint8
+        element_type = storage_type.dtype if isinstance(storage_type, StorageType) else uint8
         ok = type(key) is str and type(count) is int and type(location) in (str, bytes)
         is_new = key not in self.by_key
-        if not ok or (is_new and not 0 <= count * kind.itemsize <= self._limit):
+        if not ok or (is_new and not 0 <= count * element_type.itemsize <= self._limit):
             raise pickle.UnpicklingError("a reference to a storage is malformed")
         if is_new:
-            memory = UntypedStorage(np.zeros(count * kind.itemsize, np.uint8))
-            place = location.decode("ascii") if isinstance(location, bytes) else location
-            self.by_key[key] = (TypedStorage(wrap_storage=memory, dtype=kind), place)
+            memory = UntypedStorage(np.zeros(count * element_type.itemsize, np.uint8))
+            tag = location.decode("ascii") if isinstance(location, bytes) else location
+            self.by_key[key] = (TypedStorage(wrap_storage=memory, dtype=element_type), tag)
             self._limit -= memory.nbytes()
         storage = self.by_key[key][0]
         if view is None:
             return storage
-        if type(view) is not tuple or [type(part) for part in view[1:]] != [int, int]:
+        if type(view) is not tuple or [type(number) for number in view[1:]] != [int, int]:
             raise pickle.UnpicklingError("a view of a storage is malformed")
         _, offset, size = view
-        start, end = offset * kind.itemsize, (offset + size) * kind.itemsize
+        start, end = offset * element_type.itemsize, (offset + size) * element_type.itemsize
         if not 0 <= start <= end <= storage.nbytes():
             raise pickle.UnpicklingError("a view of a storage reaches outside it")
-        return TypedStorage(wrap_storage=storage._untyped_storage[start:end], dtype=kind)
+        return TypedStorage(wrap_storage=storage._untyped_storage[start:end], dtype=element_type)
 
 
 def _as_text(key: Any) -> Any:
@@ -153,8 +153,8 @@ def save(obj: Any, file: IO[bytes], pickle_module: Any, protocol: int) -> None:
         "little_endian": sys.byteorder == "little",
         "type_sizes": {"short": 2, "int": 4, "long": 4},
     }
-    for part in (MAGIC_NUMBER, PROTOCOL_VERSION, system):
-        pickle_module.dump(part, file, protocol=protocol)
+    for header in (MAGIC_NUMBER, PROTOCOL_VERSION, system):
+        pickle_module.dump(header, file, protocol=protocol)
     table = _Table()
     get_pickler(pickle_module, file, protocol, table).dump(obj)
     keys = sorted(table.storages)

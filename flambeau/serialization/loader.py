@@ -50,17 +50,17 @@ class StorageSource:
 
     def __call__(self, reference: tuple[Any, ...]) -> TypedStorage:
         """Return the storage of a reference ('storage', class, key, location, count)."""
-        kind, key, location, nbytes = _read_reference(reference[1:])
+        element_type, key, location, nbytes = _read_reference(reference[1:])
         if key not in self._loaded:
             self._loaded[key] = TypedStorage(
-                wrap_storage=self._load(kind, key, location, nbytes), dtype=kind
+                wrap_storage=self._load(element_type, key, location, nbytes), dtype=element_type
             )
         result = self._loaded[key]
-        if result.dtype == kind:
+        if result.dtype == element_type:
             return result
-        return TypedStorage(wrap_storage=result._untyped_storage, dtype=kind)
+        return TypedStorage(wrap_storage=result._untyped_storage, dtype=element_type)
 
-    def _load(self, kind: dtype, key: str, location: str, nbytes: int) -> Any:
+    def _load(self, element_type: dtype, key: str, location: str, nbytes: int) -> Any:
         if self._meta:
             return MetaStorage(nbytes)
         record = f"{self._folder}/{key}"
@@ -74,26 +74,26 @@ class StorageSource:
                 raise RuntimeError(f"record {record} has fewer than {nbytes} bytes")
             memory = np.empty(nbytes, np.uint8)
             self._archive.read_into(record, memory)
-        if self._swap and kind.itemsize > 1:
-            swap_bytes(memory, kind)
+        if self._swap and element_type.itemsize > 1:
+            swap_bytes(memory, element_type)
         return self._restore(UntypedStorage(memory), location)
 
 
-def _read_reference(parts: tuple[Any, ...]) -> tuple[dtype, str, str, int]:
-    if len(parts) != 4:
+def _read_reference(reference: tuple[Any, ...]) -> tuple[dtype, str, str, int]:
+    if len(reference) != 4:
         raise pickle.UnpicklingError("a reference to a storage is malformed")
-    storage_type, key, location, count = parts
+    storage_type, key, location, count = reference
     if isinstance(location, bytes):
         location = location.decode("ascii")
     if type(key) is not str or type(location) is not str or type(count) is not int or count < 0:
         raise pickle.UnpicklingError("a reference to a storage is malformed")
     if isinstance(storage_type, StorageType):
-        kind = storage_type.dtype
+        element_type = storage_type.dtype
     elif storage_type is UntypedStorage:
-        kind = uint8
+        element_type = uint8
     else:
         raise pickle.UnpicklingError(f"{storage_type!r} is not a storage class")
-    return kind, key, location, count * kind.itemsize
+    return element_type, key, location, count * element_type.itemsize
 
 
 def _read_byte_order(archive: ArchiveReader) -> str:
@@ -192,13 +192,13 @@ def _decide_weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
 
 @contextmanager
 def _enter_loading(map_location: MapLocation) -> Iterator[None]:
-    before, LoadState.map_location = LoadState.map_location, map_location
+    previous, LoadState.map_location = LoadState.map_location, map_location
     unchecked, LoadState.unchecked = LoadState.unchecked, []
     try:
         yield
         check_sparse_tensors()
     finally:
-        LoadState.map_location, LoadState.unchecked = before, unchecked
+        LoadState.map_location, LoadState.unchecked = previous, unchecked
 
 
 def load(
@@ -302,13 +302,13 @@ def _load_safetensors(path: str, map_location: MapLocation) -> Any:
     from .safetensors import load_file
 
     if map_location is not None and not isinstance(map_location, (str, bytes, device)):
-        kind = "dict" if isinstance(map_location, dict) else "callable"
+        form = "dict" if isinstance(map_location, dict) else "callable"
         raise RuntimeError(
-            f"Loading safetensors file with {kind} map_location is not supported. Use a device "
+            f"Loading safetensors file with {form} map_location is not supported. Use a device "
             "string or torch.device instead."
         )
-    place = map_location.decode() if isinstance(map_location, bytes) else map_location
-    return load_file(path, device=str(place or "cpu"))
+    target = map_location.decode() if isinstance(map_location, bytes) else map_location
+    return load_file(path, device=str(target or "cpu"))
 
 
 def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
@@ -322,9 +322,9 @@ def get_unsafe_globals_in_checkpoint(f: FileLike) -> list[str]:
         if not is_archive(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         data = ArchiveReader(file).read("data.pkl")
-    allowed = safe_globals.get_user_globals() | safe_globals.default_globals()
-    result = {".".join(pair) for pair in _iterate_globals(data)}
-    return sorted(name for name in result if name not in allowed)
+    safe_names = safe_globals.get_user_globals() | safe_globals.default_globals()
+    global_names = {".".join(pair) for pair in _iterate_globals(data)}
+    return sorted(name for name in global_names if name not in safe_names)
 
 
 def _iterate_globals(data: bytes) -> Iterator[tuple[str, str]]:

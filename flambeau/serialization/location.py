@@ -124,8 +124,8 @@ def restorer(map_location: MapLocation) -> Restorer:
     if map_location is None:
         return default_restore_location
     if isinstance(map_location, dict):
-        renamed = map_location
-        return lambda storage, tag: default_restore_location(storage, renamed.get(tag, tag))
+        targets = map_location
+        return lambda storage, tag: default_restore_location(storage, targets.get(tag, tag))
     if isinstance(map_location, bytes):
         map_location = map_location.decode()
     if isinstance(map_location, (str, device)):
@@ -144,11 +144,11 @@ def goes_to_meta(map_location: MapLocation) -> bool:
     return isinstance(map_location, (str, device)) and str(map_location) == "meta"
 
 
-def place_of(map_location: MapLocation, where: Any) -> Any:
+def place_of(map_location: MapLocation, target: Any) -> Any:
     """Apply `map_location` to a device that a tensor names itself, apart from its storage."""
     if isinstance(map_location, dict):
-        return map_location.get(str(where), where)
-    return map_location if isinstance(map_location, (str, device)) else where
+        return map_location.get(str(target), target)
+    return map_location if isinstance(map_location, (str, device)) else target
 
 
 __all__ = [

@@ -88,9 +88,9 @@ def special(full_name: str) -> Any:
     """Return the object of a name that exists in no flambeau module, or None."""
     module, _, name = full_name.rpartition(".")
     if name.endswith("Storage") and module in ("torch", "torch.storage", "torch.cuda"):
-        known = rebuild.STORAGE_TYPES.get(name)
-        if known is not None:
-            return known
+        storage_type = rebuild.STORAGE_TYPES.get(name)
+        if storage_type is not None:
+            return storage_type
     return SPECIAL.get(full_name, _OTHER_NAMES.get(full_name))
 
 
@@ -157,12 +157,12 @@ def resolve(module: str, name: str) -> Any:
         result = sys.modules.get(module) or importlib.import_module(module)
     else:
         module, name = _map_operator(module, name)
-        known = special(f"{module}.{name}")
-        if known is not None:
-            return known
+        target = special(f"{module}.{name}")
+        if target is not None:
+            return target
         result = _find_closest_module(module, name)
-    for part in name.split("."):
-        result = getattr(result, part)
+    for attribute in name.split("."):
+        result = getattr(result, attribute)
     return result
 
 
@@ -178,10 +178,10 @@ def _map_operator(module: str, name: str) -> tuple[str, str]:
 def _find_closest_module(module: str, name: str) -> Any:
     """Return flambeau's module for a PyTorch module, or the nearest parent that has `name`."""
     first = name.partition(".")[0]
-    parts = ["flambeau", *module.split(".")[1:]]
-    for end in range(len(parts), 0, -1):
+    components = ["flambeau", *module.split(".")[1:]]
+    for end in range(len(components), 0, -1):
         try:
-            result = importlib.import_module(".".join(parts[:end]))
+            result = importlib.import_module(".".join(components[:end]))
         except ModuleNotFoundError:
             continue
         if hasattr(result, first):

@@ -52,38 +52,38 @@ _BYTES = {
 }
 
 
-def _push_constant(make: Callable[[], Any]) -> Operation:
-    return lambda u: u.stack.append(make())
+def _push_constant(create: Callable[[], Any]) -> Operation:
+    return lambda u: u.stack.append(create())
 
 
-def _push_number(form: str) -> Operation:
-    return lambda u: u.stack.append(u.number(form))
+def _push_number(struct_format: str) -> Operation:
+    return lambda u: u.stack.append(u.number(struct_format))
 
 
-def _push_text(form: str) -> Operation:
-    return lambda u: u.stack.append(str(u.read(u.number(form)), "utf-8", "surrogatepass"))
+def _push_text(struct_format: str) -> Operation:
+    return lambda u: u.stack.append(str(u.read(u.number(struct_format)), "utf-8", "surrogatepass"))
 
 
-def _push_bytes(form: str, kind: Callable[[bytes], Any]) -> Operation:
-    return lambda u: u.stack.append(kind(u.read(u.number(form))))
+def _push_bytes(struct_format: str, convert: Callable[[bytes], Any]) -> Operation:
+    return lambda u: u.stack.append(convert(u.read(u.number(struct_format))))
 
 
 def _declare_constants() -> None:
-    for code, make in _CONSTANTS.items():
-        opcode(code)(_push_constant(make))
-    for code, form in _NUMBERS.items():
-        opcode(code)(_push_number(form))
-    for code, form in _TEXTS.items():
-        opcode(code)(_push_text(form))
-    for code, (form, kind) in _BYTES.items():
-        opcode(code)(_push_bytes(form, kind))
+    for code, create in _CONSTANTS.items():
+        opcode(code)(_push_constant(create))
+    for code, struct_format in _NUMBERS.items():
+        opcode(code)(_push_number(struct_format))
+    for code, struct_format in _TEXTS.items():
+        opcode(code)(_push_text(struct_format))
+    for code, (struct_format, convert) in _BYTES.items():
+        opcode(code)(_push_bytes(struct_format, convert))
 
 
 _declare_constants()
 
 
-def _push_python2_string(u: WeightsUnpickler, form: str) -> None:
-    data = u.read(u.number(form))
+def _push_python2_string(u: WeightsUnpickler, struct_format: str) -> None:
+    data = u.read(u.number(struct_format))
     u.stack.append(data if u.encoding == "bytes" else data.decode(u.encoding))
 
 

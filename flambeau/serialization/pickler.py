@@ -33,19 +33,19 @@ class StorageTable:
         Raises RuntimeError if the same memory is saved under two dtypes.
         """
         if isinstance(stored, TypedStorage):
-            storage, kind = stored._untyped_storage, stored.dtype.name
-            storage_type: Any = STORAGE_TYPES[STORAGE_NAMES[kind]]
+            storage, dtype_name = stored._untyped_storage, stored.dtype.name
+            storage_type: Any = STORAGE_TYPES[STORAGE_NAMES[dtype_name]]
             count = storage.nbytes() // stored.dtype.itemsize
         else:
-            storage, kind, storage_type = stored, "uint8", UntypedStorage
+            storage, dtype_name, storage_type = stored, "uint8", UntypedStorage
             count = storage.nbytes()
         key = str(len(self.storages))
         if storage.nbytes():
             address = storage.data_ptr()
-            if self._dtypes.setdefault(address, kind) != kind:
+            if self._dtypes.setdefault(address, dtype_name) != dtype_name:
                 raise RuntimeError(
                     "Cannot save multiple tensors or storages that view the same data as "
-                    f"different types ({self._dtypes[address]} and {kind})"
+                    f"different types ({self._dtypes[address]} and {dtype_name})"
                 )
             key = self._keys.setdefault((address, storage.nbytes()), key)
         storage = self.storages.setdefault(key, storage)
@@ -104,9 +104,9 @@ class NamingPickler(_Hooks, _PythonPickler):  # type: ignore[misc]  # typeshed h
             super().save(obj, save_persistent_id)
             return
         self.framer.commit_frame()
-        known = self.memo.get(id(obj))
-        if known is not None:
-            self.write(self.get(known[0]))
+        memoized = self.memo.get(id(obj))
+        if memoized is not None:
+            self.write(self.get(memoized[0]))
         else:
             self.dispatch[type(obj)](self, obj)
 

@@ -79,7 +79,8 @@ def _find_untyped(storage: Any) -> Any:
     return getattr(storage, "_untyped_storage", storage)
 
 
-def _create_window(storage: Any, kind: dtype, offset: Any, size: Any, stride: Any) -> Tensor:
+def _create_window(storage: Any, element_type: dtype, offset: Any, size: Any,
+                   stride: Any) -> Tensor:
     size, stride = _check_lengths("size", size), _check_lengths("stride", stride)
     (offset,) = _check_lengths("storage offset", (offset,))
     if len(size) != len(stride):
@@ -88,19 +89,19 @@ def _create_window(storage: Any, kind: dtype, offset: Any, size: Any, stride: An
         )
     untyped = _find_untyped(storage)
     if untyped.device.type == "meta":
-        return ops.empty_strided(size, stride, dtype=kind, device="meta")
+        return ops.empty_strided(size, stride, dtype=element_type, device="meta")
     if not isinstance(untyped, UntypedStorage):
         raise RuntimeError(f"cannot rebuild a tensor on a {type(untyped).__name__}")
     if 0 not in size:
-        last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
-        if (last + 1) * kind.itemsize > untyped.nbytes():
+        last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+        if (last + 1) * element_type.itemsize > untyped.nbytes():
             raise RuntimeError(
                 f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, "
-                f"and itemsize {kind.itemsize} requiring a storage size of "
-                f"{(last + 1) * kind.itemsize} are out of bounds for storage of size "
+                f"and itemsize {element_type.itemsize} requiring a storage size of "
+                f"{(last + 1) * element_type.itemsize} are out of bounds for storage of size "
                 f"{untyped.nbytes()}"
             )
-    return wrap_storage(untyped, kind, offset, size, stride)
+    return wrap_storage(untyped, element_type, offset, size, stride)
 
 
 def _with_metadata(tensor: Tensor, metadata: dict[str, bool] | None) -> Tensor:
@@ -122,8 +123,8 @@ def _set_requires_grad(tensor: Tensor, requires_grad: Any) -> Tensor:
 
 
 def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> Tensor:
-    kind = getattr(storage, "dtype", uint8)
-    return _create_window(storage, kind, storage_offset, size, stride)
+    element_type = getattr(storage, "dtype", uint8)
+    return _create_window(storage, element_type, storage_offset, size, stride)
 
 
 def _rebuild_tensor_v2(
@@ -170,19 +171,19 @@ def _rebuild_parameter_with_state(
 def _rebuild_device_tensor_from_cpu_tensor(
     data: Tensor, dtype: dtype, device: Any, requires_grad: bool
 ) -> Tensor:
-    data, place = _as_tensor(data), place_of(LoadState.map_location, device)
+    data, target = _as_tensor(data), place_of(LoadState.map_location, device)
     stored = data.untyped_storage().nbytes() if data.device.type == "cpu" else 0
     if data.dtype != dtype and data.numel() * data.element_size() > stored:
         # Otherwise a broadcast of a few bytes could request any amount of memory.
         raise RuntimeError(f"a saved tensor of shape {tuple(data.shape)} exceeds its storage")
-    return _set_requires_grad(data.to(dtype=dtype, device=place), requires_grad)
+    return _set_requires_grad(data.to(dtype=dtype, device=target), requires_grad)
 
 
 def _rebuild_device_tensor_from_numpy(
     data: Any, dtype: dtype, device: Any, requires_grad: bool
 ) -> Tensor:
-    place = place_of(LoadState.map_location, device)
-    return _set_requires_grad(ops.from_numpy(data).to(dtype=dtype, device=place), requires_grad)
+    target = place_of(LoadState.map_location, device)
+    return _set_requires_grad(ops.from_numpy(data).to(dtype=dtype, device=target), requires_grad)
 
 
 def _create_refusal(name: str, feature: str) -> Callable[..., Any]:
@@ -214,18 +215,18 @@ def check_sparse_tensors() -> None:
 
 
 def _create_sparse_tensor(layout: Any, data: Any, check_invariants: bool) -> Tensor:
-    form = getattr(layout, "name", None)
-    if form == "sparse_coo" and isinstance(data, tuple) and len(data) in (3, 4):
+    layout_name = getattr(layout, "name", None)
+    if layout_name == "sparse_coo" and isinstance(data, tuple) and len(data) in (3, 4):
         indices, values, size = data[:3]
         coalesced = data[3] if len(data) == 4 else None
         result: Tensor = ops.sparse_coo_tensor(
             _as_tensor(indices), _as_tensor(values), _check_lengths("size", size),
             check_invariants=check_invariants, is_coalesced=coalesced)
         return result
-    if form in _COMPRESSED and isinstance(data, tuple) and len(data) == 4:
-        compressed, plain, values, size = data
+    if layout_name in _COMPRESSED and isinstance(data, tuple) and len(data) == 4:
+        compressed, plain_indices, values, size = data
         result = ops.sparse_compressed_tensor(
-            _as_tensor(compressed), _as_tensor(plain), _as_tensor(values),
+            _as_tensor(compressed), _as_tensor(plain_indices), _as_tensor(values),
             _check_lengths("size", size),
             layout=layout, check_invariants=check_invariants)
         return result
@@ -237,25 +238,28 @@ def _rebuild_qtensor(
     quantizer_params: Any, requires_grad: bool, backward_hooks: Any,
 ) -> Tensor:
     """Rebuild a quantized tensor from its integers and quantization parameters."""
-    kind = getattr(storage, "dtype", None)
-    if not isinstance(kind, QuantizedDtype) or not isinstance(quantizer_params, tuple):
+    element_type = getattr(storage, "dtype", None)
+    if not isinstance(element_type, QuantizedDtype) or not isinstance(quantizer_params, tuple):
         raise RuntimeError("a saved quantized tensor lies on a storage of another dtype")
-    scheme, *parts = quantizer_params
+    scheme, *parameters = quantizer_params
     by_channel = scheme in (per_channel_affine, per_channel_affine_float_qparams)
-    if (scheme is not per_tensor_affine or len(parts) != 2) and (not by_channel or len(parts) != 3):
+    if (scheme is not per_tensor_affine or len(parameters) != 2) and (not by_channel
+                                                                      or len(parameters) != 3):
         raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {scheme}")
-    if kind.packed > 1:
+    if element_type.packed > 1:
         lengths = _check_lengths("size", size)
-        nbytes = math.prod(lengths[:-1]) * -(-lengths[-1] // kind.packed) if lengths else 1
+        nbytes = math.prod(lengths[:-1]) * -(-lengths[-1] // element_type.packed) if lengths else 1
         codes = _create_window(storage, uint8, storage_offset, (nbytes,), (1,))
     else:
-        codes = _create_window(storage, from_numpy_dtype(kind.codes), storage_offset, size, stride)
+        codes = _create_window(storage, from_numpy_dtype(element_type.codes), storage_offset, size,
+                               stride)
     shape = tuple(size)
     if by_channel:
-        scales, zero_points = _convert_parameters(parts[0]), _convert_parameters(parts[1])
-        quantizer: Quantizer = make_channel_quantizer(kind, scales, zero_points, parts[2], shape)
+        scales, zero_points = _convert_parameters(parameters[0]), _convert_parameters(parameters[1])
+        quantizer: Quantizer = make_channel_quantizer(element_type, scales, zero_points,
+                                                      parameters[2], shape)
     else:
-        quantizer = make_tensor_quantizer(kind, *parts)
+        quantizer = make_tensor_quantizer(element_type, *parameters)
     return quantized_tensor_on(codes, shape, quantizer)
 
 
@@ -269,21 +273,21 @@ _rebuild_nested_tensor = _create_refusal("_rebuild_nested_tensor", "nested tenso
 
 
 def _rebuild_wrapper_subclass(
-    new_type: type, kind: dtype, size: Sequence[int], stride: Sequence[int], storage_offset: int,
-    layout: Any, device: Any, requires_grad: bool,
+    new_type: type, element_type: dtype, size: Sequence[int], stride: Sequence[int],
+    storage_offset: int, layout: Any, device: Any, requires_grad: bool,
 ) -> Tensor:
     return make_wrapper_subclass(
-        new_type, size, strides=stride, storage_offset=storage_offset, dtype=kind, layout=layout,
-        device=device, requires_grad=requires_grad)
+        new_type, size, strides=stride, storage_offset=storage_offset, dtype=element_type,
+        layout=layout, device=device, requires_grad=requires_grad)
 
 
 def set_state(target: Any, state: Any) -> Any:
     """Restore a tensor's saved attributes. Raises RuntimeError for names no user can set."""
-    parts = state if isinstance(state, tuple) else (state, None)
-    if len(parts) != 2:
-        raise RuntimeError(f"Invalid serialized state: {len(parts)} parts instead of 2")
-    for part in parts:
-        for name, value in (part or {}).items():
+    dictionaries = state if isinstance(state, tuple) else (state, None)
+    if len(dictionaries) != 2:
+        raise RuntimeError(f"Invalid serialized state: {len(dictionaries)} parts instead of 2")
+    for attributes in dictionaries:
+        for name, value in (attributes or {}).items():
             if not isinstance(name, str) or name.startswith("__"):
                 raise RuntimeError("a saved tensor has an attribute that no tensor can have")
             setattr(target, name, value)

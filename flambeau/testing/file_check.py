@@ -19,8 +19,8 @@ class FileCheck:
     def __init__(self) -> None:
         self._checks: list[tuple[str, str, int]] = []
 
-    def _add(self, kind: str, text: str, count: int = 1) -> FileCheck:
-        self._checks.append((kind, text, count))
+    def _add(self, directive: str, text: str, count: int = 1) -> FileCheck:
+        self._checks.append((directive, text, count))
         return self
 
     def check(self, text: str) -> FileCheck:
@@ -72,57 +72,57 @@ class _Run:
         absent: list[str] = []
         i = 0
         while i < len(checks):
-            kind, pattern, count = checks[i]
+            directive, pattern, count = checks[i]
             i += 1
-            if kind == "CHECK-NOT":
+            if directive == "CHECK-NOT":
                 absent.append(pattern)
                 continue
             start = self.at
-            if kind == "CHECK-DAG":
+            if directive == "CHECK-DAG":
                 group = [pattern]
                 while i < len(checks) and checks[i][0] == "CHECK-DAG":
                     group.append(checks[i][1])
                     i += 1
-                spans = [self._find(kind, part, start) for part in group]
-                first, self.at = min(a for a, _ in spans), max(b for _, b in spans)
+                matches = [self._find(directive, other, start) for other in group]
+                first, self.at = min(a for a, _ in matches), max(b for _, b in matches)
             else:
-                first = self._check(kind, pattern, count)
+                first = self._check(directive, pattern, count)
             self._refuse(absent, start, first)
             absent = []
         self._refuse(absent, self.at, len(self.text))
 
-    def _check(self, kind: str, pattern: str, count: int) -> int:
+    def _check(self, directive: str, pattern: str, count: int) -> int:
         """Perform one check, which advances `at`; return where its first match starts."""
         start = self.at
-        if kind in ("CHECK-SAME", "CHECK-NEXT"):
-            first, end = self._find(kind, pattern, start)
+        if directive in ("CHECK-SAME", "CHECK-NEXT"):
+            first, end = self._find(directive, pattern, start)
             lines = self.text.count("\n", start, first)
-            if lines != (kind == "CHECK-NEXT"):
-                self._fail(kind, pattern)
+            if lines != (directive == "CHECK-NEXT"):
+                self._fail(directive, pattern)
             self.at = end
             return first
-        if kind == "CHECK-REGEX":
+        if directive == "CHECK-REGEX":
             match = re.compile(pattern).search(self.text, start)
             if match is None:
-                self._fail(kind, pattern)
+                self._fail(directive, pattern)
             self.at = match.end()
             return match.start()
-        if kind == "CHECK-SOURCE-HIGHLIGHTED":
+        if directive == "CHECK-SOURCE-HIGHLIGHTED":
             marked = re.compile(re.escape(pattern) + r"[^\n]*\n[^\n]*~").search(self.text, start)
             if marked is None:
-                self._fail(kind, pattern)
+                self._fail(directive, pattern)
             self.at = marked.end()
             return marked.start()
         first = -1
         for _ in range(count):
-            place, self.at = self._find(kind, pattern, self.at)
-            first = place if first < 0 else first
+            match_start, self.at = self._find(directive, pattern, self.at)
+            first = match_start if first < 0 else first
         return first if first >= 0 else start
 
-    def _find(self, kind: str, pattern: str, start: int) -> tuple[int, int]:
+    def _find(self, directive: str, pattern: str, start: int) -> tuple[int, int]:
         index = self.text.find(pattern, start)
         if index < 0:
-            self._fail(kind, pattern)
+            self._fail(directive, pattern)
         return index, index + len(pattern)
 
     def _refuse(self, absent: list[str], start: int, end: int) -> None:
@@ -130,6 +130,6 @@ class _Run:
             if self.text.find(pattern, start, end) >= 0:
                 raise RuntimeError(f'Expected to not find "{pattern}" but found it\n{self.text}')
 
-    def _fail(self, kind: str, pattern: str) -> NoReturn:
+    def _fail(self, directive: str, pattern: str) -> NoReturn:
         raise RuntimeError(f'Expected to find "{pattern}" but did not find it\nSearched string:\n'
-                           f"{self.text}\nFrom {kind}: {pattern}\n")
+                           f"{self.text}\nFrom {directive}: {pattern}\n")

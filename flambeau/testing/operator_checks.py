@@ -100,11 +100,11 @@ def _check_schema(
     values = {a.name: v for a, v in zip([a for a in declared if not a.kwarg_only], args,
                                         strict=True)} | kwargs
     with no_grad():
-        before = _copied(values)
+        originals = _copied(values)
         outputs = collect_leaves(Tensor, operator(*args, **kwargs))
     for argument in declared:
         tensors = collect_leaves(Tensor, values[argument.name])
-        olds = collect_leaves(Tensor, before[argument.name])
+        olds = collect_leaves(Tensor, originals[argument.name])
         if argument.is_written:
             continue
         if any(not _same(x, old) for x, old in zip(tensors, olds, strict=True)):
@@ -185,8 +185,8 @@ def _check_compiled(
     compiled = compile(call, mode="now")
     for _ in range(2):
         result = _run(compiled, *_copied((args, kwargs)))
-        for what, x, y in zip(("results", "gradients", "arguments"), result, eager, strict=True):
-            compare(x, y, msg=lambda text, what=what: f"{what} of the operator are different "
+        for aspect, x, y in zip(("results", "gradients", "arguments"), result, eager, strict=True):
+            compare(x, y, msg=lambda text, aspect=aspect: f"{aspect} of the operator are different "
                     f"under eager-mode PyTorch vs a compiled call: {text}")
 
 
@@ -198,10 +198,10 @@ def _run(call: Callable, args: tuple, kwargs: dict) -> tuple[list, list, list]:
     smooth = [y for y in outputs if y.requires_grad]
     gradients: list[Any] = []
     if differentiable and smooth:
-        first_gradients = gradients_of(sum(y.sum().abs() for y in smooth), differentiable,
-                                       allow_unused=True)
+        computed = gradients_of(sum(y.sum().abs() for y in smooth), differentiable,
+                                allow_unused=True)
         gradients = [x.new_zeros(x.shape) if g is None else g.detach()
-                     for x, g in zip(differentiable, first_gradients, strict=True)]
+                     for x, g in zip(differentiable, computed, strict=True)]
     return [y.detach() for y in outputs], gradients, [x.detach() for x in leaves]
 
 

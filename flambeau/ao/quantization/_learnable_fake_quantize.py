@@ -113,11 +113,11 @@ class _LearnableFakeQuantize(FakeQuantizeBase):
         if self.qscheme in (per_channel_symmetric, per_tensor_symmetric):
             self.zero_point.data.zero_()
         factor = (X.numel() * self.quant_max) ** -0.5 if self.use_grad_scaling else 1.0
-        rest = self.quant_min, self.quant_max, factor
+        range_and_factor = self.quant_min, self.quant_max, factor
         if self.qscheme in (per_channel_symmetric, per_channel_affine):
             result: Tensor = ops._fake_quantize_learnable_per_channel_affine(
-                X, self.scale, self.zero_point, self.ch_axis, *rest)
+                X, self.scale, self.zero_point, self.ch_axis, *range_and_factor)
         else:
             result = ops._fake_quantize_learnable_per_tensor_affine(
-                X, self.scale, self.zero_point, *rest)
+                X, self.scale, self.zero_point, *range_and_factor)
         return result

@@ -79,20 +79,21 @@ class FakeQuantize(FakeQuantizeBase):
         super().__init__()
         if quant_min is not None and quant_max is not None:
             assert quant_min <= quant_max, "quant_min must be less than or equal to quant_max"
-            known = getattr(getattr(observer, "p", None), "keywords", {})
-            least, most = known.get("dtype", observer_kwargs.get("dtype", quint8)).limits
-            assert least <= quant_min, "quant_min out of bound"
-            assert quant_max <= most, "quant_max out of bound"
+            keywords = getattr(getattr(observer, "p", None), "keywords", {})
+            lowest, highest = keywords.get("dtype", observer_kwargs.get("dtype", quint8)).limits
+            assert lowest <= quant_min, "quant_min out of bound"
+            assert quant_max <= highest, "quant_max out of bound"
             observer_kwargs.update(quant_min=quant_min, quant_max=quant_max)
         self.activation_post_process: Any = observer(is_dynamic=is_dynamic, **observer_kwargs)
-        watch = self.activation_post_process
+        observer_module = self.activation_post_process
         self.quant_min, self.quant_max, self.is_dynamic = \
-            watch.quant_min, watch.quant_max, watch.is_dynamic
-        kind = float32 if watch.qscheme is per_channel_affine_float_qparams else int32
+            observer_module.quant_min, observer_module.quant_max, observer_module.is_dynamic
+        zero_point_dtype = float32 \
+            if observer_module.qscheme is per_channel_affine_float_qparams else int32
         self.register_buffer("scale", ops.tensor([1.0]))
-        self.register_buffer("zero_point", ops.tensor([0], dtype=kind))
-        self.dtype, self.qscheme = watch.dtype, watch.qscheme
-        self.ch_axis = getattr(watch, "ch_axis", -1)
+        self.register_buffer("zero_point", ops.tensor([0], dtype=zero_point_dtype))
+        self.dtype, self.qscheme = observer_module.dtype, observer_module.qscheme
+        self.ch_axis = getattr(observer_module, "ch_axis", -1)
         self.is_per_channel = self.qscheme in _BY_CHANNEL
 
     def calculate_qparams(self) -> Any:
@@ -157,12 +158,12 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         self.is_symmetric_quant = self.qscheme in (per_tensor_symmetric, per_channel_symmetric)
 
     def _get_scales(self) -> tuple[Tensor, Tensor]:
-        watch = self.activation_post_process
-        least, most = watch.quant_min, watch.quant_max
-        lows = np.atleast_1d(read_values(watch.min_val))
-        highs = np.atleast_1d(read_values(watch.max_val))
+        observer = self.activation_post_process
+        quant_min, quant_max = observer.quant_min, observer.quant_max
+        lows = np.atleast_1d(read_values(observer.min_val))
+        highs = np.atleast_1d(read_values(observer.max_val))
         choose = choose_even_parameters if self.is_symmetric_quant else choose_parameters
-        pairs = [choose(float(a), float(b), least, most)
+        pairs = [choose(float(a), float(b), quant_min, quant_max)
                  for a, b in zip(lows, highs, strict=True)]
         return (ops.tensor([scale for scale, _ in pairs]),
                 ops.tensor([zero for _, zero in pairs], dtype=int32))

@@ -20,27 +20,28 @@ _RANK = dict(zip((*_CONVOLUTIONS, *_NORMS), (1, 2, 3) * 2, strict=True))
 
 def fuse_sequence(parts: list[Any], is_qat: bool) -> Any:
     """Fuse a sequence of two or three modules; NotImplementedError for other sequences."""
-    kinds = tuple(map(type, parts))
-    first, rest = kinds[0], kinds[1:]
-    if rest == (modules.ReLU,):
+    classes = tuple(map(type, parts))
+    first, later_classes = classes[0], classes[1:]
+    if later_classes == (modules.ReLU,):
         if first in _CONVOLUTIONS:
             return getattr(intrinsic, f"ConvReLU{_RANK[first]}d")(*parts)
         if first is modules.Linear:
             return intrinsic.LinearReLU(*parts)
         if first in _NORMS[1:]:
             return getattr(intrinsic, f"BNReLU{_RANK[first]}d")(*parts)
-    if rest[:1] and rest[0] in _NORMS and rest[1:] in ((), (modules.ReLU,)):
-        if len({part.training for part in parts}) != 1:
+    if later_classes[:1] and later_classes[0] in _NORMS and later_classes[1:] in ((),
+                                                                                  (modules.ReLU,)):
+        if len({module.training for module in parts}) != 1:
             raise AssertionError("Conv and BN both must be in the same mode (train or eval).")
-        if first is modules.Linear and not rest[1:]:
+        if first is modules.Linear and not later_classes[1:]:
             return (intrinsic.LinearBn1d if is_qat else fuse_linear_bn_eval)(*parts)
         if first in _CONVOLUTIONS:
             return _fuse_norm(parts, _RANK[first], is_qat)
-        if first in _TRANSPOSED and not rest[1:]:
+        if first in _TRANSPOSED and not later_classes[1:]:
             if is_qat:
                 raise Exception("Fusing ConvTranspose+BatchNorm not yet supported in QAT.")
             return fuse_conv_bn_eval(parts[0], parts[1], True)
-    raise NotImplementedError(f"Cannot fuse modules: {kinds}")
+    raise NotImplementedError(f"Cannot fuse modules: {classes}")
 
 
 def _fuse_norm(parts: list[Any], rank: int, is_qat: bool) -> Any:
@@ -64,27 +65,27 @@ def _check_trained_norm(conv: Any, norm: Any) -> None:
 
 
 def _find_parent(model: Any, path: str) -> tuple[Any, str]:
-    *above, name = path.split(".")
-    for part in above:
-        model = model._modules[part]
+    *ancestors, name = path.split(".")
+    for child_name in ancestors:
+        model = model._modules[child_name]
     return model, name
 
 
 def _fuse_known(model: Any, names: list[str], is_qat: bool) -> None:
-    owners = [_find_parent(model, name) for name in names]
-    parts = [parent._modules[name] for parent, name in owners]
-    hooks = list(parts[0]._forward_pre_hooks.values()), list(parts[-1]._forward_hooks.values())
-    for part in (parts[0], parts[-1]):
-        part._forward_pre_hooks.clear()
-        part._forward_hooks.clear()
-    fused = fuse_sequence(parts, is_qat)
+    targets = [_find_parent(model, name) for name in names]
+    chain = [parent._modules[name] for parent, name in targets]
+    hooks = list(chain[0]._forward_pre_hooks.values()), list(chain[-1]._forward_hooks.values())
+    for module in (chain[0], chain[-1]):
+        module._forward_pre_hooks.clear()
+        module._forward_hooks.clear()
+    fused = fuse_sequence(chain, is_qat)
     for hook in hooks[0]:
         fused.register_forward_pre_hook(hook)
     for hook in hooks[1]:
         fused.register_forward_hook(hook)
-    for i, (parent, name) in enumerate(owners):
+    for i, (parent, name) in enumerate(targets):
         parent._modules[name] = fused if i == 0 else modules.Identity()
-        parent._modules[name].training = parts[0].training
+        parent._modules[name].training = chain[0].training
 
 
 def _fuse_all(model: Any, modules_to_fuse: Any, inplace: bool, is_qat: bool) -> Any:

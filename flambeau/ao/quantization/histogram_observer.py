@@ -43,83 +43,83 @@ class HistogramObserver(UniformQuantizationObserverBase):
         self.register_buffer("histogram", ops.zeros(bins))
         self.register_buffer("min_val", ops.tensor(float("inf")))
         self.register_buffer("max_val", ops.tensor(float("-inf")))
-        least, most = dtype.limits
-        self.dst_nbins, self.upsample_rate = most - least + 1, _FINER
+        lowest, highest = dtype.limits
+        self.dst_nbins, self.upsample_rate = highest - lowest + 1, _FINER
 
     def forward(self, x_orig: Tensor) -> Tensor:
-        """Look at a tensor and give it back."""
+        """Add a tensor to the histogram and return the tensor."""
         x = x_orig.detach().float()
         if x.isinf().any():
             warn("torch.inf detected in input tensor, ignoring input", UserWarning)
             x = x[~x.isinf()]
         if not x.numel():
             return x_orig
-        low, high = ops.aminmax(x)
+        lower, upper = ops.aminmax(x)
         if self.min_val.item() == float("inf") or self.max_val.item() == float("-inf"):
-            self._take(ops.histc(x, self.bins, float(low), float(high)), low, high)
+            self._take(ops.histc(x, self.bins, float(lower), float(upper)), lower, upper)
             return x_orig
-        new_low, new_high = ops.minimum(self.min_val, low), ops.maximum(self.max_val, high)
+        new_low, new_high = ops.minimum(self.min_val, lower), ops.maximum(self.max_val, upper)
         update = ops.histc(x, self.bins, float(new_low), float(new_high))
         self._take(update + self._widen_to(new_low, new_high), new_low, new_high)
         return x_orig
 
-    def _take(self, histogram: Tensor, low: Tensor, high: Tensor) -> None:
+    def _take(self, histogram: Tensor, lower: Tensor, upper: Tensor) -> None:
         self.histogram.copy_(histogram)
-        self.min_val.copy_(low)
-        self.max_val.copy_(high)
+        self.min_val.copy_(lower)
+        self.max_val.copy_(upper)
 
-    def _widen_to(self, low: Tensor, high: Tensor) -> Tensor:
-        """The histogram so far over a wider range."""
+    def _widen_to(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """Resample the histogram to a wider range."""
         old_low, old_high = self.min_val, self.max_val
-        if old_low == low and old_high == high:
+        if old_low == lower and old_high == upper:
             return self.histogram
         if old_low == old_high:
-            place = ops.histc(old_low.reshape(1), self.bins, float(low), float(high))
-            return place * self.histogram.sum()
+            single = ops.histc(old_low.reshape(1), self.bins, float(lower), float(upper))
+            return single * self.histogram.sum()
         fine = self.histogram.repeat_interleave(_FINER) / _FINER
         width = (old_high - old_low) / (self.bins * _FINER)
         middles = ops.linspace(float(old_low), float(old_high), self.bins * _FINER + 1)[:-1] \
             + 0.5 * width
-        bounds = ops.linspace(float(low), float(high), self.bins + 1)
+        bounds = ops.linspace(float(lower), float(upper), self.bins + 1)
         bins = (ops.bucketize(middles, bounds, right=True) - 1).clamp(0, self.bins - 1)
         result: Tensor = ops.bincount(bins, weights=fine, minlength=self.bins)
         return result
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """The scale and the zero point of the range that loses least."""
+        """Return the scale and zero point of the range with the least quantization error."""
         if not self._has_range():
             return ops.tensor([1.0]), ops.tensor([0])
-        seen = self.min_val, self.max_val
+        full_range = self.min_val, self.max_val
         try:
             self.min_val, self.max_val = self._search()
             return super().calculate_qparams()
         finally:
-            self.min_val, self.max_val = seen
+            self.min_val, self.max_val = full_range
 
     def _search(self) -> tuple[Tensor, Tensor]:
         """Move the end with fewer values inwards as long as the error falls."""
         width = (self.max_val - self.min_val) / self.bins
         total = float(self.histogram.sum())
         running = read_values(self.histogram.cumsum(0))
-        alpha, beta, first, last, least = 0.0, 1.0, 0, self.bins - 1, float("inf")
+        alpha, beta, first, last, least_error = 0.0, 1.0, 0, self.bins - 1, float("inf")
         while alpha < beta:
             next_alpha, next_beta = alpha + _STEP, beta - _STEP
-            left, right = first, last
-            while left < last and running[left] < next_alpha * total:
-                left += 1
-            while right > first and running[right] > next_beta * total:
-                right -= 1
+            next_first, next_last = first, last
+            while next_first < last and running[next_first] < next_alpha * total:
+                next_first += 1
+            while next_last > first and running[next_last] > next_beta * total:
+                next_last -= 1
             new_first, new_last = first, last
-            if left - first > last - right:
-                new_first, alpha = left, next_alpha
+            if next_first - first > last - next_last:
+                new_first, alpha = next_first, next_alpha
             else:
-                new_last, beta = right, next_beta
+                new_last, beta = next_last, next_beta
             if (new_first, new_last) == (first, last):
                 continue
             error = self._compute_quantization_error(new_first, new_last)
-            if error > least:
+            if error > least_error:
                 break
-            least, first, last = error, new_first, new_last
+            least_error, first, last = error, new_first, new_last
         return self.min_val + width * first, self.min_val + width * (last + 1)
 
     def _compute_quantization_error(self, first: int, last: int) -> float:
@@ -131,9 +131,9 @@ class HistogramObserver(UniformQuantizationObserverBase):
             return 0.0
         begin = (ops.arange(self.bins) - first) * width
         end = begin + width
-        most = self.dst_nbins - 1
-        of_begin = ops.div(begin, step, rounding_mode="floor").clamp(0, most)
-        of_end = ops.div(end, step, rounding_mode="floor").clamp(0, most)
+        last_bin = self.dst_nbins - 1
+        of_begin = ops.div(begin, step, rounding_mode="floor").clamp(0, last_bin)
+        of_end = ops.div(end, step, rounding_mode="floor").clamp(0, last_bin)
         density = self.histogram / width
         half = ops.tensor(step / 2)
         error = _norm(begin - (of_begin + 0.5) * step, half, density)

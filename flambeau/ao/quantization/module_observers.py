@@ -50,26 +50,26 @@ def add_observers(
     `custom_types[class].from_float(module)`, which observes itself.
     """
     for name, child in list(module.named_children()):
-        kind = type_before_parametrizations(child)
-        if kind is modules.Dropout:
+        child_class = type_before_parametrizations(child)
+        if child_class is modules.Dropout:
             continue
-        if issubclass(kind, (FloatFunctional, QFunctional)):
+        if issubclass(child_class, (FloatFunctional, QFunctional)):
             if _has_qconfig(child):
                 child.activation_post_process = child.qconfig.activation()
-        elif isinstance(child, _FusedModule) or kind in non_leaf_types:
+        elif isinstance(child, _FusedModule) or child_class in non_leaf_types:
             _observe(child)
-        elif child.training and kind in _FIXED_RANGE:
-            _observe(child, _FIXED_RANGE[kind])
-        elif _has_qconfig(child) and kind in custom_types:
-            observed = custom_types[kind].from_float(child)
+        elif child.training and child_class in _FIXED_RANGE:
+            _observe(child, _FIXED_RANGE[child_class])
+        elif _has_qconfig(child) and child_class in custom_types:
+            observed = custom_types[child_class].from_float(child)
             setattr(module, name, observed)
             if not isinstance(observed, (LSTM, MultiheadAttention)):
                 _observe(observed)
         else:
             add_observers(child, observed_types, non_leaf_types, custom_types)
-    kind = type_before_parametrizations(module)
+    child_class = type_before_parametrizations(module)
     is_leaf = all(name == "parametrizations" for name in module._modules)
-    if kind in observed_types and not isinstance(module, modules.Sequential) \
+    if child_class in observed_types and not isinstance(module, modules.Sequential) \
             and (is_leaf or hasattr(module, "weight_fake_quant")):
         _observe(module)
 

@@ -69,13 +69,14 @@ class ObserverBase(Module):
         raise NotImplementedError
 
 
-def _choose_integer_range(dtype: Any, reduce_range: bool, low: Any, high: Any) -> tuple[int, int]:
+def _choose_integer_range(dtype: Any, reduce_range: bool, quant_min: Any,
+                          quant_max: Any) -> tuple[int, int]:
     """Return the least and the greatest integer: the user's, or else the dtype's."""
-    if low is not None and high is not None:
-        assert low <= 0 <= high, "Used-specified quantization range must include 0."
-        assert low < high, ("qmin must be strictly less than qmax for user-specified "
-                            "quantization range.")
-        return (low // 2, high // 2) if reduce_range else (low, high)
+    if quant_min is not None and quant_max is not None:
+        assert quant_min <= 0 <= quant_max, "Used-specified quantization range must include 0."
+        assert quant_min < quant_max, ("qmin must be strictly less than qmax for user-specified "
+                                       "quantization range.")
+        return (quant_min // 2, quant_max // 2) if reduce_range else (quant_min, quant_max)
     if dtype in (qint8, int8):
         return (-64, 63) if reduce_range else (-128, 127)
     if dtype in (quint8, uint8):
@@ -135,18 +136,18 @@ class UniformQuantizationObserverBase(ObserverBase):
         """Return the scale and the zero point, of shape (1,) or (channels,)."""
         if not self._has_range():
             return ops.tensor([1.0]), ops.tensor([0])
-        low = self.min_val.clamp(max=0).reshape(-1)
-        high = self.max_val.clamp(min=0).reshape(-1)
+        lower = self.min_val.clamp(max=0).reshape(-1)
+        upper = self.max_val.clamp(min=0).reshape(-1)
         steps = float(self.quant_max - self.quant_min)
         if self.qscheme in (per_tensor_symmetric, per_channel_symmetric):
-            scale = ops.maximum(ops.maximum(-low, high) / (steps / 2), self.eps)
+            scale = ops.maximum(ops.maximum(-lower, upper) / (steps / 2), self.eps)
             return scale, ops.full(scale.shape, self._choose_symmetric_zero_point())
         if self.qscheme is per_channel_affine_float_qparams:
             scale = (self.max_val - self.min_val) / steps
             scale = ops.where(scale > self.eps, scale, ops.ones_like(scale))
             return scale, -1 * self.min_val / scale
-        scale = ops.maximum((high - low) / steps, self.eps)
-        zero = self.quant_min - ops.round(low / scale).int()
+        scale = ops.maximum((upper - lower) / steps, self.eps)
+        zero = self.quant_min - ops.round(lower / scale).int()
         return scale, zero.clamp(self.quant_min, self.quant_max)
 
     def _choose_symmetric_zero_point(self) -> int:
@@ -180,14 +181,14 @@ class MinMaxObserver(UniformQuantizationObserverBase):
     def forward(self, x_orig: Tensor) -> Tensor:
         """Record a tensor's range and return the tensor."""
         if x_orig.numel():
-            low, high = self._combine(*ops.aminmax(x_orig.detach().to(self.min_val.dtype)))
-            self.min_val.copy_(low)
-            self.max_val.copy_(high)
+            lower, upper = self._combine(*ops.aminmax(x_orig.detach().to(self.min_val.dtype)))
+            self.min_val.copy_(lower)
+            self.max_val.copy_(upper)
         return x_orig
 
-    def _combine(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    def _combine(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Return the range to record, of the recorded one and a tensor's."""
-        return ops.minimum(low, self.min_val), ops.maximum(high, self.max_val)
+        return ops.minimum(lower, self.min_val), ops.maximum(upper, self.max_val)
 
     def reset_min_max_vals(self) -> None:
         """Reset the recorded range."""
@@ -206,10 +207,10 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
         super().__init__(*args, **kwargs)
         self.averaging_constant = averaging_constant
 
-    def _combine(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    def _combine(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         if self.min_val.item() == float("inf") and self.max_val.item() == float("-inf"):
-            return low, high
-        return _move_average(self, low, high)
+            return lower, upper
+        return _move_average(self, lower, upper)
 
 
 class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
@@ -243,17 +244,17 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         if x_orig.numel():
             x = x_orig.detach().to(self.min_val.dtype)
             rows = x.transpose(0, self.ch_axis).flatten(1) if x.dim() > 1 else x[:, None]
-            low, high = ops.aminmax(rows, dim=1)
+            lower, upper = ops.aminmax(rows, dim=1)
             if self.min_val.numel():
-                low, high = self._combine(low, high)
+                lower, upper = self._combine(lower, upper)
             # In place, because replicas of a model share the buffers.
-            self.min_val.resize_(low.shape).copy_(low)
-            self.max_val.resize_(high.shape).copy_(high)
+            self.min_val.resize_(lower.shape).copy_(lower)
+            self.max_val.resize_(upper.shape).copy_(upper)
         return x_orig
 
-    def _combine(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    def _combine(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Return the range to record, of the recorded one and a tensor's."""
-        return ops.minimum(low, self.min_val), ops.maximum(high, self.max_val)
+        return ops.minimum(lower, self.min_val), ops.maximum(upper, self.max_val)
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
@@ -276,15 +277,15 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         super().__init__(*args, **kwargs)
         self.averaging_constant = averaging_constant
 
-    def _combine(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        return _move_average(self, low, high)
+    def _combine(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        return _move_average(self, lower, upper)
 
 
-def _move_average(observer: Any, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+def _move_average(observer: Any, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """Return the averages of an observer's range, moved toward a tensor's."""
     weight = observer.averaging_constant
-    return (observer.min_val + weight * (low - observer.min_val),
-            observer.max_val + weight * (high - observer.max_val))
+    return (observer.min_val + weight * (lower - observer.min_val),
+            observer.max_val + weight * (upper - observer.max_val))
 
 
 class PlaceholderObserver(ObserverBase):

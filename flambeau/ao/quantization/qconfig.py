@@ -62,7 +62,7 @@ def get_default_qconfig(backend: str = "x86", version: int = 0) -> QConfig:
 
 
 def get_default_qat_qconfig(backend: str = "x86", version: int = 1) -> QConfig:
-    """How PyTorch trains for a backend. `version` 1 finds scales as the fused operator does.
+    """Return PyTorch's QConfig of training for a backend. `version` 1 uses the fused operator.
 
     >>> torch.ao.quantization.get_default_qat_qconfig("qnnpack").weight().qscheme
     torch.per_tensor_symmetric
@@ -73,8 +73,8 @@ def get_default_qat_qconfig(backend: str = "x86", version: int = 1) -> QConfig:
     if version not in (0, 1):
         raise AssertionError(f"Version number: {version}in get_default_qat_qconfig is not "
                              "supported. Version number must be 0 or 1")
-    kind = FusedMovingAvgObsFakeQuantize if version else FakeQuantize
-    activation = kind.with_args(
+    fake_quantize = FusedMovingAvgObsFakeQuantize if version else FakeQuantize
+    activation = fake_quantize.with_args(
         observer=MovingAverageMinMaxObserver, quant_min=0, quant_max=255,
         reduce_range=backend in ("fbgemm", "x86"))
     if backend == "qnnpack":
@@ -150,10 +150,11 @@ def qconfig_equals(q1: Any, q2: Any) -> bool:
 def _compare_factories(first: Any, second: Any) -> bool:
     if not (isinstance(first, _PartialWrapper) and isinstance(second, _PartialWrapper)):
         return bool(first == second)
-    left, right = dict(first.p.keywords), dict(second.p.keywords)
-    inner = left.pop("observer", None), right.pop("observer", None)
-    return (first.p.func == second.p.func and first.p.args == second.p.args and left == right
-            and _compare_factories(*inner))
+    first_keywords, second_keywords = dict(first.p.keywords), dict(second.p.keywords)
+    observers = first_keywords.pop("observer", None), second_keywords.pop("observer", None)
+    return (first.p.func == second.p.func and first.p.args == second.p.args
+            and first_keywords == second_keywords
+            and _compare_factories(*observers))
 
 
 def _activation_is_memoryless(qconfig: Any) -> bool:

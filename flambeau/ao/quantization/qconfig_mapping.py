@@ -122,19 +122,19 @@ def _choose_defaults(is_qat: bool, backend: str, version: int) -> QConfigMapping
     result = QConfigMapping().set_global(qconfig)
     result.set_object_type("reshape", default_reuse_input_qconfig)
     by_tensor = QConfig(qconfig.activation, weight) if backend in ("fbgemm", "x86") else qconfig
-    for kind in _TRANSPOSED:  # FBGEMM has no per-channel transposed convolution
-        result.set_object_type(kind, by_tensor)
+    for operator in _TRANSPOSED:  # FBGEMM has no per-channel transposed convolution
+        result.set_object_type(operator, by_tensor)
     float_weights = QConfig(qconfig.activation, default_placeholder_observer)
     result.set_object_type(F.layer_norm, float_weights)
     result.set_object_type(modules.LayerNorm, float_weights)
     result.set_object_type(modules.PReLU, default_quint8_weight_qconfig)
     by_observer: dict[Any, QConfig] = {}
-    for kind, observer in _FIXED_QPARAMS_OP_TO_OBSERVER.items():
+    for operator, observer in _FIXED_QPARAMS_OP_TO_OBSERVER.items():
         if observer not in by_observer:
             activation = FixedQParamsFakeQuantize.with_args(observer=observer) if is_qat \
                 else observer
             by_observer[observer] = QConfig(activation, weight)
-        result.set_object_type(kind, by_observer[observer])
+        result.set_object_type(operator, by_observer[observer])
     return result
 
 
@@ -173,7 +173,7 @@ def _get_symmetric_qnnpack_qat_qconfig_mapping() -> QConfigMapping:
 def _set_qconfig(mapping: QConfigMapping, qconfig: QConfig) -> QConfigMapping:
     """Set another QConfig for all but operators with a known range; return the mapping."""
     mapping.set_global(qconfig)
-    for kind in mapping.object_type_qconfigs:
-        if kind not in _FIXED_QPARAMS_OP_TO_OBSERVER:
-            mapping.set_object_type(kind, qconfig)
+    for operator in mapping.object_type_qconfigs:
+        if operator not in _FIXED_QPARAMS_OP_TO_OBSERVER:
+            mapping.set_object_type(operator, qconfig)
     return mapping

@@ -35,12 +35,12 @@ _QUANTIZED_BY_DEFAULT = (modules.Linear, modules.LSTM, modules.GRU, modules.LSTM
 
 def get_default_custom_config_dict() -> dict[str, dict[Any, Any]]:
     """The modules that `prepare` and `convert` replace as a whole: LSTM, MultiheadAttention."""
-    kinds = ("LSTM", "MultiheadAttention")
+    names = ("LSTM", "MultiheadAttention")
     return {
         "float_to_observed_custom_module_class": {
-            getattr(modules, name): getattr(quantizable, name) for name in kinds},
+            getattr(modules, name): getattr(quantizable, name) for name in names},
         "observed_to_quantized_custom_module_class": {
-            getattr(quantizable, name): getattr(quantized, name) for name in kinds},
+            getattr(quantizable, name): getattr(quantized, name) for name in names},
     }
 
 
@@ -56,14 +56,14 @@ def propagate_qconfig_(
 
 
 def _propagate(module: Any, configs: dict[Any, Any], parent: Any, path: str, custom: Any) -> None:
-    own = configs.get(type_before_parametrizations(module), parent)
-    own = configs.get(path, own)
-    module.qconfig = own = getattr(module, "qconfig", own)
-    check_qconfig(module, own)
+    qconfig = configs.get(type_before_parametrizations(module), parent)
+    qconfig = configs.get(path, qconfig)
+    module.qconfig = qconfig = getattr(module, "qconfig", qconfig)
+    check_qconfig(module, qconfig)
     for name, child in module.named_children():
         if name not in custom.get("non_traceable_module_name", ()) \
                 and type(child) not in custom.get("non_traceable_module_class", ()):
-            _propagate(child, configs, own, f"{path}.{name}" if path else name, {})
+            _propagate(child, configs, qconfig, f"{path}.{name}" if path else name, {})
 
 
 def check_qconfig(module: Any, qconfig: Any) -> None:
@@ -108,8 +108,8 @@ qscheme=torch.per_tensor_affine)
     )
     """
     if qconfig_spec is None:
-        kinds = _TABLES_BY_DTYPE.get(dtype, _QUANTIZED_BY_DEFAULT)
-        qconfig_spec = dict.fromkeys(kinds, _choose_default_spec(dtype))
+        module_classes = _TABLES_BY_DTYPE.get(dtype, _QUANTIZED_BY_DEFAULT)
+        qconfig_spec = dict.fromkeys(module_classes, _choose_default_spec(dtype))
     elif isinstance(qconfig_spec, set):
         qconfig_spec = dict.fromkeys(qconfig_spec, _choose_default_spec(dtype))
     if mapping is None:
@@ -194,12 +194,12 @@ def swap_module(
     use_precomputed_fake_quant: bool = False,
 ) -> Module:
     """Return a module's quantized counterpart if it has one and a `qconfig`, else the module."""
-    kind = type_before_parametrizations(mod)
+    module_class = type_before_parametrizations(mod)
     if getattr(mod, "qconfig", None) is None:
         return mod
-    counterpart: Any = mapping.get(kind)
-    if kind in custom_module_class_mapping:
-        result: Any = custom_module_class_mapping[kind].from_observed(mod)
+    counterpart: Any = mapping.get(module_class)
+    if module_class in custom_module_class_mapping:
+        result: Any = custom_module_class_mapping[module_class].from_observed(mod)
     elif counterpart is None:
         return mod
     elif getattr(counterpart, "_IS_REFERENCE", False):

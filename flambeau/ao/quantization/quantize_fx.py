@@ -23,16 +23,16 @@ from .qconfig_mapping import QConfigMapping
 __all__ = ["convert_fx", "convert_to_reference_fx", "fuse_fx", "prepare_fx", "prepare_qat_fx"]
 
 
-def _read(value: Any, kind: Any, name: str) -> Any:
+def _read(value: Any, cls: Any, name: str) -> Any:
     """Return an object of a class, created for None and converted from deprecated dictionaries."""
     if value is None:
-        return kind()
+        return cls()
     if isinstance(value, dict):
         warn(f"Passing a {name} dictionary is deprecated and will not be supported in a future "
-             f"version. Please pass in a {kind.__name__} instead.", FutureWarning)
-        return kind.from_dict(value)
-    if not isinstance(value, kind):
-        raise AssertionError(f"{name} must be a {kind.__name__}")
+             f"version. Please pass in a {cls.__name__} instead.", FutureWarning)
+        return cls.from_dict(value)
+    if not isinstance(value, cls):
+        raise AssertionError(f"{name} must be a {cls.__name__}")
     return value
 
 

@@ -34,8 +34,8 @@ def _combine_input_and_mask(op: Any, input: Any, mask: Tensor | None, *args: Any
             input, mask, _reduction_identity(op.__name__, input, *args))
         return masked
     if mask is None:
-        plain: Tensor = input
-        return plain
+        unmasked: Tensor = input
+        return unmasked
     if not callable(op):
         raise ValueError("_combine_input_and_mask expected masked operation (got "
                          f"{type(op).__name__} object)")

@@ -72,9 +72,9 @@ class MaskedTensor(Tensor):
         if requires_grad and not (data.is_floating_point() or data.is_complex()):
             raise RuntimeError("Only Tensors of floating point and complex dtype can require "
                                "gradients")
-        make: Any = Tensor._make_wrapper_subclass
-        return make(cls, data.size(), dtype=data.dtype, device=data.device,
-                    requires_grad=requires_grad)
+        make_wrapper: Any = Tensor._make_wrapper_subclass
+        return make_wrapper(cls, data.size(), dtype=data.dtype, device=data.device,
+                            requires_grad=requires_grad)
 
     def __init__(self, data: Tensor, mask: Tensor, requires_grad: bool = False) -> None:
         data, mask = prepare(data, mask)
@@ -103,9 +103,9 @@ class MaskedTensor(Tensor):
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Differentiate reductions and `where` here; dispatch everything else."""
-        name, options = getattr(func, "__name__", ""), kwargs or {}
+        name, keywords = getattr(func, "__name__", ""), kwargs or {}
         if name in REDUCE_NAMES and is_masked_tensor(args[0]):
-            return _reduce(name, *args, **options)
+            return _reduce(name, *args, **keywords)
         if name == "where" and len(args) == 3:
             return _Where.apply(*args)
         if name in _CONVERSIONS and is_masked_tensor(args[0]):
@@ -117,25 +117,25 @@ class MaskedTensor(Tensor):
             if args[0].is_contiguous():
                 return args[0]
             return as_masked_tensor(args[0].get_data().contiguous(), args[0]._masked_mask)
-        return super().__torch_function__(func, types, args, options)
+        return super().__torch_function__(func, types, args, keywords)
 
     @classmethod
     def __torch_dispatch__(
         cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Apply an operator to data and mask, by its name."""
-        packet, options = func.overloadpacket, kwargs or {}
+        packet, keywords = func.overloadpacket, kwargs or {}
         name = packet.__name__
         in_place = name.endswith("_") and name.rstrip("_") in _POINTWISE
-        plain = name.rstrip("_") if in_place else name
-        if plain in _POINTWISE:
-            return _pointwise(packet, plain in BINARY_NAMES, in_place, args, options)
+        base_name = name.rstrip("_") if in_place else name
+        if base_name in _POINTWISE:
+            return _pointwise(packet, base_name in BINARY_NAMES, in_place, args, keywords)
         if name in MOVEMENTS:
-            return _move(packet, args, options)
+            return _move(packet, args, keywords)
         if name in REDUCE_NAMES:
-            return _reduce(name, *args, **options)
+            return _reduce(name, *args, **keywords)
         if name.lstrip("_") in HANDLERS:
-            return HANDLERS[name.lstrip("_")](packet, *args, **options)
+            return HANDLERS[name.lstrip("_")](packet, *args, **keywords)
         warn(f"{name} is not implemented in __torch_dispatch__ for MaskedTensor.\n"
              "If you would like this operator to be supported, please file an issue for a feature "
              "request at https://github.com/pytorch/maskedtensor/issues with a minimal "
@@ -211,16 +211,16 @@ def _element(value: Any) -> str:
 
 
 def _rows(data: Tensor, mask: Tensor) -> str:
-    """The elements of a row, or the rows of a tensor, indented."""
+    """Format the elements of a row, or the rows of a tensor, indented."""
     if data.dim() > 1:
-        parts = [_rows(d, m) for d, m in zip(data, mask, strict=True)]
-        parts = ["\n".join("  " + line for line in part.split("\n")) for part in parts]
-        return "[\n" + ",\n".join(parts) + "\n]"
-    shown = [_element(d.item()) for d in data]
+        rows = [_rows(d, m) for d, m in zip(data, mask, strict=True)]
+        rows = ["\n".join("  " + line for line in row.split("\n")) for row in rows]
+        return "[\n" + ",\n".join(rows) + "\n]"
+    texts = [_element(d.item()) for d in data]
     visible = mask.tolist()
-    width = max([len(s) if m else 8 for s, m in zip(shown, visible, strict=True)], default=0)
-    return "[" + ", ".join(s if m else "--".rjust(width)
-                           for s, m in zip(shown, visible, strict=True)) + "]"
+    width = max([len(text) if m else 8 for text, m in zip(texts, visible, strict=True)], default=0)
+    return "[" + ", ".join(text if m else "--".rjust(width)
+                           for text, m in zip(texts, visible, strict=True)) + "]"
 
 
 # -------------------------------------------------------------------------------- derivatives
@@ -320,10 +320,10 @@ def _mask_of(x: Any) -> Tensor | None:
     return x._masked_mask if is_masked_tensor(x) else None
 
 
-def _map_each(take: Callable[[Any], Any], value: Any) -> Any:
+def _map_each(function: Callable[[Any], Any], value: Any) -> Any:
     if value.__class__ in (tuple, list):
-        return type(value)(take(v) for v in value)
-    return take(value)
+        return type(value)(function(v) for v in value)
+    return function(value)
 
 
 def _pointwise(packet: Any, binary: bool, in_place: bool, args: tuple, kwargs: dict) -> Any:

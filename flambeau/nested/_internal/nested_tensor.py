@@ -43,9 +43,9 @@ def nested_from_padded(
     total = int(offsets[-1].item())
     shape = [n for i, n in enumerate(padded.shape) if i != ragged_idx][1:]
     shape.insert(ragged_idx - 1, total)
-    known = {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen}
+    bounds = {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen}
     pattern = NestedTensor(padded.new_empty(shape), offsets, _ragged_idx=ragged_idx,
-                           _metadata_cache={k: v for k, v in known.items() if v is not None})
+                           _metadata_cache={k: v for k, v in bounds.items() if v is not None})
     result: NestedTensor = pattern._build_like(pack(pattern, padded))
     return result
 
@@ -67,6 +67,6 @@ class ViewNestedFromBuffer:
     @staticmethod
     def apply(values: Tensor, offsets: Tensor, metadata_cache: Any = None) -> NestedTensor:
         """Rows on a view of `values`."""
-        known = metadata_cache or {}
-        return view_jagged(values, offsets, None, 1, known.get("min_seqlen"),
-                           known.get("max_seqlen"))
+        bounds = metadata_cache or {}
+        return view_jagged(values, offsets, None, 1, bounds.get("min_seqlen"),
+                           bounds.get("max_seqlen"))

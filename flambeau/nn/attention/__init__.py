@@ -29,9 +29,9 @@ def sdpa_kernel(
             f"{type(backends).__name__}"
         )
     chosen = [backends] if isinstance(backends, SDPBackend) else backends
-    before = AttentionSettings.allowed
-    AttentionSettings.allow(**{kind: backend in chosen for kind, backend in _SWITCHES.items()})
+    previous = AttentionSettings.allowed
+    AttentionSettings.allow(**{switch: backend in chosen for switch, backend in _SWITCHES.items()})
     try:
         yield {}
     finally:
-        AttentionSettings.allowed = before
+        AttentionSettings.allowed = previous

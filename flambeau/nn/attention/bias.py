@@ -64,10 +64,10 @@ class CausalBias(Tensor):
         if is_causal:
             raise ValueError("CausalBias should not be used with causal=True")
         square = attn_mask.seq_len_q == attn_mask.seq_len_kv
-        plain = square or attn_mask.variant == CausalVariant.UPPER_LEFT
+        is_upper_left = square or attn_mask.variant == CausalVariant.UPPER_LEFT
         return F.scaled_dot_product_attention(
-            query, key, value, attn_mask=None if plain else attn_mask._materialize(),
-            dropout_p=dropout_p, is_causal=plain, scale=scale, enable_gqa=enable_gqa)
+            query, key, value, attn_mask=None if is_upper_left else attn_mask._materialize(),
+            dropout_p=dropout_p, is_causal=is_upper_left, scale=scale, enable_gqa=enable_gqa)
 
     @classmethod
     def __torch_function__(

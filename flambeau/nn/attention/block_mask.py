@@ -108,11 +108,12 @@ class BlockMask:
                                  "omitted")
         size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
         lengths = seq_lengths or (kv_indices.size(-2) * size[0], kv_indices.size(-1) * size[1])
-        parts: list[Any] = [kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices]
-        for count, indices in (parts[:2], parts[2:4]):
-            known = compute_q_blocks and count is not None
-            parts += _order_blocks(_create_dense(count, indices).mT) if known else (None, None)
-        blocks: dict[str, Any] = dict(zip(_PARTS, parts, strict=True))
+        tensors: list[Any] = [kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices]
+        for count, indices in (tensors[:2], tensors[2:4]):
+            has_blocks = compute_q_blocks and count is not None
+            tensors += _order_blocks(_create_dense(count, indices).mT) \
+                if has_blocks else (None, None)
+        blocks: dict[str, Any] = dict(zip(_PARTS, tensors, strict=True))
         return cls(lengths, **blocks, BLOCK_SIZE=size, mask_mod=mask_mod or noop_mask)
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
@@ -150,37 +151,38 @@ class BlockMask:
     def to_string(self, grid_size: Any = (20, 20), limit: int = 4) -> str:
         """Draw the blocks of the first `limit` masks."""
         dense = self.to_dense().reshape(-1, *self.kv_indices.shape[-2:])
-        shown = []
+        lines = []
         for picture in dense[:limit].tolist():
-            shown += ["".join("██" if item else "  " for item in row) for row in picture]
-        return "\n".join(shown)
+            lines += ["".join("██" if is_visible else "  " for is_visible in row)
+                      for row in picture]
+        return "\n".join(lines)
 
     def to(self, device: Any) -> BlockMask:
         """Move the mask to a device."""
-        return self._with(lambda part: part.to(device))
+        return self._with(lambda x: x.to(device))
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> BlockMask:
-        parts = {name: getattr(self, name) for name in _PARTS}
+        tensors = {name: getattr(self, name) for name in _PARTS}
         blocks: Any = {
-            name: None if part is None else change(part) for name, part in parts.items()
+            name: None if x is None else change(x) for name, x in tensors.items()
         }
         return BlockMask(self.seq_lengths, **blocks, BLOCK_SIZE=self.BLOCK_SIZE,
                          mask_mod=self.mask_mod)
 
     def __getitem__(self, index: Any) -> BlockMask:
-        return self._with(lambda part: part[index])
+        return self._with(lambda x: x[index])
 
     def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
-        """The upper left corner, for shorter queries and keys."""
+        """Return the upper left corner, for shorter queries and keys."""
         rows, columns = -(-new_q_len // self.BLOCK_SIZE[0]), -(-new_kv_len // self.BLOCK_SIZE[1])
-        parts: list[Any] = []
+        tensors: list[Any] = []
         for count, indices in ((self.kv_num_blocks, self.kv_indices),
                                (self.full_kv_num_blocks, self.full_kv_indices)):
             if count is None or indices is None:
-                parts += [None, None]
+                tensors += [None, None]
             else:
-                parts += _order_blocks(_create_dense(count, indices)[..., :rows, :columns])
-        blocks: dict[str, Any] = dict(zip(_PARTS[:4], parts, strict=True))
+                tensors += _order_blocks(_create_dense(count, indices)[..., :rows, :columns])
+        blocks: dict[str, Any] = dict(zip(_PARTS[:4], tensors, strict=True))
         return BlockMask.from_kv_blocks(
             **blocks,
             BLOCK_SIZE=self.BLOCK_SIZE,
@@ -207,14 +209,15 @@ def create_block_mask(
     size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     shape = (B or 1, H or 1, Q_LEN, KV_LEN)
     result = mask_mod(*places(shape))
-    seen = (result if isinstance(result, Tensor) else ops.full((), result)).expand(shape)
+    is_visible = (result if isinstance(result, Tensor) else ops.full((), result)).expand(shape)
     rows, columns = -(-Q_LEN // size[0]), -(-KV_LEN // size[1])
     padded = ops.zeros((*shape[:2], rows * size[0], columns * size[1]), dtype=types.bool_)
-    padded[..., :Q_LEN, :KV_LEN] = seen
+    padded[..., :Q_LEN, :KV_LEN] = is_visible
     blocks = padded.view(*shape[:2], rows, size[0], columns, size[1]).sum((-3, -1))
-    full = (blocks == size[0] * size[1]) if separate_full_blocks else None
-    partial = (blocks > 0) if full is None else (blocks > 0) & ~full
-    whole_ones = (None, None) if full is None else _order_blocks(full)
-    parts: dict[str, Any] = dict(zip(_PARTS, (*_order_blocks(partial), *whole_ones), strict=False))
-    return BlockMask.from_kv_blocks(**parts, BLOCK_SIZE=size, mask_mod=mask_mod,
+    is_full = (blocks == size[0] * size[1]) if separate_full_blocks else None
+    is_partial = (blocks > 0) if is_full is None else (blocks > 0) & ~is_full
+    full_blocks = (None, None) if is_full is None else _order_blocks(is_full)
+    tensors: dict[str, Any] = dict(
+        zip(_PARTS, (*_order_blocks(is_partial), *full_blocks), strict=False))
+    return BlockMask.from_kv_blocks(**tensors, BLOCK_SIZE=size, mask_mod=mask_mod,
                                     seq_lengths=(Q_LEN, KV_LEN))

@@ -55,9 +55,9 @@ def create_mask(
               [ True,  True]]]])
     """
     shape = (B or 1, H or 1, Q_LEN, KV_LEN)
-    at = places(shape)
+    positions = places(shape)
     scores = len(inspect.signature(mod_fn).parameters) == 5
-    result = mod_fn(ops.zeros(shape), *at) if scores else mod_fn(*at)
+    result = mod_fn(ops.zeros(shape), *positions) if scores else mod_fn(*positions)
     if scores:  # positions it sets to -inf are masked
         return ops.logical_not(ops.isneginf(result.expand(shape)))
     return result.expand(shape) if isinstance(result, Tensor) else ops.full(shape, result)
@@ -115,11 +115,11 @@ def flex_attention(
         key, value = (t.repeat_interleave(times, dim=1) for t in (key, value))
     work = types.float64 if query.dtype is types.float64 else types.float32
     scores = (query @ key.mT).to(work) * (query.size(-1) ** -0.5 if scale is None else scale)
-    at = places(scores.shape)
+    positions = places(scores.shape)
     if score_mod is not None:
-        scores = score_mod(scores, *at)
+        scores = score_mod(scores, *positions)
     if block_mask is not None and block_mask.mask_mod is not noop_mask:
-        scores = ops.where(block_mask.mask_mod(*at), scores, -math.inf)
+        scores = ops.where(block_mask.mask_mod(*positions), scores, -math.inf)
     scores = scores.to(work)
     lse = scores.logsumexp(-1)
     masked_rows = ops.isneginf(lse)  # whose weights are 0, not nan

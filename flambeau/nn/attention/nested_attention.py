@@ -63,7 +63,7 @@ def _find_layer_obstacle(module: Any, inputs: tuple[Tensor, Tensor, Tensor]) -> 
         "self.bias_v was not None": module.bias_v is not None,
         "add_zero_attn was enabled": module.add_zero_attn,
     }
-    return next((why for why, holds in forbidden.items() if holds), None)
+    return next((reason for reason, applies in forbidden.items() if applies), None)
 
 
 def _call_obstacle(module: Any, query: Tensor, masks: tuple[Any, Any]) -> str | None:

@@ -59,13 +59,14 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.shortlist_size = self.cutoffs[0]
         self.n_clusters = len(cutoffs)
         self.head_size = self.shortlist_size + self.n_clusters
-        kind = {"device": device, "dtype": dtype}
-        self.head = Linear(in_features, self.head_size, bias=head_bias, **kind)
+        factory_kwargs = {"device": device, "dtype": dtype}
+        self.head = Linear(in_features, self.head_size, bias=head_bias, **factory_kwargs)
         self.tail = ModuleList()
-        for i, (low, high) in enumerate(itertools.pairwise(self.cutoffs)):
+        for i, (start, end) in enumerate(itertools.pairwise(self.cutoffs)):
             reduced = int(in_features // div_value ** (i + 1))
-            down = Linear(in_features, reduced, bias=False, **kind)
-            self.tail.append(Sequential(down, Linear(reduced, high - low, bias=False, **kind)))
+            down = Linear(in_features, reduced, bias=False, **factory_kwargs)
+            up = Linear(reduced, end - start, bias=False, **factory_kwargs)
+            self.tail.append(Sequential(down, up))
 
     @staticmethod
     def _flambeau_check_cutoffs(cutoffs: list[int], n_classes: int) -> None:
@@ -127,11 +128,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def _get_full_log_prob(self, input: Tensor, head_output: Tensor) -> Tensor:
         head = F.log_softmax(head_output, dim=1)
-        parts = [head[:, : self.shortlist_size]]
+        log_probs = [head[:, : self.shortlist_size]]
         for i, cluster in enumerate(self.tail):
             chosen = head[:, self.shortlist_size + i].unsqueeze(1)
-            parts.append(F.log_softmax(cluster(input), dim=1) + chosen)
-        return ops.cat(parts, dim=1)
+            log_probs.append(F.log_softmax(cluster(input), dim=1) + chosen)
+        return ops.cat(log_probs, dim=1)
 
     def log_prob(self, input: Tensor) -> Tensor:
         """Return the log-probabilities of all classes: (n, in_features) to (n, n_classes)."""
@@ -141,8 +142,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         """Return the likeliest class of each row, (n); clusters are evaluated only if likely."""
         head_output = self.head(input)
         output = ops.argmax(head_output, dim=1)
-        beyond = output >= self.shortlist_size
-        if bool(beyond.any()):
-            full = self._get_full_log_prob(input[beyond], head_output[beyond])
-            output[beyond] = ops.argmax(full, dim=1)
+        is_in_cluster = output >= self.shortlist_size
+        if bool(is_in_cluster.any()):
+            log_probs = self._get_full_log_prob(input[is_in_cluster], head_output[is_in_cluster])
+            output[is_in_cluster] = ops.argmax(log_probs, dim=1)
         return output

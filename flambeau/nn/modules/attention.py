@@ -127,8 +127,8 @@ class MultiheadAttention(Module):
         swap = self.batch_first and query.dim() == 3
         if swap:
             # Transpose each distinct input once: F projects equal inputs in one product.
-            turned = {id(x): x.transpose(1, 0) for x in (query, key, value)}
-            query, key, value = (turned[id(x)] for x in (query, key, value))
+            transposed = {id(x): x.transpose(1, 0) for x in (query, key, value)}
+            query, key, value = (transposed[id(x)] for x in (query, key, value))
         output, weights = F.multi_head_attention_forward(
             query,
             key,

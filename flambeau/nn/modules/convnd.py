@@ -134,19 +134,19 @@ class _ConvNd(Module):
 
     def extra_repr(self) -> str:
         dims = len(self.padding)
-        parts = [f"{self.in_channels}, {self.out_channels}"]
-        parts.append(_format_settings(self, "kernel_size", "stride"))
+        settings = [f"{self.in_channels}, {self.out_channels}"]
+        settings.append(_format_settings(self, "kernel_size", "stride"))
         for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
             value = getattr(self, name)
             if value != (usual,) * (dims if name == "padding" else len(value)):
-                parts.append(f"{name}={value}")
+                settings.append(f"{name}={value}")
         if self.groups != 1:
-            parts.append(f"groups={self.groups}")
+            settings.append(f"groups={self.groups}")
         if self.bias is None:
-            parts.append("bias=False")
+            settings.append("bias=False")
         if self.padding_mode != "zeros":
-            parts.append(f"padding_mode={self.padding_mode}")
-        return ", ".join(parts)
+            settings.append(f"padding_mode={self.padding_mode}")
+        return ", ".join(settings)
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)

@@ -68,8 +68,8 @@ class CrossMapLRN2d(_ResponseNorm):
         sums = padded.unfold(1, 2 * reach + 1, 1).sum(-1)
         if reach + 1 < input.size(1):
             # PyTorch's running sum never drops channel 0; models were trained that way.
-            beyond = sums[:, reach + 1 :] + square[:, :1]
-            sums = ops.cat([sums[:, : reach + 1], beyond], dim=1)
+            later_sums = sums[:, reach + 1 :] + square[:, :1]
+            sums = ops.cat([sums[:, : reach + 1], later_sums], dim=1)
         return input * (self.k + self.alpha / self.size * sums) ** -self.beta
 
 

@@ -26,36 +26,36 @@ def _convert_index(index: Any, length: int) -> str:
 def _pair_elements(container: str, elements: Any) -> list[tuple[str, Any]]:
     """Return elements as (key, value) pairs; TypeError or ValueError if they are not."""
     if not isinstance(elements, Iterable):
-        container_name = "ParametersDict" if container == "ParameterDict" else container
+        name = "ParametersDict" if container == "ParameterDict" else container
         raise TypeError(
-            f"{container_name}.update should be called with an iterable of key/value pairs, but "
-            f"got {type(elements).__name__}"
+            f"{name}.update should be called with an iterable of key/value pairs, but got "
+            + type(elements).__name__
         )
     pairs = []
     for i, element in enumerate(elements):
-        place = f"{container} update sequence element #{i}"
+        position = f"{container} update sequence element #{i}"
         if not isinstance(element, Iterable):
-            raise TypeError(f"{place} should be Iterable; is{type(element).__name__}")
+            raise TypeError(f"{position} should be Iterable; is{type(element).__name__}")
         pair: Any = element
         if len(pair) != 2:
-            raise ValueError(f"{place} has length {len(pair)}; 2 is required")
+            raise ValueError(f"{position} has length {len(pair)}; 2 is required")
         pairs.append((pair[0], pair[1]))
     return pairs
 
 
 def _as_parameter(value: Any) -> Any:
-    plain = isinstance(value, Tensor) and not isinstance(value, Parameter)
-    return Parameter(value) if plain else value
+    is_plain = isinstance(value, Tensor) and not isinstance(value, Parameter)
+    return Parameter(value) if is_plain else value
 
 
-def _describe_entry(key: Any, value: Any, kind: Any) -> str:
+def _describe_entry(key: Any, value: Any, name_type: Any) -> str:
     """One line of a container's repr; `kind(value)` names the tensor's type."""
     if not isinstance(value, Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     size = "x".join(map(str, value.size()))
     device = f" ({value.device})" if value.device.type == "cuda" else ""
     name = "Parameter" if isinstance(value, Parameter) else "Tensor"
-    return f"  ({key}): {name} containing: [{kind(value)} of size {size}{device}]"
+    return f"  ({key}): {name} containing: [{name_type(value)} of size {size}{device}]"
 
 
 class ParameterList(Module):
@@ -231,14 +231,14 @@ class ParameterDict(Module):
         raise RuntimeError("ParameterDict should not be called.")
 
     def __or__(self, other: ParameterDict) -> ParameterDict:
-        joined = self.copy()
-        joined.update(other)
-        return joined
+        merged = self.copy()
+        merged.update(other)
+        return merged
 
     def __ror__(self, other: ParameterDict) -> ParameterDict:
-        joined = other.copy()
-        joined.update(self)
-        return joined
+        merged = other.copy()
+        merged.update(self)
+        return merged
 
     def __ior__(self, other: ParameterDict) -> ParameterDict:
         self.update(other)

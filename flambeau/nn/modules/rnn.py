@@ -98,10 +98,10 @@ class LSTM(RNNBase):
         for i, size in enumerate(sizes):
             self.check_hidden_size(hidden[i], size, f"Expected hidden[{i}] size {{}}, got {{}}")
 
-    def _flambeau_check_state_dim(self, hx: Any, dim: int, kind: str) -> None:
+    def _flambeau_check_state_dim(self, hx: Any, dim: int, batching: str) -> None:
         if hx[0].dim() != dim or hx[1].dim() != dim:
             raise RuntimeError(
-                f"For {kind} input, hx and cx should also be {dim}-D "
+                f"For {batching} input, hx and cx should also be {dim}-D "
                 f"but got ({hx[0].dim()}-D, {hx[1].dim()}-D) tensors"
             )
 
@@ -179,12 +179,12 @@ class RNNCellBase(Module):
         self.reset_parameters()
 
     def extra_repr(self) -> str:
-        parts = [f"{self.input_size}, {self.hidden_size}"]
+        settings = [f"{self.input_size}, {self.hidden_size}"]
         if self.__dict__.get("bias", True) is not True:
-            parts.append(f"bias={self.bias}")
+            settings.append(f"bias={self.bias}")
         if self.__dict__.get("nonlinearity", "tanh") != "tanh":
-            parts.append(f"nonlinearity={self.nonlinearity}")
-        return ", ".join(parts)
+            settings.append(f"nonlinearity={self.nonlinearity}")
+        return ", ".join(settings)
 
     def reset_parameters(self) -> None:
         """Reinitialize all parameters."""

@@ -91,8 +91,8 @@ class RNNBase(Module):
         if self.proj_size > 0:
             shapes["weight_hr"] = (self.proj_size, self.hidden_size)
         names = []
-        for kind, shape in shapes.items():
-            names.append(f"{kind}_l{layer}{suffix}")
+        for parameter_name, shape in shapes.items():
+            names.append(f"{parameter_name}_l{layer}{suffix}")
             setattr(self, names[-1], Parameter(ops.empty(shape, device=device, dtype=dtype)))
         self._all_weights.append(names)
 
@@ -178,10 +178,10 @@ class RNNBase(Module):
         shape = self.get_expected_hidden_size(input, batch_sizes)
         return ops.zeros(shape, dtype=input.dtype, device=input.device)
 
-    def _flambeau_check_state_dim(self, hx: Any, dim: int, kind: str) -> None:
+    def _flambeau_check_state_dim(self, hx: Any, dim: int, batching: str) -> None:
         if hx.dim() != dim:
             raise RuntimeError(
-                f"For {kind} input, hx should also be {dim}-D but got {hx.dim()}-D tensor"
+                f"For {batching} input, hx should also be {dim}-D but got {hx.dim()}-D tensor"
             )
 
     def _flambeau_run(self, *arguments: Any) -> tuple[Tensor, Any]:
@@ -238,7 +238,7 @@ class RNNBase(Module):
         return packed, self.permute_hidden(hidden, unsorted_indices)
 
     def extra_repr(self) -> str:
-        parts = [f"{self.input_size}, {self.hidden_size}"]
+        settings = [f"{self.input_size}, {self.hidden_size}"]
         usual = {
             "proj_size": 0,
             "num_layers": 1,
@@ -249,8 +249,8 @@ class RNNBase(Module):
         }
         for name, value in usual.items():
             if getattr(self, name) != value:
-                parts.append(f"{name}={getattr(self, name)}")
-        return ", ".join(parts)
+                settings.append(f"{name}={getattr(self, name)}")
+        return ", ".join(settings)
 
     def __getstate__(self) -> dict:
         # PyTorch keeps this list in its modules, and expects it when unpickling.
@@ -281,15 +281,15 @@ def _check_dropout(dropout: float, num_layers: int) -> None:
 
 
 def _check_settings(layer: RNNBase) -> None:
-    kinds: dict[str, Any] = {
+    expected_types: dict[str, Any] = {
         "bias": bool, "batch_first": bool, "input_size": int, "hidden_size": int,
     }
-    for name, kind in kinds.items():
+    for name, expected in expected_types.items():
         value: Any = getattr(layer, name)
-        if not isinstance(value, kind):
-            result = type(value).__name__
-            raise TypeError(f"{name} should be of type {kind.__name__}, got: {result}")
-        if kind is int and value <= 0:
+        if not isinstance(value, expected):
+            actual = type(value).__name__
+            raise TypeError(f"{name} should be of type {expected.__name__}, got: {actual}")
+        if expected is int and value <= 0:
             raise ValueError(f"{name} must be greater than zero")
     if layer.num_layers <= 0:
         raise ValueError("num_layers must be greater than zero")

@@ -106,14 +106,14 @@ class Embedding(_Table):
         )
 
     def extra_repr(self) -> str:
-        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        settings = [f"{self.num_embeddings}, {self.embedding_dim}"]
         usual = {"padding_idx": None, "max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
         for name, value in usual.items():
             if getattr(self, name) != value:
-                parts.append(f"{name}={getattr(self, name)}")
+                settings.append(f"{name}={getattr(self, name)}")
         if self.sparse is not False:
-            parts.append("sparse=True")
-        return ", ".join(parts)
+            settings.append("sparse=True")
+        return ", ".join(settings)
 
     @classmethod
     def from_pretrained(
@@ -202,15 +202,15 @@ class EmbeddingBag(_Table):
         )
 
     def extra_repr(self) -> str:
-        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        settings = [f"{self.num_embeddings}, {self.embedding_dim}"]
         usual = {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
         for name, value in usual.items():
             if getattr(self, name) != value:
-                parts.append(f"{name}={getattr(self, name)!r}")
-        parts.append(f"mode={self.mode!r}")
+                settings.append(f"{name}={getattr(self, name)!r}")
+        settings.append(f"mode={self.mode!r}")
         if self.padding_idx is not None:
-            parts.append(f"padding_idx={self.padding_idx!r}")
-        return ", ".join(parts)
+            settings.append(f"padding_idx={self.padding_idx!r}")
+        return ", ".join(settings)
 
     @classmethod
     def from_pretrained(

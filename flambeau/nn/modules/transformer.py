@@ -268,20 +268,20 @@ class TransformerDecoderLayer(Module):
 def _convert_to_additive(
     mask: Tensor | None,
     name: str,
-    like: Tensor,
+    target: Tensor,
     other: Tensor | None = None,
     other_name: str = "",
 ) -> Tensor | None:
-    """Convert a bool mask to `like`'s dtype, -inf where True; return a float mask unchanged.
+    """Convert a bool mask to `target`'s dtype, -inf where True; return a float mask unchanged.
 
     Raises AssertionError for other dtypes; warns if `other` has a different dtype.
     """
     if mask is None:
         return None
     if mask.dtype.is_floating_point:
-        converted = mask
+        additive = mask
     elif mask.dtype == bool_:
-        converted = ops.zeros_like(mask, dtype=like.dtype).masked_fill_(mask, float("-inf"))
+        additive = ops.zeros_like(mask, dtype=target.dtype).masked_fill_(mask, float("-inf"))
     else:
         raise AssertionError(f"only bool and floating types of {name} are supported")
     if other is not None and other.dtype != mask.dtype:
@@ -289,7 +289,7 @@ def _convert_to_additive(
             f"Support for mismatched {name} and {other_name} is deprecated. "
             "Use same type for both instead.",
         )
-    return converted
+    return additive
 
 
 def _find_obstacle(layer: Any) -> str:

@@ -72,8 +72,8 @@ class DistributedDataParallel(Module):
         if device_mesh is not None:
             process_group = device_mesh.get_group()
         self.process_group = _import_distributed(".process_group").require_member(process_group)
-        parameters = _list_trainable(module)
-        if not parameters:
+        named_parameters = _list_trainable(module)
+        if not named_parameters:
             raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have "
                                "any parameter that requires a gradient.")
         if device_ids:
@@ -81,7 +81,7 @@ class DistributedDataParallel(Module):
                 f"DistributedDataParallel: device_ids={list(device_ids)} names GPUs, and flambeau "
                 "has none. Leave device_ids out for modules on the CPU."
             )
-        _check_initialized(parameters)
+        _check_initialized(named_parameters)
         self.module = module
         self.device_ids = self.output_device = None
         self.dim, self.broadcast_buffers = dim, broadcast_buffers
@@ -95,15 +95,15 @@ class DistributedDataParallel(Module):
         self._flambeau_called: Any = None  # the compiled module, inside torch.compile(self)()
         self._flambeau_divides_by_all = True
         if init_sync:
-            self._sync_initial_state([parameter for _, parameter in parameters])
+            self._sync_initial_state([parameter for _, parameter in named_parameters])
         self._flambeau_make_reducer()
 
     def _flambeau_make_reducer(self) -> None:
         """Create the buckets, and the hooks that fill them."""
-        parameters = _list_trainable(self.module)
+        named_parameters = _list_trainable(self.module)
         self.reducer = _import_distributed(".data_parallel").Reducer(
-            [p for _, p in parameters], [name for name, _ in parameters], self.process_group,
-            self.bucket_bytes_cap, self.gradient_as_bucket_view,
+            [p for _, p in named_parameters], [name for name, _ in named_parameters],
+            self.process_group, self.bucket_bytes_cap, self.gradient_as_bucket_view,
             self.find_unused_parameters or self.static_graph,
         )
 
@@ -135,11 +135,11 @@ class DistributedDataParallel(Module):
         ...     net(torch.ones(1, 2)).sum().backward()  # adds to the gradients of this process
         >>> torch.distributed.destroy_process_group()
         """
-        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        previous, self.require_backward_grad_sync = self.require_backward_grad_sync, False
         try:
             yield
         finally:
-            self.require_backward_grad_sync = before
+            self.require_backward_grad_sync = previous
 
     # --------------------------------------------------------------------- communication
 
@@ -250,10 +250,10 @@ class DistributedDataParallel(Module):
         """The number of processes that will average gradients in this step."""
         return self._flambeau_sum(int(syncs))
 
-    def _flambeau_sum(self, number: int) -> int:
+    def _flambeau_sum(self, value: int) -> int:
         from ... import ops
 
-        total = ops.full((1,), number)
+        total = ops.full((1,), value)
         _import_distributed().all_reduce(total, group=self.process_group)
         return int(total.item())
 
@@ -289,9 +289,9 @@ class DistributedDataParallel(Module):
         return outputs
 
 
-def _check_initialized(parameters: list[tuple[str, Any]]) -> None:
+def _check_initialized(named_parameters: list[tuple[str, Any]]) -> None:
     """Raise RuntimeError for a lazy module's parameter that has no shape yet."""
-    for name, parameter in parameters:
+    for name, parameter in named_parameters:
         if hasattr(parameter, "initialize"):
             raise RuntimeError(
                 "Modules with uninitialized parameters can't be used with "

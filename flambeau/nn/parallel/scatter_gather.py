@@ -24,12 +24,13 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
         error.add_note("torch.chunk(input, len(devices), dim) splits a tensor on the CPU.")
         raise error
     if isinstance(inputs, tuple) and hasattr(inputs, "_fields"):
-        return [type(inputs)(*parts) for parts in _scatter_each(inputs, target_gpus, dim)]
+        return [type(inputs)(*elements) for elements in _scatter_each(inputs, target_gpus, dim)]
     if isinstance(inputs, (tuple, list)) and inputs:
-        kind = tuple if isinstance(inputs, tuple) else list
-        return [kind(parts) for parts in _scatter_each(inputs, target_gpus, dim)]
+        cls = tuple if isinstance(inputs, tuple) else list
+        return [cls(elements) for elements in _scatter_each(inputs, target_gpus, dim)]
     if isinstance(inputs, dict) and inputs:
-        return [type(inputs)(parts) for parts in _scatter_each(inputs.items(), target_gpus, dim)]
+        return [type(inputs)(elements)
+                for elements in _scatter_each(inputs.items(), target_gpus, dim)]
     return [inputs for _ in target_gpus]
 
 
@@ -46,11 +47,11 @@ def scatter_kwargs(
     >>> nn.parallel.scatter_gather.scatter_kwargs((1,), {"k": 2}, [0, 1])
     (((1,), (1,)), ({'k': 2}, {'k': 2}))
     """
-    parts = scatter(inputs, target_gpus, dim) if inputs else []
+    positional = scatter(inputs, target_gpus, dim) if inputs else []
     keywords = scatter(kwargs, target_gpus, dim) if kwargs else []
-    parts += [() for _ in range(len(keywords) - len(parts))]
-    keywords += [{} for _ in range(len(parts) - len(keywords))]
-    return tuple(parts), tuple(keywords)
+    positional += [() for _ in range(len(keywords) - len(positional))]
+    keywords += [{} for _ in range(len(positional) - len(keywords))]
+    return tuple(positional), tuple(keywords)
 
 
 def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
@@ -75,5 +76,5 @@ def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
         return type(first)(
             (key, gather([output[key] for output in outputs], target_device, dim)) for key in first
         )
-    parts = [gather(part, target_device, dim) for part in zip(*outputs, strict=True)]
-    return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    columns = [gather(column, target_device, dim) for column in zip(*outputs, strict=True)]
+    return type(first)(*columns) if hasattr(first, "_fields") else type(first)(columns)

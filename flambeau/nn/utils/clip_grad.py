@@ -34,11 +34,11 @@ def _check_foreach(foreach: bool | None, tensors: list[Tensor]) -> None:
 
 
 def _list_arrays(tensors: list[Tensor]) -> list[np.ndarray] | None:
-    """The tensors' arrays, if all are plain, of one dtype that NumPy is fast in; else None."""
+    """Return the tensors' arrays if all are plain and of one dtype fast in NumPy; else None."""
     arrays = [t._array for t in tensors]
     first = arrays[0].dtype
-    plain = first in _FAST and all(a.dtype is first and type(a) is np.ndarray for a in arrays)
-    return arrays if plain else None
+    is_fast = first in _FAST and all(a.dtype is first and type(a) is np.ndarray for a in arrays)
+    return arrays if is_fast else None
 
 
 @no_grad()
@@ -177,10 +177,10 @@ def clip_grad_value_(
         for grad in grads:
             grad.clamp_(-clip_value, clip_value)
         return
-    low, high = (np.asarray(v, arrays[0].dtype) for v in (-clip_value, clip_value))
+    lower, upper = (np.asarray(v, arrays[0].dtype) for v in (-clip_value, clip_value))
     for grad, array in zip(grads, arrays, strict=True):
         if array.size > _LARGE:
-            np.clip(array, low, high, out=array)
+            np.clip(array, lower, upper, out=array)
         else:  # takes half the time of np.clip, which prepares its arguments in Python
-            np.minimum(np.maximum(array, low, out=array), high, out=array)
+            np.minimum(np.maximum(array, lower, out=array), upper, out=array)
         grad._bump()

@@ -119,8 +119,8 @@ class _Orthogonal(Module):
         tall = q.mT if q.size(-2) < q.size(-1) else q
         rows, columns = tall.shape[-2:]
         if rows != columns:  # complete to a square at random
-            others = ops.randn(*tall.shape[:-2], rows, rows - columns, dtype=q.dtype)
-            base = _make_orthogonal(ops.cat([tall, others], dim=-1))
+            random_columns = ops.randn(*tall.shape[:-2], rows, rows - columns, dtype=q.dtype)
+            base = _make_orthogonal(ops.cat([tall, random_columns], dim=-1))
         else:
             base = tall.clone() if _is_orthogonal(tall) else _make_orthogonal(tall)
         self.base = base
@@ -199,7 +199,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 
     def read_hook_version(state_dict: dict, prefix: str, *rest: Any) -> None:
         """Convert state written with the older `torch.nn.utils.weight_norm`."""
-        old = [f"{prefix}{name}_{part}" for part in "gv"]
+        old = [f"{prefix}{name}_{suffix}" for suffix in "gv"]
         if all(key in state_dict for key in old):
             for i, key in enumerate(old):
                 state_dict[f"{prefix}parametrizations.{name}.original{i}"] = state_dict.pop(key)

@@ -62,14 +62,15 @@ def _set(target: Tensor, source: Tensor) -> None:
     target.data = source.data
 
 
-def _check_same(before: Tensor, after: Tensor, operation: str, names: tuple[str, str]) -> None:
+def _check_same(old: Tensor, new: Tensor, operation: str, names: tuple[str, str]) -> None:
     """Raise ValueError if dtype or shape changed."""
     for attribute in ("dtype", "shape"):
-        was, is_now = getattr(before, attribute), getattr(after, attribute)
-        if was != is_now:
+        old_value, new_value = getattr(old, attribute), getattr(new, attribute)
+        if old_value != new_value:
             raise ValueError(
                 f"{operation.format(attribute)}, unless the `unsafe` flag is enabled.\n"
-                f"{names[0].format(attribute)}: {was}\n{names[1].format(attribute)}: {is_now}"
+                f"{names[0].format(attribute)}: {old_value}\n"
+                f"{names[1].format(attribute)}: {new_value}"
             )
 
 
@@ -136,13 +137,13 @@ class ParametrizationList(ModuleList):
         _register_parameter_or_buffer(self, "original", original)
 
     def _keep_several(self, original: Tensor, new: Sequence[Tensor]) -> None:
-        for i, item in enumerate(new):
-            if not isinstance(item, Tensor):
-                raise _create_inverse_error(i, item)
+        for i, tensor in enumerate(new):
+            if not isinstance(tensor, Tensor):
+                raise _create_inverse_error(i, tensor)
             if isinstance(original, Parameter):
-                item = Parameter(item, original.requires_grad)
-            item.requires_grad_(original.requires_grad)
-            _register_parameter_or_buffer(self, f"original{i}", item)
+                tensor = Parameter(tensor, original.requires_grad)
+            tensor.requires_grad_(original.requires_grad)
+            _register_parameter_or_buffer(self, f"original{i}", tensor)
 
     def _check_value(self, before: Tensor) -> None:
         value = self()
@@ -201,12 +202,12 @@ class ParametrizationList(ModuleList):
 
     def forward(self) -> Tensor:
         """Compute the parametrized tensor."""
-        first, *others = self
+        first, *modules = self
         if self.is_tensor:
             value = first(self.original)
         else:
             value = first(*(getattr(self, f"original{i}") for i in range(self.ntensors)))
-        for module in others:
+        for module in modules:
             value = module(value)
         return value
 
@@ -303,19 +304,19 @@ def register_parametrization(
 
 def _check_added(module: Any, name: str, parametrization: Any) -> None:
     """Raise ValueError if an additional parametrization would change dtype or shape."""
-    before = getattr(module, name)
-    after = parametrization(before)
-    if not isinstance(after, Tensor):
-        raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
+    old = getattr(module, name)
+    result = parametrization(old)
+    if not isinstance(result, Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(result).__name__}.")
     current = f"module.{name}.{{}}"
     _check_same(
-        before, after, "Registering a parametrization may not change the {} of the tensor",
+        old, result, "Registering a parametrization may not change the {} of the tensor",
         (current, f"parametrization(module.{name}).{{}}"),
     )
     if not hasattr(parametrization, "right_inverse"):
         return
     try:
-        inverse = parametrization.right_inverse(after)
+        inverse = parametrization.right_inverse(result)
     except NotImplementedError:
         return
     if not isinstance(inverse, Tensor):
@@ -323,7 +324,7 @@ def _check_added(module: Any, name: str, parametrization: Any) -> None:
             f"parametrization.right_inverse must return a tensor. Got: {type(inverse).__name__}"
         )
     _check_same(
-        before, inverse,
+        old, inverse,
         "The tensor returned by parametrization.right_inverse must have the same {} as "
         f"module.{name}",
         (current, "returned {}"),

@@ -57,7 +57,7 @@ class BasePruningMethod(ABC):
     ) -> BasePruningMethod:
         """Prune a parameter; prune further if it is pruned already."""
         method = _chain_method(module, name, cls(*args, **kwargs))
-        is_container = isinstance(method, PruningContainer)
+        was_pruned = isinstance(method, PruningContainer)
         original = getattr(module, name)
         scores = original if importance_scores is None else importance_scores
         if scores.shape != original.shape:
@@ -65,13 +65,13 @@ class BasePruningMethod(ABC):
                 f"importance_scores should have the same shape as parameter {name} of {module}, "
                 f"got {scores.shape} vs {original.shape}"
             )
-        if is_container:
+        if was_pruned:
             default = getattr(module, f"{name}_mask").detach().clone()
         else:
             default = ops.ones_like(original)
         # Compute the mask before changing the module: an error leaves it intact.
         mask = method.compute_mask(scores, default_mask=default)
-        if not is_container:
+        if not was_pruned:
             module.register_parameter(f"{name}_orig", original)
             del module._parameters[name]
         module.register_buffer(f"{name}_mask", mask)
@@ -173,16 +173,17 @@ class PruningContainer(BasePruningMethod):
         """Combine the earlier masks with the last method's mask on what is not pruned yet."""
         method = self._pruning_methods[-1]
         mask = default_mask.to(dtype=t.dtype)
-        part: Any
+        unpruned: Any
         if method.PRUNING_TYPE == "unstructured":
-            part = default_mask == 1
+            unpruned = default_mask == 1
         elif method.PRUNING_TYPE == "structured":
-            part = _index_channels(method, default_mask)
+            unpruned = _index_channels(method, default_mask)
         elif method.PRUNING_TYPE == "global":
-            part = (slice(None),) * t.dim()
+            unpruned = (slice(None),) * t.dim()
         else:
             raise ValueError(f"Unrecognized PRUNING_TYPE {method.PRUNING_TYPE}")
-        mask[part] = method.compute_mask(t[part], default_mask=default_mask[part]).to(mask.dtype)
+        mask[unpruned] = method.compute_mask(t[unpruned],
+                                             default_mask=default_mask[unpruned]).to(mask.dtype)
         return mask
 
 
@@ -196,8 +197,8 @@ def _index_channels(method: Any, mask: Tensor) -> tuple:
     if method.dim < -n:
         raise IndexError(f"Index is out of bounds for tensor with dimensions {n}")
     axis = method.dim % n
-    others = [i for i in range(n) if i != axis]
-    return (slice(None),) * axis + (mask.sum(dim=others) != 0,)
+    other_axes = [i for i in range(n) if i != axis]
+    return (slice(None),) * axis + (mask.sum(dim=other_axes) != 0,)
 
 
 # -------------------------------------------------------------------------- the methods
@@ -460,13 +461,13 @@ def global_unstructured(
             f"{pruning_method} of type {method.PRUNING_TYPE}"
         )
     method._tensor_name = "temp"
-    entries = [(module, name, getattr(module, name)) for module, name in parameters]
-    values = parameters_to_vector(scores.get((module, name), t) for module, name, t in entries)
+    targets = [(module, name, getattr(module, name)) for module, name in parameters]
+    values = parameters_to_vector(scores.get((module, name), t) for module, name, t in targets)
     masks = parameters_to_vector(
-        getattr(module, f"{name}_mask", ops.ones_like(t)) for module, name, t in entries
+        getattr(module, f"{name}_mask", ops.ones_like(t)) for module, name, t in targets
     )
     result = PruningContainer(method).compute_mask(values, masks)
-    for module, name, t in entries:
+    for module, name, t in targets:
         custom_from_mask(module, name, mask=result[: t.numel()].view_as(t))
         result = result[t.numel() :]
 

@@ -78,8 +78,8 @@ class PackedSequence(PackedSequence_):
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
-        moved = [None if t is None else t.to(data.device) for t in self[2:]]
-        return type(self)(data, self.batch_sizes, *moved)
+        indices = [None if t is None else t.to(data.device) for t in self[2:]]
+        return type(self)(data, self.batch_sizes, *indices)
 
     def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """Move to a GPU."""
@@ -357,8 +357,8 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
     starts = np.cumsum(lengths) - lengths  # the start of each sequence in the concatenation
     if order is not None:
         starts = starts[order]
-    step, place = np.nonzero(falling > np.arange(falling[0])[:, None])
-    data = ops.cat(tuple(sequences)).index_select(0, wrap(starts[place] + step))
+    step, rank = np.nonzero(falling > np.arange(falling[0])[:, None])
+    data = ops.cat(tuple(sequences)).index_select(0, wrap(starts[rank] + step))
     sizes = wrap(_count_above(falling, int(falling[0])))
     return PackedSequence(data, sizes, None if order is None else wrap(order), None)
 

@@ -44,7 +44,7 @@ class SpectralNorm:
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
         """Compute the normalized weight; first run power iterations on `_u` and `_v` in place."""
-        weight, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
+        weight, u, v = (getattr(module, f"{self.name}_{suffix}") for suffix in ("orig", "u", "v"))
         matrix = self.reshape_weight_to_matrix(weight)
         if do_power_iteration:
             with no_grad():
@@ -198,12 +198,12 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
 
 
 def _take_hook(
-    hooks: dict, kind: type[Any], name: str, module: Module | None = None
+    hooks: dict, hook_class: type[Any], name: str, module: Module | None = None
 ) -> bool:
     """Remove the parameter's hook of this kind; apply its `remove` to `module` if given."""
     for key, stored in hooks.items():
         hook = getattr(stored, "hook", stored)  # load hooks are wrapped
-        if isinstance(hook, kind) and getattr(hook, "fn", hook).name == name:
+        if isinstance(hook, hook_class) and getattr(hook, "fn", hook).name == name:
             if module is not None:
                 hook.remove(module)
             del hooks[key]

@@ -142,9 +142,9 @@ def _with_tied_names(module: Module, replacements: dict[str, Tensor]) -> dict[st
 
 
 def _check_names(module: Module, replacements: dict[str, Tensor]) -> None:
-    known, replaced = set(_list_named_tensors(module)), set(replacements)
+    expected, supplied = set(_list_named_tensors(module)), set(replacements)
     errors = []
-    for problem, names in (("Unexpected", replaced - known), ("Missing", known - replaced)):
+    for problem, names in (("Unexpected", supplied - expected), ("Missing", expected - supplied)):
         if names:
             errors.append(f"{problem} key(s): {', '.join(map(repr, sorted(names)))}.")
     if errors:

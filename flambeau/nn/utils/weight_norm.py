@@ -37,7 +37,7 @@ class WeightNorm:
 
     def compute_weight(self, module: Module) -> Tensor:
         """Compute the weight from the current g and v."""
-        g, v = (getattr(module, f"{self.name}_{part}") for part in "gv")
+        g, v = (getattr(module, f"{self.name}_{suffix}") for suffix in "gv")
         return normalised_weight(v, g, self.dim)
 
     @staticmethod

@@ -13,12 +13,12 @@ class _FusedModule(Sequential):
 
     KINDS: tuple[Any, ...] = ()
 
-    def __init__(self, *parts: Any) -> None:
-        for part, kind in zip(parts, self.KINDS, strict=True):
-            if not isinstance(part, kind):
+    def __init__(self, *members: Any) -> None:
+        for module, expected_class in zip(members, self.KINDS, strict=True):
+            if not isinstance(module, expected_class):
                 raise AssertionError(
-                    f"Incorrect types for input modules{''.join(str(type(p)) for p in parts)}")
-        super().__init__(*parts)
+                    f"Incorrect types for input modules{''.join(str(type(p)) for p in members)}")
+        super().__init__(*members)
 
 
 class ConvReLU1d(_FusedModule):

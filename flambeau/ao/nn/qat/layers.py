@@ -88,8 +88,8 @@ class _Convolution:
 
     def to_float(self: Any) -> Any:
         """Return the float convolution with the trained weights."""
-        kind = getattr(float_modules, f"Conv{len(self.kernel_size)}d")
-        return take_weights(kind(
+        conv_class = getattr(float_modules, f"Conv{len(self.kernel_size)}d")
+        return take_weights(conv_class(
             self.in_channels, self.out_channels, self.kernel_size, self.stride, self.padding,
             self.dilation, self.groups, self.bias is not None, self.padding_mode), self)
 

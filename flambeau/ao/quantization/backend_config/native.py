@@ -33,20 +33,20 @@ def _describe(
     name: str, symmetric: tuple[DTypeConfig, ...] = (), half: bool = False,
     has_shapes: bool = True, has_layer_norm: bool = False,
 ) -> BackendConfig:
-    plain = [*symmetric[:1], default_op_quint8_dtype_config]
+    activation_configs = [*symmetric[:1], default_op_quint8_dtype_config]
     weighted = [*symmetric[1:], weighted_op_quint8_dtype_config]
-    extra = [default_op_fp16_dtype_config] if half else []
+    half_configs = [default_op_fp16_dtype_config] if half else []
     result = BackendConfig(name)
     for configs in (
         patterns.describe_convolutions(weighted),
-        patterns.describe_linear([*weighted, *_DYNAMIC, *extra]),
-        patterns.describe_binary([*plain, *extra]),
-        patterns.describe_cat(plain),
-        patterns.describe_default(plain),
-        patterns.describe_known_ranges([*plain, *extra]),
-        patterns.describe_sharing([*plain, *extra]),
-        patterns.describe_shapes(plain) if has_shapes else [],
-        patterns.describe_batch_norms(plain),
+        patterns.describe_linear([*weighted, *_DYNAMIC, *half_configs]),
+        patterns.describe_binary([*activation_configs, *half_configs]),
+        patterns.describe_cat(activation_configs),
+        patterns.describe_default(activation_configs),
+        patterns.describe_known_ranges([*activation_configs, *half_configs]),
+        patterns.describe_sharing([*activation_configs, *half_configs]),
+        patterns.describe_shapes(activation_configs) if has_shapes else [],
+        patterns.describe_batch_norms(activation_configs),
         patterns.describe_layer_norm([input_output_only_quint8_dtype_config])
         if has_layer_norm else [],
         patterns.describe_recurrent(_DYNAMIC),

@@ -31,15 +31,15 @@ def get_onednn_backend_config() -> BackendConfig:
     >>> get_onednn_backend_config().name
     'onednn'
     """
-    weighted, plain = [weighted_op_quint8_dtype_config], [default_op_quint8_dtype_config]
+    weighted, activations = [weighted_op_quint8_dtype_config], [default_op_quint8_dtype_config]
     linear = [*weighted, default_dynamic_int8_dtype_config]
     result = BackendConfig("onednn")
     for configs in (
         patterns.describe_convolutions(weighted), _describe_residuals(weighted),
         patterns.describe_linear(linear), _describe_activated(linear),
-        patterns.describe_binary(plain), patterns.describe_cat(plain),
-        patterns.describe_default(plain), patterns.describe_known_ranges(plain),
-        patterns.describe_sharing(plain), patterns.describe_batch_norms(plain),
+        patterns.describe_binary(activations), patterns.describe_cat(activations),
+        patterns.describe_default(activations), patterns.describe_known_ranges(activations),
+        patterns.describe_sharing(activations), patterns.describe_batch_norms(activations),
         patterns.describe_layer_norm([input_output_only_quint8_dtype_config]),
         patterns.describe_recurrent([default_dynamic_int8_dtype_config]),
         patterns.describe_tables([DTypeConfig(float32, float32, qint8)]),
@@ -66,10 +66,10 @@ def _describe_residual(
     conv = (modules.BatchNorm2d, modules.Conv2d) if has_norm else modules.Conv2d
     total = (add, conv, MatchAllNode) if is_left else (add, MatchAllNode, conv)
 
-    def split(parts: Any) -> tuple[Any, Any]:
+    def split(matched: Any) -> tuple[Any, Any]:
         """The convolution, with its normalization, and the other value."""
-        _, left, right = parts[1] if has_relu else parts
-        return (left, right) if is_left else (right, left)
+        _, first, second = matched[1] if has_relu else matched
+        return (first, second) if is_left else (second, first)
 
     def fuse(is_qat: bool, *parts: Any) -> Any:
         branch, _ = split(parts)
@@ -93,7 +93,7 @@ def _describe_residual(
 
 
 def _describe_activated(dtypes: list[DTypeConfig]) -> list[BackendPatternConfig]:
-    """Linear layers with a leaky ReLU or tanh behind."""
+    """Return patterns of linear layers followed by a leaky ReLU or tanh."""
     result = []
     for fused, module, function in (
         (intrinsic.LinearLeakyReLU, modules.LeakyReLU, F.leaky_relu),
@@ -101,7 +101,8 @@ def _describe_activated(dtypes: list[DTypeConfig]) -> list[BackendPatternConfig]
     ):
         for activation in (module, function):
             result.append(BackendPatternConfig((modules.Linear, activation)).set_fuser_method(
-                lambda is_qat, linear, act, kind=fused: kind(linear, act)).set_fused_module(fused))
+                lambda is_qat, linear, act, fused=fused: fused(linear, act)
+            ).set_fused_module(fused))
             result.append(BackendPatternConfig((F.linear, activation)))
         result.append(BackendPatternConfig(fused).set_root_module(modules.Linear)
                       .set_reference_quantized_module(reference.Linear))

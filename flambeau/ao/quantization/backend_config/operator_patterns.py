@@ -47,9 +47,9 @@ def _fuse(is_qat: bool, *parts: Any) -> Any:
 
 
 def _describe_with_root(
-    kind: Any, root: Any, twin: Any, dtypes: _DTypes, qat_module: Any = None
+    pattern: Any, root: Any, twin: Any, dtypes: _DTypes, qat_module: Any = None
 ) -> BackendPatternConfig:
-    return _describe_plain(kind, dtypes, root_module=root, reference_quantized_module=twin,
+    return _describe_plain(pattern, dtypes, root_module=root, reference_quantized_module=twin,
                            qat_module=qat_module)
 
 
@@ -59,7 +59,8 @@ def describe_linear(dtypes: _DTypes) -> _Configs:
     pairs = ((root, qat.Linear), (intrinsic.LinearReLU, fused_qat.LinearReLU),
              (intrinsic.LinearBn1d, fused_qat.LinearBn1d))
     return [
-        *(_describe_with_root(kind, root, twin, dtypes, trained) for kind, trained in pairs),
+        *(_describe_with_root(module_class, root, twin, dtypes, trained)
+          for module_class, trained in pairs),
         *(_describe_with_root(trained, root, twin, dtypes) for _, trained in pairs),
         _describe_weighted(F.linear, dtypes),
         *(_describe_fusion((root, relu), intrinsic.LinearReLU, dtypes)
@@ -82,10 +83,10 @@ def _describe_rank(rank: int, dtypes: _DTypes) -> Iterable[BackendPatternConfig]
     function, relus = pick(F, "conv"), (modules.ReLU, F.relu)
     pairs = ((root, pick(qat, "Conv")), *((pick(intrinsic, name), pick(fused_qat, name))
                                           for name in ("ConvReLU", "ConvBn", "ConvBnReLU")))
-    for kind, trained in pairs[:2]:
-        yield _describe_with_root(kind, root, twin, dtypes, trained)
-    for kind, trained in pairs[2:]:
-        yield _describe_plain(kind, dtypes, qat_module=trained)
+    for module_class, trained in pairs[:2]:
+        yield _describe_with_root(module_class, root, twin, dtypes, trained)
+    for module_class, trained in pairs[2:]:
+        yield _describe_plain(module_class, dtypes, qat_module=trained)
     for _, trained in pairs:
         yield _describe_with_root(trained, root, twin, dtypes)
     yield _describe_weighted(function, dtypes)
@@ -119,11 +120,11 @@ def describe_cat(dtypes: _DTypes) -> _Configs:
 
 def describe_default(dtypes: _DTypes) -> _Configs:
     """Activations and norms whose results need an output scale."""
-    plain = (
+    operators = (
         modules.ELU, modules.LeakyReLU, modules.Hardswish, modules.InstanceNorm1d,
         modules.InstanceNorm2d, modules.InstanceNorm3d, modules.Dropout, modules.PReLU,
         F.elu, F.hardswish, F.leaky_relu, F.dropout)
-    return [*(_describe_plain(kind, dtypes) for kind in plain),
+    return [*(_describe_plain(target, dtypes) for target in operators),
             _describe_weighted(F.group_norm, dtypes, 2),
             _describe_weighted(F.instance_norm, dtypes, 3)]
 
@@ -139,25 +140,27 @@ def describe_known_ranges(dtypes: _DTypes) -> _Configs:
         quint8, 0, 255, scale_exact_match=1 / 256, zero_point_exact_match=0)
     around_zero = DTypeWithConstraints(
         quint8, 0, 255, scale_exact_match=2 / 256, zero_point_exact_match=128)
-    kinds: dict[Any, DTypeWithConstraints] = {
+    ranges: dict[Any, DTypeWithConstraints] = {
         **dict.fromkeys((modules.Hardsigmoid, F.hardsigmoid, "hardsigmoid", "hardsigmoid_",
                          modules.Sigmoid, ops.sigmoid, "sigmoid", "sigmoid_", modules.Softmax),
                         zero_to_one),
         **dict.fromkeys((modules.Tanh, ops.tanh, "tanh", "tanh_"), around_zero)}
-    return [_describe_plain(kind, _constrain(dtypes, bounds)) for kind, bounds in kinds.items()]
+    return [_describe_plain(target, _constrain(dtypes, bounds))
+            for target, bounds in ranges.items()]
 
 
 def _constrain(dtypes: _DTypes, bounds: DTypeWithConstraints) -> _DTypes:
     """Return copies of the dtypes in which activations must have a known scale."""
     result = copy.deepcopy(dtypes)
     for config in result:
-        for own in (config.input_dtype_with_constraints, config.output_dtype_with_constraints):
-            if own.dtype != bounds.dtype:
+        for constraints in (config.input_dtype_with_constraints,
+                            config.output_dtype_with_constraints):
+            if constraints.dtype != bounds.dtype:
                 continue
             for name in ("scale_min_lower_bound", "scale_max_upper_bound"):
-                if getattr(own, name) is not None:
+                if getattr(constraints, name) is not None:
                     raise ValueError(f"{name} is invalid for fixed qparams ops: {config}")
-            own.__dict__.update(
+            constraints.__dict__.update(
                 quant_min_lower_bound=bounds.quant_min_lower_bound,
                 quant_max_upper_bound=bounds.quant_max_upper_bound,
                 scale_exact_match=bounds.scale_exact_match,
@@ -183,15 +186,15 @@ SHARING_METHODS = (
 
 def describe_sharing(dtypes: _DTypes) -> _Configs:
     """Operators on the integers whose results keep the input's scale."""
-    kinds = (*SHARING_MODULES, *SHARING_FUNCTIONS, *SHARING_METHODS)
-    return [_describe_plain(kind, dtypes, observation_type=_SHARES) for kind in kinds]
+    targets = (*SHARING_MODULES, *SHARING_FUNCTIONS, *SHARING_METHODS)
+    return [_describe_plain(target, dtypes, observation_type=_SHARES) for target in targets]
 
 
 def describe_shapes(dtypes: _DTypes) -> _Configs:
     """Operators that read a tensor's shape."""
     unobserved = ObservationType.INPUT_OUTPUT_NOT_OBSERVED
-    return [_describe_plain(kind, dtypes, observation_type=unobserved)
-            for kind in ("shape", "size")]
+    return [_describe_plain(method, dtypes, observation_type=unobserved)
+            for method in ("shape", "size")]
 
 
 def describe_batch_norms(dtypes: _DTypes) -> _Configs:

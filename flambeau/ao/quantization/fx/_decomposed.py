@@ -34,18 +34,20 @@ def _declare(*schemas: str) -> Callable[[Rule], Rule]:
     return decorate
 
 
-def _check(input: Tensor, low: int, high: int) -> Tensor:
+def _check(input: Tensor, quant_min: int, quant_max: int) -> Tensor:
     """Return the input in float32; AssertionError for other dtypes and for an empty range."""
     if input.dtype in (float16, bfloat16):
         input = input.to(float32)
     assert input.dtype == float32, (
         f"Expecting input to have dtype torch.float32, but got dtype: {input.dtype}")
-    assert low <= high, f"quant_min specified: {low} is above quant_max: {high}"
+    assert quant_min <= quant_max, (
+        f"quant_min specified: {quant_min} is above quant_max: {quant_max}")
     return input
 
 
-def _encode(x: Tensor, scale: Any, zero: Any, low: int, high: int, dtype: Dtype) -> Tensor:
-    return (ops.round(x * (1.0 / scale)) + zero).clamp(low, high).to(dtype)
+def _encode(x: Tensor, scale: Any, zero: Any, quant_min: int, quant_max: int,
+            dtype: Dtype) -> Tensor:
+    return (ops.round(x * (1.0 / scale)) + zero).clamp(quant_min, quant_max).to(dtype)
 
 
 @_declare(f"quantize_per_tensor(Tensor input, float scale, int zero_point, {_CODES}",
@@ -76,9 +78,9 @@ def choose_qparams(
     input: Tensor, quant_min: int, quant_max: int, eps: float, dtype: Dtype
 ) -> tuple[Tensor, Tensor]:
     """Return the scale (float64) and zero point (int64) whose range spans the input and zero."""
-    low, high = input.amin().clamp(max=0.0), input.amax().clamp(min=0.0)
-    scale = ops.maximum((high - low) / float(quant_max - quant_min), ops.tensor(eps))
-    zero = (quant_min - ops.round(low / scale)).clamp(quant_min, quant_max)
+    lowest, highest = input.amin().clamp(max=0.0), input.amax().clamp(min=0.0)
+    scale = ops.maximum((highest - lowest) / float(quant_max - quant_min), ops.tensor(eps))
+    zero = (quant_min - ops.round(lowest / scale)).clamp(quant_min, quant_max)
     return scale.to(float64), zero.to(int64)
 
 
@@ -120,12 +122,13 @@ def dequantize_per_channel(
 def choose_qparams_per_token_asymmetric(input: Tensor, dtype: Dtype) -> tuple[Tensor, Tensor]:
     """Return each row's scale and zero point for integers from -128 to 127. The zero point is the
     one with the smaller error at one of the ends."""
-    least, most = -128, 127
-    low, high = input.amin(-1, True).clamp(max=0.0), input.amax(-1, True).clamp(min=0.0)
-    scale = ((high - low) / float(most - least)).clamp(min=finfo(float32).eps)
-    below, above = low / scale, high / scale
-    zero = ops.where(least + below + most + above > 0, least - below, most - above)
-    return scale.to(float64), zero.clamp(least, most).round().to(int64)
+    quant_min, quant_max = -128, 127
+    lowest, highest = input.amin(-1, True).clamp(max=0.0), input.amax(-1, True).clamp(min=0.0)
+    scale = ((highest - lowest) / float(quant_max - quant_min)).clamp(min=finfo(float32).eps)
+    scaled_min, scaled_max = lowest / scale, highest / scale
+    zero = ops.where(quant_min + scaled_min + quant_max + scaled_max > 0, quant_min - scaled_min,
+                     quant_max - scaled_max)
+    return scale.to(float64), zero.clamp(quant_min, quant_max).round().to(int64)
 
 
 @_declare(f"quantize_per_token(Tensor input, Tensor scales, Tensor zero_points, {_CODES}")

@@ -44,7 +44,7 @@ def _accepts_argument(
     config: DTypeConfig, root: Node, arg: Any, expected: Any, qconfig: Any
 ) -> bool:
     if isinstance(arg, (list, tuple)):
-        return all(_accepts_argument(config, root, part, expected, qconfig) for part in arg)
+        return all(_accepts_argument(config, root, element, expected, qconfig) for element in arg)
     if not isinstance(arg, Node):
         return True
     if is_argument(root, arg, "weight", expected.weight_index):
@@ -88,29 +88,30 @@ def satisfies(qconfig: Any, bounds: DTypeWithConstraints, name: str) -> bool:
 
 def _describe_range_problem(observer: Any, bounds: DTypeWithConstraints, name: str,
                             qconfig: Any) -> str:
-    low, high = bounds.quant_min_lower_bound, bounds.quant_max_upper_bound
-    if low is None or high is None:
+    lower, upper = bounds.quant_min_lower_bound, bounds.quant_max_upper_bound
+    if lower is None or upper is None:
         return ""
-    least, most = getattr(observer, "quant_min", None), getattr(observer, "quant_max", None)
-    if least is None or most is None:
+    quant_min, quant_max = getattr(observer, "quant_min", None), getattr(observer, "quant_max",
+                                                                         None)
+    if quant_min is None or quant_max is None:
         return f"QConfig {name} must specify 'quant_min' and 'quant_max', ignoring {qconfig}"
-    if least >= low and most <= high:
+    if quant_min >= lower and quant_max <= upper:
         return ""
     return (f"QConfig {name} quantization range must fall within the backend's:\n"
-            f"QConfig range = ({least}, {most}), BackendConfig range = ({low}, {high}), "
-            f"ignoring {qconfig}")
+            f"QConfig range = ({quant_min}, {quant_max}), BackendConfig range = "
+            f"({lower}, {upper}), ignoring {qconfig}")
 
 
 def _scale_problem(observer: Any, bounds: DTypeWithConstraints, name: str, qconfig: Any) -> str:
-    least, scale = bounds.scale_min_lower_bound, getattr(observer, "eps", None)
-    if least is None:
+    min_scale, scale = bounds.scale_min_lower_bound, getattr(observer, "eps", None)
+    if min_scale is None:
         return ""
     if scale is None:
         return f"QConfig {name} must specify 'eps', ignoring {qconfig}"
-    if scale >= least:
+    if scale >= min_scale:
         return ""
     return (f"QConfig {name} eps ({scale}) must be greater than or equal to the backend's min "
-            f"scale value ({least}), ignoring {qconfig}")
+            f"scale value ({min_scale}), ignoring {qconfig}")
 
 
 def _describe_fixed_problem(
@@ -135,13 +136,14 @@ def has_supported_dtypes(qconfig: Any, configs: list[DTypeConfig]) -> bool:
     """Whether a module's QConfig matches the dtypes of any config."""
     activation, weight, is_dynamic = get_qconfig_dtypes(qconfig)
     for config in configs:
-        own = [dtype or float32 for dtype in (
+        config_dtypes = [dtype or float32 for dtype in (
             config.input_dtype, config.output_dtype, config.weight_dtype, config.bias_dtype)]
         if config.is_dynamic:
-            fits = is_dynamic and own[:3] == [activation, float32, weight]
+            matches = is_dynamic and config_dtypes[:3] == [activation, float32, weight]
         else:
             half = activation is float16 and weight is float16
-            fits = own == [activation, activation, weight, float16 if half else float32]
-        if fits:
+            matches = config_dtypes == [activation, activation, weight,
+                                        float16 if half else float32]
+        if matches:
             return True
     return False

@@ -78,20 +78,20 @@ def convert(
 def _apply_mapping(
     model: Any, attributes: ObservedAttributes, mapping: QConfigMapping, backend: BackendConfig
 ) -> ObservedAttributes:
-    """The attributes with the QConfigs of another mapping, which may be None for some nodes."""
+    """Return the attributes with the QConfigs of another mapping, which may drop some nodes'."""
     if attributes.is_qat:
         adapt_to_qat(mapping, backend)
     adapt_to_fusion(model, mapping)
     compare_mappings(attributes.qconfig_mapping, mapping)
     modules = copy.deepcopy(dict(model.named_modules(remove_duplicate=False)))
     qconfigs = resolve_qconfigs(modules, model.graph, mapping, attributes.node_name_to_scope)
-    for name, before in attributes.node_name_to_qconfig.items():
+    for name, prepared_qconfig in attributes.node_name_to_qconfig.items():
         if name not in qconfigs:
             raise AssertionError(f"Expected key {name} in convert node_name_to_qconfig")
-        if qconfigs[name] is not None and not qconfig_equals(before, qconfigs[name]):
+        if qconfigs[name] is not None and not qconfig_equals(prepared_qconfig, qconfigs[name]):
             raise AssertionError(
                 f"Expected k {name} to have the same value in prepare and convert QConfigMappings,"
-                f" but {before} was updated to {qconfigs[name]}")
+                f" but {prepared_qconfig} was updated to {qconfigs[name]}")
     attributes = copy.copy(attributes)
     attributes.node_name_to_qconfig = qconfigs
     return attributes
@@ -106,9 +106,9 @@ class Conversion:
     ) -> None:
         self.model, self.graph, self.attributes = model, model.graph, attributes
         self.is_reference, self.backend = is_reference, backend
-        self.custom: dict[type, Any] = {kind: quantized for classes in
+        self.custom: dict[type, Any] = {observed_class: quantized for classes in
                        custom.observed_to_quantized_mapping.values()
-                       for kind, quantized in classes.items()}
+                       for observed_class, quantized in classes.items()}
         self.modules = dict(model.named_modules(remove_duplicate=False))
         configs = backend.configs
         self.twins = {config.root_module: config.reference_quantized_module for config in configs
@@ -132,16 +132,16 @@ class Conversion:
                 self._convert_module(node, self.modules[str(node.target)])
 
     def _convert_module(self, node: Node, module: Any) -> None:
-        kind = type_before_parametrizations(module)
+        cls = type_before_parametrizations(module)
         if _is_activation_post_process(module):
             self._replace_observer(node, module)
         elif is_prepared_standalone(module):
             self._convert_standalone(node, module)
-        elif kind in self.fused and type_before_parametrizations(module[0]) not in self.twins:
+        elif cls in self.fused and type_before_parametrizations(module[0]) not in self.twins:
             return
-        elif kind in self.twins or kind in self.trained or kind in self.fused:
+        elif cls in self.twins or cls in self.trained or cls in self.fused:
             self._convert_weighted(node, module)
-        elif kind in self.custom:
+        elif cls in self.custom:
             self._convert_custom(node, module)
 
     # -------------------------------------------------------------- weights
@@ -195,20 +195,20 @@ class Conversion:
         if node.args[0] in self.integer_modules:
             self._replace_by_dequantize(node)
             return
-        around = (*node.args, *node.users)
+        neighbors = (*node.args, *node.users)
         dtype, is_dynamic = observer.dtype, bool(getattr(observer, "is_dynamic", False))
         with self.graph.inserting_before(node):
-            behind: Any = node.args[0]
+            rounded: Any = node.args[0]
             quantized = is_dynamic or dtype is float16 or isinstance(dtype, QuantizedDtype)
-            if quantized and not all(map(self._lacks_qconfig, around)):
-                behind = self._round(node, observer, dtype, is_dynamic)
-        node.replace_all_uses_with(behind)
+            if quantized and not all(map(self._lacks_qconfig, neighbors)):
+                rounded = self._round(node, observer, dtype, is_dynamic)
+        node.replace_all_uses_with(rounded)
         self.graph.erase_node(node)
 
     def _round(self, node: Node, observer: Any, dtype: Any, is_dynamic: bool) -> Node:
-        """The observed value, quantized and dequantized."""
-        behind = self._quantize(node, observer, dtype, is_dynamic)
-        return self.graph.call_method("dequantize", (behind,))
+        """Return the observed value, quantized and dequantized."""
+        quantized = self._quantize(node, observer, dtype, is_dynamic)
+        return self.graph.call_method("dequantize", (quantized,))
 
     def _quantize(self, node: Node, observer: Any, dtype: Any, is_dynamic: bool) -> Node:
         x = node.args[0]
@@ -227,10 +227,10 @@ class Conversion:
             self._store(f"{path}_zero_point_", int(zero_point)), dtype))
 
     def _store(self, prefix: str, value: Any) -> Node:
-        """A buffer of the model with a value, as a node."""
+        """Store a value in a buffer of the model; return its node."""
         name = find_free_name(self.model, prefix)
-        own = value.detach().clone() if isinstance(value, Tensor) else ops.tensor(value)
-        self.model.register_buffer(name, own)
+        buffer = value.detach().clone() if isinstance(value, Tensor) else ops.tensor(value)
+        self.model.register_buffer(name, buffer)
         return self.graph.create_node("get_attr", name)
 
     def _find_path(self, node: Node) -> str:
@@ -248,10 +248,10 @@ class Conversion:
 
     def _insert_dequantize(self, node: Node) -> None:
         with self.graph.inserting_after(node):
-            behind = self.graph.call_method("dequantize", (node,))
+            dequantized = self.graph.call_method("dequantize", (node,))
         for user in list(node.users):
-            if user is not behind:
-                user.replace_input_with(node, behind)
+            if user is not dequantized:
+                user.replace_input_with(node, dequantized)
 
     def _replace_by_dequantize(self, node: Node) -> None:
         source: Any = node.args[0]
@@ -273,8 +273,8 @@ class Conversion:
         if is_dequantize(value):
             output.replace_input_with(value, value.args[0])
         elif isinstance(value, (list, tuple, dict)):
-            for part in value.values() if isinstance(value, dict) else value:
-                self._strip(part, output)
+            for element in value.values() if isinstance(value, dict) else value:
+                self._strip(element, output)
         else:
             warn(f"Unsupported node type in recursive remove dequantize: {type(value)}")
 

@@ -32,14 +32,14 @@ class StandaloneModuleConfigEntry(NamedTuple):
     backend_config: BackendConfig | None
 
 
-def _read(value: Any, kind: type[_T], key: str) -> _T | None:
+def _read(value: Any, cls: type[_T], key: str) -> _T | None:
     """Return an object, converted from a dictionary if necessary; ValueError for other types."""
-    if value is None or isinstance(value, kind):
+    if value is None or isinstance(value, cls):
         return value
     if isinstance(value, dict):
-        result: _T = kind.from_dict(value)  # type: ignore[attr-defined]
+        result: _T = cls.from_dict(value)  # type: ignore[attr-defined]
         return result
-    raise ValueError(f"Expected {kind.__name__} in prepare_custom_config_dict[\"{key}\"], got "
+    raise ValueError(f"Expected {cls.__name__} in prepare_custom_config_dict[\"{key}\"], got "
                      f"'{type(value)}'")
 
 
@@ -48,7 +48,8 @@ def _write(value: Any) -> Any:
 
 
 def _index_by_type_name(mapping: dict[QuantType, dict[type, type]]) -> dict[str, dict[type, type]]:
-    return {_get_quant_type_to_str(kind): dict(classes) for kind, classes in mapping.items()}
+    return {_get_quant_type_to_str(quant_type): dict(classes)
+            for quant_type, classes in mapping.items()}
 
 
 class _CustomConfig:

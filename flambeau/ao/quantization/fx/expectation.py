@@ -22,7 +22,7 @@ _QUINT8 = PlaceholderObserver.with_args(dtype=quint8)
 _FLOAT_WEIGHTS = (F.layer_norm, F.group_norm, F.instance_norm)
 # Positions of arguments that are not floating-point tensors; None: all but the first.
 _INTEGER_ARGUMENTS: dict[NodeInfo, tuple[int, ...] | None] = {
-    NodeInfo("call_method", name): indices for name, indices in (
+    NodeInfo("call_method", name): places for name, places in (
         ("masked_fill", (1, 2)), ("permute", None), ("repeat", None), ("reshape", None),
         ("size", (1,)), ("transpose", None), ("unsqueeze", (1,)), ("unsqueeze_", (1,)),
         ("view", None))
@@ -98,11 +98,11 @@ class Expectations:
             and not is_dynamic
         config = self.backend._pattern_complex_format_to_config.get(node.target) \
             if node.op == "call_function" else None
-        by_role = {} if config is None else config._input_type_to_index
+        indices = {} if config is None else config._input_type_to_index
         return Expectation(
             qconfig.activation, qconfig.activation, qconfig.weight,
             PlaceholderObserver.with_args(dtype=float16 if is_half else float32),
-            by_role.get("weight"), by_role.get("bias"), match.shares,
+            indices.get("weight"), indices.get("bias"), match.shares,
             _is_reuse_input_qconfig(qconfig), match.is_standalone)
 
     def _exempt_integers(self) -> None:
@@ -111,11 +111,11 @@ class Expectations:
             info = NodeInfo(node.op, node.target)
             if info not in _INTEGER_ARGUMENTS:
                 continue
-            indices = _INTEGER_ARGUMENTS[info]
-            for index in range(1, len(node.args)) if indices is None else indices:
+            positions = _INTEGER_ARGUMENTS[info]
+            for index in range(1, len(node.args)) if positions is None else positions:
                 arg = node.args[index] if index < len(node.args) else ()
-                for part in arg if isinstance(arg, (tuple, list)) else (arg,):
-                    self._exempt(part)
+                for element in arg if isinstance(arg, (tuple, list)) else (arg,):
+                    self._exempt(element)
 
     def _exempt(self, node: Any) -> None:
         while isinstance(node, Node):

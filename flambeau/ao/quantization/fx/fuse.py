@@ -46,10 +46,10 @@ def _fuse_match(
     root, last = root_of(bound, config), bound[0]
     if root.op != "call_module":
         raise AssertionError("Expecting module node to be a call_module Node")
-    parts = _collect_modules(bound, pattern, modules, modules[str(root.target)].training)
+    matched = _collect_modules(bound, pattern, modules, modules[str(root.target)].training)
     assert config.fuser_method is not None
     reverse = config._pattern_complex_format is None
-    arguments = list(_flatten(parts))[::-1] if reverse else parts
+    arguments = list(_flatten(matched))[::-1] if reverse else matched
     set_module(model, str(root.target), config.fuser_method(is_qat, *arguments))
     if config._extra_inputs_getter is not None:
         root.args = (*root.args, *config._extra_inputs_getter(bound))
@@ -83,9 +83,9 @@ def _collect_modules(bound: Any, pattern: Any, modules: dict[str, Any], training
     return bound.target
 
 
-def _flatten(parts: Any) -> Any:
-    for part in parts:
-        if isinstance(part, tuple):
-            yield from _flatten(part)
+def _flatten(nested: Any) -> Any:
+    for element in nested:
+        if isinstance(element, tuple):
+            yield from _flatten(element)
         else:
-            yield part
+            yield element

@@ -84,15 +84,15 @@ def _is_dequantize(node: Any) -> bool:
 
 def find_producers(node: Node) -> list[Node] | None:
     """Return the nodes that a value depends on, in execution order; None if one is an input."""
-    seen, frontier = {node}, [node]
+    producers, frontier = {node}, [node]
     while frontier:
         for arg in frontier.pop().all_input_nodes:
             if arg.op == "placeholder":
                 return None
-            if arg not in seen:
-                seen.add(arg)
+            if arg not in producers:
+                producers.add(arg)
                 frontier.append(arg)
-    return sorted(seen)
+    return sorted(producers)
 
 
 def evaluate(model: Any, producers: list[Node]) -> Any:
@@ -140,18 +140,18 @@ class _Lowering:
         is_module = isinstance(node, Node) and node.op == "call_module"
         return self.modules[str(node.target)] if is_module else None
 
-    def _is_kind(self, node: Any, kinds: Any) -> bool:
+    def _is_kind(self, node: Any, targets: Any) -> bool:
         """Whether a node calls one of these functions, methods or module classes."""
         if not isinstance(node, Node) or not node.op.startswith("call_"):
             return False
         key = type(self._find_module(node)) if node.op == "call_module" else node.target
-        return key in kinds
+        return key in targets
 
     def _is_skipped(self, node: Node) -> bool:
         return node.name in self.qconfigs and self.qconfigs[node.name] is None
 
-    def _find_before(self, quantize: Node, kinds: Any, with_relu: bool = True) -> Any:
-        """The node of one of these kinds that feeds a quantize, and the ReLU in between, if any."""
+    def _find_before(self, quantize: Node, targets: Any, with_relu: bool = True) -> Any:
+        """Return the node with one of these targets that feeds a quantize, and the ReLU between."""
         if not _is_call(quantize, "call_function", ops.quantize_per_tensor):
             return None, None
         node, relu = quantize.args[0], None
@@ -159,7 +159,7 @@ class _Lowering:
             or type(self._find_module(node)) is nn_modules.ReLU
         if is_relu and with_relu:
             node, relu = node.args[0], node  # type: ignore[union-attr]
-        if not self._is_kind(node, kinds) or self._is_skipped(node):  # type: ignore[arg-type]
+        if not self._is_kind(node, targets) or self._is_skipped(node):  # type: ignore[arg-type]
             return None, None
         return node, relu
 
@@ -187,21 +187,21 @@ class _Lowering:
 
     def lower_module(self, quantize: Node) -> None:
         """Lower linear layers and convolutions between a dequantize and a quantize."""
-        kinds = {**_STATIC, **_FUSED, **_TWO_INPUTS}
-        node, relu = self._find_before(quantize, kinds, False)
+        lowered = {**_STATIC, **_FUSED, **_TWO_INPUTS}
+        node, relu = self._find_before(quantize, lowered, False)
         if node is None:
-            node, relu = self._find_before(quantize, kinds)
+            node, relu = self._find_before(quantize, lowered)
         if node is None or relu is not None:
             return
         module = self._find_module(node)
-        kind = type(module)
-        operand_count = 2 if kind in _TWO_INPUTS else 1
+        module_class = type(module)
+        operand_count = 2 if module_class in _TWO_INPUTS else 1
         inputs = node.args[:operand_count]
         if len(node.args) != operand_count or not all(map(_is_dequantize, inputs)):
             return
-        if kind not in _STATIC and type(module[0]) not in _STATIC:
+        if module_class not in _STATIC and type(module[0]) not in _STATIC:
             return
-        self._swap(node, kinds[kind].from_reference(module, *self._parameters(quantize)))
+        self._swap(node, lowered[module_class].from_reference(module, *self._parameters(quantize)))
         self._take_integers(node, inputs)
         quantize.replace_all_uses_with(node)
         self.graph.erase_node(quantize)
@@ -210,18 +210,18 @@ class _Lowering:
     def lower_dynamic_module(self, node: Node) -> None:
         """Lower layers that quantize their input dynamically, and embeddings."""
         module = self._find_module(node)
-        kind = type(module)
-        if kind in _TABLES:
-            self._swap(node, _TABLES[kind].from_reference(module))
+        module_class = type(module)
+        if module_class in _TABLES:
+            self._swap(node, _TABLES[module_class].from_reference(module))
             return
-        is_fused = kind is intrinsic.LinearReLU and type(module[0]) is reference.Linear
+        is_fused = module_class is intrinsic.LinearReLU and type(module[0]) is reference.Linear
         first = node.args[0] if node.args else None
-        if not (kind in _DYNAMIC or is_fused) or not _is_dequantize(first):
+        if not (module_class in _DYNAMIC or is_fused) or not _is_dequantize(first):
             return
         rounded: Any = first.args[0]  # type: ignore[union-attr]
         if not _is_call(rounded, "call_function", ops.quantize_per_tensor_dynamic):
             return
-        twin: Any = intrinsic.quantized.dynamic.LinearReLU if is_fused else _DYNAMIC[kind]
+        twin: Any = intrinsic.quantized.dynamic.LinearReLU if is_fused else _DYNAMIC[module_class]
         self._swap(node, twin.from_reference(module))
         node.replace_input_with(first, rounded.args[0])  # type: ignore[arg-type]
 
@@ -232,16 +232,16 @@ class _Lowering:
         node, relu = self._find_before(quantize, _WEIGHTED)
         if node is None or not all(map(_is_dequantize, node.args[:2])):
             return
-        x, weight, *others = node.args
+        x, weight, *settings = node.args
         codes: Any = weight.args[0]
         if not _is_call(codes, "call_function", ops.quantize_per_tensor,
                         ops.quantize_per_channel):
             return
-        plain, with_relu = _WEIGHTED[node.target]
+        without_relu, with_relu = _WEIGHTED[node.target]
         scale, zero_point = quantize.args[1:3]
         with self.graph.inserting_before(scale):
-            packed = self._pack(node, codes, others)
-        node.target = with_relu if relu is not None and with_relu is not None else plain
+            packed = self._pack(node, codes, settings)
+        node.target = with_relu if relu is not None and with_relu is not None else without_relu
         node.args, node.kwargs = (x.args[0], packed, scale, zero_point), {}
         last = node if relu is None or with_relu is not None else relu
         quantize.replace_all_uses_with(last)
@@ -252,7 +252,7 @@ class _Lowering:
         if last is node:
             self._erase(relu)
 
-    def _pack(self, node: Node, codes: Any, others: list[Any]) -> Node:
+    def _pack(self, node: Node, codes: Any, settings: list[Any]) -> Node:
         """Return the node that packs a weight together with the function's other settings."""
         packer: Any = _PACK[node.target]
         kwargs = dict(node.kwargs)
@@ -262,12 +262,12 @@ class _Lowering:
             if "bias" in kwargs:
                 kwargs["B"] = kwargs.pop("bias")
         elif node.target in (F.conv1d, F.conv_transpose1d):
-            repeated = (1, 2, 3) if node.target is F.conv1d else (1, 2, 3, 5)
-            others = [(value,) if i in repeated and isinstance(value, int) else value
-                      for i, value in enumerate(others)]
-        if "transpose" in getattr(node.target, "__name__", "") and len(others) > 5:
-            others[4], others[5] = others[5], others[4]  # groups and dilation
-        return self.graph.call_function(packer, (codes, *others), kwargs)
+            indices = (1, 2, 3) if node.target is F.conv1d else (1, 2, 3, 5)
+            settings = [(value,) if i in indices and isinstance(value, int) else value
+                        for i, value in enumerate(settings)]
+        if "transpose" in getattr(node.target, "__name__", "") and len(settings) > 5:
+            settings[4], settings[5] = settings[5], settings[4]  # groups and dilation
+        return self.graph.call_function(packer, (codes, *settings), kwargs)
 
     def lower_dynamic_function(self, last: Node) -> None:
         """Lower F.linear with dynamically quantized inputs."""
@@ -279,7 +279,7 @@ class _Lowering:
         if not _is_call(node, "call_function", F.linear) or self._is_skipped(node) \
                 or not all(map(_is_dequantize, node.args[:2])):
             return
-        x, weight, *others = node.args
+        x, weight, *settings = node.args
         rounded, codes = x.args[0], weight.args[0]
         if not _is_call(rounded, "call_function", ops.quantize_per_tensor_dynamic):
             return
@@ -288,7 +288,7 @@ class _Lowering:
         if key not in _DYNAMIC_FUNCTIONS or (dtype is float16) != (codes.args[-1] is float16):
             return
         with self.graph.inserting_before(node):
-            packed = self._pack(node, codes, others)
+            packed = self._pack(node, codes, settings)
         node.target = _DYNAMIC_FUNCTIONS[key][relu is not None]
         node.args, node.kwargs = (source, packed), {}
         if dtype is not float16:

@@ -27,34 +27,35 @@ def sort_patterns(patterns: dict[Any, Any]) -> dict[Any, Any]:
 
 def _is_match(modules: dict[str, Any], node: Any, pattern: Any, inner: bool = False) -> bool:
     """Whether the pattern ends at a node; its inner nodes must have no other users."""
-    head, *rest = pattern if isinstance(pattern, tuple) else (pattern,)
+    head, *arguments = pattern if isinstance(pattern, tuple) else (pattern,)
     if head is MatchAllNode or node is pattern:
         return True
     if not isinstance(node, Node) or (inner and len(node.users) > 1):
         return False
     if head is getattr:
-        return node.target is getattr and node.args[1] == rest[0]
+        return node.target is getattr and node.args[1] == arguments[0]
     if isinstance(head, type) and issubclass(head, Module):
-        fits = node.op == "call_module" \
+        matches = node.op == "call_module" \
             and type_before_parametrizations(modules[str(node.target)]) is head
     elif callable(head):
-        fits = node.op == "call_function" and node.target is head
+        matches = node.op == "call_function" and node.target is head
     else:
-        fits = node.op == "call_method" and node.target == head
-    if not fits or not rest:
-        return bool(fits)
-    return len(rest) == len(node.args) and all(
-        _is_match(modules, arg, part, True) for arg, part in zip(node.args, rest, strict=True))
+        matches = node.op == "call_method" and node.target == head
+    if not matches or not arguments:
+        return bool(matches)
+    return len(arguments) == len(node.args) and all(
+        _is_match(modules, arg, subpattern, True)
+        for arg, subpattern in zip(node.args, arguments, strict=True))
 
 
 def bind(pattern: Any, node: Any) -> Any:
     """Return the nodes that a pattern covers, nested like the pattern."""
     if not isinstance(pattern, tuple):
         return node
-    head, *rest = pattern
+    head, *arguments = pattern
     if head is getattr:
         return node
-    return (node, *map(bind, rest, node.args))
+    return (node, *map(bind, arguments, node.args))
 
 
 def list_nodes(bound: Any) -> list[Node]:
@@ -101,8 +102,8 @@ def find_matches(
                 bound = bind(pattern, node)
                 match = Match(node, bound, pattern, root_of(bound, config), config)
                 match.shares = _shares_observer(match, modules)
-                for part in list_nodes(bound):
-                    result[part.name] = match
+                for covered in list_nodes(bound):
+                    result[covered.name] = match
                 break
     for node in graph.nodes:
         if node.op != "call_module":
@@ -117,7 +118,7 @@ def find_matches(
 def _shares_observer(match: Match, modules: dict[str, Any]) -> bool:
     config = match.config
     assert config is not None
-    kind = config.observation_type
+    observation_type = config.observation_type
     by_tensors = config._num_tensor_args_to_observation_type
     if by_tensors:
         count = sum(isinstance(arg, Node) and not has_no_tensors(arg, modules)
@@ -126,8 +127,8 @@ def _shares_observer(match: Match, modules: dict[str, Any]) -> bool:
             raise AssertionError(
                 f"Must provide observation_type config for tensor number {count} in "
                 f"num_tensor_args_to_observation_type for {match.bound}")
-        kind = by_tensors[count]
-    return kind is ObservationType.OUTPUT_SHARE_OBSERVER_WITH_INPUT
+        observation_type = by_tensors[count]
+    return observation_type is ObservationType.OUTPUT_SHARE_OBSERVER_WITH_INPUT
 
 
 def has_no_tensors(node: Any, modules: dict[str, Any]) -> bool:
@@ -150,5 +151,5 @@ def has_no_tensors(node: Any, modules: dict[str, Any]) -> bool:
 
 def _is_number(arg: Any, modules: dict[str, Any]) -> bool:
     if isinstance(arg, list):
-        return all(has_no_tensors(part, modules) for part in arg)
+        return all(has_no_tensors(element, modules) for element in arg)
     return isinstance(arg, int) or (isinstance(arg, Node) and has_no_tensors(arg, modules))

@@ -55,7 +55,8 @@ def trace_and_prepare(
     if not is_standalone:
         names += custom.standalone_module_names
         classes += custom.standalone_module_classes
-        classes += [kind for kinds in custom.float_to_observed_mapping.values() for kind in kinds]
+        classes += [float_class for mapped in custom.float_to_observed_mapping.values()
+                    for float_class in mapped]
     tracer = QuantizationTracer(names, classes)
     traced = fuse(GraphModule(model, tracer.trace(model)), is_qat, backend)
     return prepare(traced, mapping, is_qat, tracer.node_name_to_scope, custom, backend,
@@ -105,8 +106,8 @@ class _Preparation:
     ) -> None:
         self.model, self.graph, self.modules = model, model.graph, modules
         self.custom, self.backend, self.attributes = custom, backend, attributes
-        float_classes = [kind for classes in custom.float_to_observed_mapping.values()
-                         for kind in classes]
+        float_classes = [float_class for classes in custom.float_to_observed_mapping.values()
+                         for float_class in classes]
         self.matches = find_matches(self.graph, modules, backend, float_classes,
                                     self._is_standalone)
         for name, match in self.matches.items():
@@ -167,7 +168,7 @@ class _Preparation:
 
     def _observe_input(self, node: Node, arg: Any, match: Match, index: int | None) -> Any:
         if isinstance(arg, (list, tuple)):
-            return type(arg)([self._observe_input(node, part, match, None) for part in arg])
+            return type(arg)([self._observe_input(node, element, match, None) for element in arg])
         if not isinstance(arg, Node):
             return arg
         expected = self.expected[node]
@@ -179,9 +180,9 @@ class _Preparation:
         if is_dynamic:
             needed = bool(node.args) and arg is node.args[0]
         else:
-            before = self._find_result_dtype(arg)
-            needed = not expected.reuses and _is_observed(dtype) and before != dtype \
-                and (before is float32 or _is_observed(before))
+            result_dtype = self._find_result_dtype(arg)
+            needed = not expected.reuses and _is_observed(dtype) and result_dtype != dtype \
+                and (result_dtype is float32 or _is_observed(result_dtype))
         return self._observed(arg, observer, dtype) if needed else arg
 
     def _observe_standalone_input(
@@ -194,11 +195,11 @@ class _Preparation:
         return self._observed(arg, match.qconfig.activation(), quint8)
 
     def _observed(self, arg: Node, observer: Any, dtype: Any) -> Node:
-        """The observed value: of an existing observer if one fits, else of a new one."""
+        """Return the observed value, by an existing observer if one fits, else by a new one."""
         for user in arg.users:
             if user.op == "call_module":
-                other = self.modules.get(str(user.target))
-                if type(other) is type(observer) and getattr(other, "dtype", None) == dtype:
+                existing = self.modules.get(str(user.target))
+                if type(existing) is type(observer) and getattr(existing, "dtype", None) == dtype:
                     return user
         return self._insert(arg, observer)
 
@@ -208,14 +209,14 @@ class _Preparation:
         dtype, is_dynamic = read_dtype_and_mode(observer)
         if is_dynamic or expected.is_standalone or not _is_observed(dtype) or dtype is float32:
             return
-        behind = self._insert(node, observer)
+        observed = self._insert(node, observer)
         for user in list(node.users):
-            if user is not behind:
-                user.replace_input_with(node, behind)
+            if user is not observed:
+                user.replace_input_with(node, observed)
         shares = expected.reuses or (expected.shares and self._is_input_observed_here(node))
         if shares and not self._share_observer(node):
-            behind.replace_all_uses_with(node)
-            self.graph.erase_node(behind)
+            observed.replace_all_uses_with(node)
+            self.graph.erase_node(observed)
 
     def _is_input_observed_here(self, node: Node) -> bool:
         """False if the input is an input of the model that is already quantized."""
@@ -227,7 +228,7 @@ class _Preparation:
         """Make all inputs and the result share the first input's observer, if there is one."""
         first = next((a for a in node.args if isinstance(a, (Node, list, tuple))), None)
         group = list(first) if isinstance(first, (list, tuple)) else [first]
-        origins = [self._find_observer_above(part) for part in group]
+        origins = [self._find_observer_above(arg) for arg in group]
         if None in origins:
             return False
         shared = self.modules[str(origins[0].target)]  # type: ignore[union-attr]
@@ -245,11 +246,11 @@ class _Preparation:
         return node if isinstance(node, Node) else None
 
     def _observe_result(self, value: Any, output: Node) -> Any:
-        """The model's result, with an observer if it must stay quantized and has none."""
+        """Return the model's result; observe it if it must stay quantized and is not observed."""
         if isinstance(value, dict):
-            return {key: self._observe_result(part, output) for key, part in value.items()}
+            return {key: self._observe_result(element, output) for key, element in value.items()}
         if isinstance(value, (list, tuple)):
-            return type(value)([self._observe_result(part, output) for part in value])
+            return type(value)([self._observe_result(element, output) for element in value])
         if not isinstance(value, Node):
             if value is not None:
                 raise Exception("Unhandled type for returned node:", value)
@@ -285,12 +286,12 @@ class _Preparation:
                 continue
             entry, module = self._find_standalone_entry(path), self.modules[path]
             self.originals[path] = module
-            prepared = trace_and_prepare(
+            inner = trace_and_prepare(
                 module, entry.qconfig_mapping or QConfigMapping().set_global(match.qconfig),
                 self.attributes.is_qat, entry.prepare_custom_config or PrepareCustomConfig(),
                 entry.backend_config or self.backend, True)
-            set_module(self.model, path, prepared)
-            self.modules[path] = prepared
+            set_module(self.model, path, inner)
+            self.modules[path] = inner
 
     def _swap_custom(self, path: str, qconfig: Any) -> None:
         classes = self.custom.float_to_observed_mapping.get(get_quant_type(qconfig), {})
@@ -298,8 +299,8 @@ class _Preparation:
         if type(module) not in classes:
             raise AssertionError("did not find corresponding observed module class for "
                                  f"{type(module)} in mapping: {classes}")
-        kind: Any = classes[type(module)]
-        observed = kind.from_float(module)
+        observed_class: Any = classes[type(module)]
+        observed = observed_class.from_float(module)
         set_module(self.model, path, observed)
         self.modules[path] = observed
 

@@ -15,19 +15,19 @@ from ..quantize import check_qconfig
 
 
 def adapt_to_fusion(model: Any, mapping: QConfigMapping) -> None:
-    """Fused modules take what their first part's class has; LookupError if the others' differ."""
+    """Give fused modules the QConfig of their first module's class; LookupError if they differ."""
     by_type = mapping.object_type_qconfigs
     for node in model.graph.nodes if by_type else ():
         module = model.get_submodule(node.target) if node.op == "call_module" else None
         if not isinstance(module, _FusedModule):
             continue
-        first, *others = module._modules.values()
+        first, *later_modules = module._modules.values()
         qconfig = by_type.get(type(first))
-        for part in others:
-            if not qconfig_equals(by_type.get(type(part)), qconfig):
+        for later in later_modules:
+            if not qconfig_equals(by_type.get(type(later)), qconfig):
                 raise LookupError(
                     "During fusion, we need to specify the same qconfigs for all module types in "
-                    f"{type(module)} offending type: {type(part)}")
+                    f"{type(module)} offending type: {type(later)}")
         if qconfig is not None:
             by_type[type(module)] = qconfig
 
@@ -46,8 +46,8 @@ def flatten(mapping: QConfigMapping) -> dict[Any, Any]:
             **mapping.module_name_qconfigs}
 
 
-def _get_object_type_qconfig(mapping: QConfigMapping, kind: Any, fallback: Any) -> Any:
-    return mapping.object_type_qconfigs.get(kind, fallback)
+def _get_object_type_qconfig(mapping: QConfigMapping, object_type: Any, fallback: Any) -> Any:
+    return mapping.object_type_qconfigs.get(object_type, fallback)
 
 
 def _get_module_name_regex_qconfig(mapping: QConfigMapping, path: str, fallback: Any) -> Any:
@@ -70,9 +70,9 @@ def _maybe_adjust_qconfig_for_module_name_object_type_order(
     return mapping.module_name_object_type_order_qconfigs.get((path, kind, index), fallback)
 
 
-def _find_by_path(mapping: QConfigMapping, path: str, kind: Any, fallback: Any) -> Any:
-    """Of a module's path; of a pattern of paths; of a class; or else."""
-    by_class = _get_object_type_qconfig(mapping, kind, fallback)
+def _find_by_path(mapping: QConfigMapping, path: str, object_type: Any, fallback: Any) -> Any:
+    """Return the QConfig of a module's path, of a pattern of paths, of a class, or the fallback."""
+    by_class = _get_object_type_qconfig(mapping, object_type, fallback)
     by_pattern = _get_module_name_regex_qconfig(mapping, path, by_class)
     return _get_module_name_qconfig(mapping, path, by_pattern)
 
@@ -80,34 +80,35 @@ def _find_by_path(mapping: QConfigMapping, path: str, kind: Any, fallback: Any) 
 def resolve_qconfigs(
     modules: dict[str, Any], graph: Any, mapping: QConfigMapping, scopes: dict[str, Any]
 ) -> dict[str, Any]:
-    """The QConfig of each node, by its name; modules get theirs as `qconfig`."""
+    """Return the QConfig of each node by name; set `qconfig` of modules."""
     result: dict[str, Any] = {}
     uses: Counter[tuple[str, Any]] = Counter()
 
-    def find_by_order(path: str, kind: Any, fallback: Any) -> Any:
-        index = uses[path, kind]
-        uses[path, kind] += 1
+    def find_by_order(path: str, scope_type: Any, fallback: Any) -> Any:
+        index = uses[path, scope_type]
+        uses[path, scope_type] += 1
         return _maybe_adjust_qconfig_for_module_name_object_type_order(
-            mapping, path, kind, index, fallback)
+            mapping, path, scope_type, index, fallback)
 
     for node in graph.nodes:
         qconfig = None
-        path, kind = scopes.get(node.name, ("", None))
+        path, scope_type = scopes.get(node.name, ("", None))
         if node.op == "get_attr":
             owner = node.target.rpartition(".")[0]
             qconfig = _find_by_path(mapping, owner, type(modules[owner]), mapping.global_qconfig)
         elif node.op == "call_function":
-            own = _get_object_type_qconfig(mapping, node.target, mapping.global_qconfig)
-            qconfig = find_by_order(path, node.target, _find_by_path(mapping, path, kind, own))
+            broader = _get_object_type_qconfig(mapping, node.target, mapping.global_qconfig)
+            qconfig = find_by_order(path, node.target,
+                                    _find_by_path(mapping, path, scope_type, broader))
         elif node.op == "call_method":
-            own = _find_by_path(mapping, path, node.target, mapping.global_qconfig)
-            qconfig = _find_by_path(mapping, path, kind, own)
+            broader = _find_by_path(mapping, path, node.target, mapping.global_qconfig)
+            qconfig = _find_by_path(mapping, path, scope_type, broader)
         elif node.op == "call_module":
             module = modules[node.target]
             if _is_activation_post_process(module):
                 continue
-            own = _find_by_path(mapping, node.target, type(module), mapping.global_qconfig)
-            qconfig = find_by_order(path.rpartition(".")[0], kind, own)
+            broader = _find_by_path(mapping, node.target, type(module), mapping.global_qconfig)
+            qconfig = find_by_order(path.rpartition(".")[0], scope_type, broader)
             check_qconfig(module, qconfig)
             module.qconfig = qconfig
         result[node.name] = qconfig
@@ -123,12 +124,14 @@ def compare_mappings(prepared: QConfigMapping, converted: QConfigMapping) -> Non
         raise AssertionError("Expected global qconfigs to be the same in the prepare and convert "
                              "quantization configs")
     for name in ("object_type", "module_name", "module_name_regex"):
-        before, after = (getattr(m, f"{name}_qconfigs") for m in (prepared, converted))
-        for key, qconfig in before.items():
-            if key not in after:
+        prepared_configs, converted_configs = (getattr(m, f"{name}_qconfigs")
+                                               for m in (prepared, converted))
+        for key, qconfig in prepared_configs.items():
+            if key not in converted_configs:
                 raise AssertionError(f"Missing key {name} {key} in convert QConfigMapping when it "
                                      "was present in prepare")
-            if after[key] is not None and not qconfig_equals(qconfig, after[key]):
+            converted_qconfig = converted_configs[key]
+            if converted_qconfig is not None and not qconfig_equals(qconfig, converted_qconfig):
                 raise AssertionError(
                     "Expected convert QConfigMapping to have the same qconfig as prepare for key "
-                    f"{name} {key}; prepare: {qconfig}; convert: {after[key]}")
+                    f"{name} {key}; prepare: {qconfig}; convert: {converted_configs[key]}")

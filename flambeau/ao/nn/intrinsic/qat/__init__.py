@@ -108,8 +108,8 @@ class _WithNorm(_Norm):
             padding_mode, qconfig=qconfig)
         if bias:  # drawn after the normalization's scale, as PyTorch does
             self.bias = Parameter(ops.empty(out_channels))
-        kind = getattr(float_modules, f"BatchNorm{len(self.kernel_size)}d")
-        self.bn = kind(out_channels, eps, momentum)
+        norm_class = getattr(float_modules, f"BatchNorm{len(self.kernel_size)}d")
+        self.bn = norm_class(out_channels, eps, momentum)
         self.reset_bn_parameters()
         if freeze_bn:
             self.freeze_bn_stats()

@@ -74,25 +74,27 @@ class MultiheadAttention(modules.MultiheadAttention):
     def dequantize(self) -> Any:
         """The `nn.MultiheadAttention` of a quantized one's weights."""
         packed = [layer._weight_bias() for layer in (*self._projections, self.out_proj)]
-        parts = [(weight.dequantize(), bias) for weight, bias in packed]
+        float_parameters = [(weight.dequantize(), bias) for weight, bias in packed]
         result = self._FLOAT_MODULE(
-            self.embed_dim, self.num_heads, self.dropout, parts[0][1] is not None,
+            self.embed_dim, self.num_heads, self.dropout, float_parameters[0][1] is not None,
             self.bias_k is not None, self.add_zero_attn, self.kdim, self.vdim, self.batch_first)
         assert result._qkv_same_embed_dim == self._qkv_same_embed_dim
         for name in ("bias_k", "bias_v"):
             if getattr(self, name) is not None:
                 setattr(result, name, Parameter(getattr(self, name).dequantize()))
-        weight, bias = parts[3]
+        weight, bias = float_parameters[3]
         result.out_proj.weight = Parameter(weight)
         if bias is not None:
             result.out_proj.bias = Parameter(bias)
         if result._qkv_same_embed_dim:
-            result.in_proj_weight = Parameter(ops.cat([weight for weight, _ in parts[:3]]))
+            result.in_proj_weight = Parameter(ops.cat([weight
+                                                       for weight, _ in float_parameters[:3]]))
         else:
             result.q_proj_weight, result.k_proj_weight, result.v_proj_weight = (
-                Parameter(weight) for weight, _ in parts[:3])
+                Parameter(weight) for weight, _ in float_parameters[:3])
         if result.in_proj_bias is not None:
-            result.in_proj_bias = Parameter(ops.cat([bias.detach() for _, bias in parts[:3]]))
+            result.in_proj_bias = Parameter(ops.cat([bias.detach()
+                                                     for _, bias in float_parameters[:3]]))
         return result
 
     @classmethod

@@ -107,11 +107,11 @@ class LSTMCell(Module):
         cell = cls(wi.shape[1], wh.shape[1], bi is not None, split_gates=split_gates)
         for weight, bias, layers in ((wi, bi, cell.igates), (wh, bh, cell.hgates)):
             targets = list(layers.values()) if split_gates else [layers]
-            for layer, part in zip(targets, weight.chunk(len(targets), 0), strict=True):
-                layer.weight = Parameter(part.detach())
+            for layer, chunk in zip(targets, weight.chunk(len(targets), 0), strict=True):
+                layer.weight = Parameter(chunk.detach())
             if bias is not None:
-                for layer, part in zip(targets, bias.chunk(len(targets), 0), strict=True):
-                    layer.bias = Parameter(part.detach())
+                for layer, chunk in zip(targets, bias.chunk(len(targets), 0), strict=True):
+                    layer.bias = Parameter(chunk.detach())
         return cell
 
     @classmethod
@@ -200,11 +200,11 @@ class _LSTMLayer(Module):
         layer = cls(*[kwargs.get(name, getattr(other, name)) for name in names],
                     split_gates=split_gates)
         layer.qconfig = getattr(other, "qconfig", qconfig)
-        ends = (("layer_fw", ""), ("layer_bw", "_reverse"))
-        for name, end in ends[: 1 + other.bidirectional]:
-            parts = [getattr(other, f"{part}_l{layer_idx}{end}", None)
-                     for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-            setattr(layer, name, _LSTMSingleLayer.from_params(*parts, split_gates=split_gates))
+        suffixes = (("layer_fw", ""), ("layer_bw", "_reverse"))
+        for name, suffix in suffixes[: 1 + other.bidirectional]:
+            parameters = [getattr(other, f"{parameter}_l{layer_idx}{suffix}", None)
+                          for parameter in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+            setattr(layer, name, _LSTMSingleLayer.from_params(*parameters, split_gates=split_gates))
         return layer
 
 
@@ -247,7 +247,7 @@ class LSTM(Module):
             h_layers.append(h)
             c_layers.append(c)
         # (layers, directions, batch, hidden) to (layers * directions, batch, hidden)
-        h, c = (ops.stack(parts) for parts in (h_layers, c_layers))
+        h, c = (ops.stack(last_states) for last_states in (h_layers, c_layers))
         h, c = (t.reshape(-1, t.shape[-2], t.shape[-1]) for t in (h, c))
         return (x.transpose(0, 1) if self.batch_first else x), (h, c)
 

@@ -76,31 +76,31 @@ class _ConvNd(ScaledOutput):
             self._pad(input), self.scale, self.zero_point, self._RELU)
 
     def _pad(self, input: Any) -> Any:
-        """The input, with what `padding_mode` puts around; ValueError for other axes."""
+        """Pad the input unless `padding_mode` is zeros; ValueError for another rank."""
         if input.dim() != self._RANK + 2:
             axes = {1: "L", 2: "H, W", 3: "D, H, W"}[self._RANK]
             raise ValueError(f"Input shape must be `(N, C, {axes})`!")
         if self.padding_mode == "zeros":
             return input
-        around = [n for n in reversed(self.padding) for _ in range(2)]
-        return F.pad(input, around, mode=self.padding_mode)
+        widths = [n for n in reversed(self.padding) for _ in range(2)]
+        return F.pad(input, widths, mode=self.padding_mode)
 
     def _get_name(self) -> str:
         return f"QuantizedConv{'ReLU' if self._RELU else ''}{self._RANK}d"
 
     def extra_repr(self) -> str:
         """Sizes and parameters, as of the float module."""
-        text = (f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
-                f"stride={self.stride}, scale={self.scale}, zero_point={self.zero_point}")
+        settings = (f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
+                    f"stride={self.stride}, scale={self.scale}, zero_point={self.zero_point}")
         if any(self.padding):
-            text += f", padding={self.padding}"
+            settings += f", padding={self.padding}"
         if any(n != 1 for n in self.dilation):
-            text += f", dilation={self.dilation}"
+            settings += f", dilation={self.dilation}"
         if any(self.output_padding):
-            text += f", output_padding={self.output_padding}"
+            settings += f", output_padding={self.output_padding}"
         if self.groups != 1:
-            text += f", groups={self.groups}"
-        return text + (", bias=False" if self.bias() is None else "")
+            settings += f", groups={self.groups}"
+        return settings + (", bias=False" if self.bias() is None else "")
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         destination[prefix + "weight"], destination[prefix + "bias"] = self._weight_bias()

@@ -54,17 +54,17 @@ class Embedding(Module):
 
     def _look_up_rows(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return the distinct rows that are looked up, in float32, and their positions."""
-        chosen, places = indices.reshape(-1).unique(return_inverse=True)
+        chosen, inverse = indices.reshape(-1).unique(return_inverse=True)
         array: Any = self._table._array
         positions = chosen._array
         scale, zero = array.quantizer.scales[positions], array.quantizer.zero_points[positions]
         values = (array.rows(positions) - zero[:, None]) * scale[:, None]
-        return ops.tensor(values.astype("float32")), places.reshape(indices.shape)
+        return ops.tensor(values.astype("float32")), inverse.reshape(indices.shape)
 
     def forward(self, indices: Tensor) -> Tensor:
         """Return the vectors as float32."""
-        rows, places = self._look_up_rows(indices)
-        return F.embedding(places, rows)
+        rows, positions = self._look_up_rows(indices)
+        return F.embedding(positions, rows)
 
     def _get_name(self) -> str:
         return "QuantizedEmbedding"
@@ -133,8 +133,8 @@ class EmbeddingBag(Embedding):
         per_sample_weights: Tensor | None = None, compressed_indices_mapping: Any = None,
     ) -> Tensor:
         """Return the reduction of each bag."""
-        rows, places = self._look_up_rows(indices)
-        return F.embedding_bag(places, rows, offsets, mode=self.mode,
+        rows, positions = self._look_up_rows(indices)
+        return F.embedding_bag(positions, rows, offsets, mode=self.mode,
                                per_sample_weights=per_sample_weights,
                                include_last_offset=self.include_last_offset)
 

@@ -142,7 +142,7 @@ class Linear(ScaledOutput):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """Convert an observed float layer."""
-        supported = ", ".join(kind.__name__ for kind in cls._FLOAT_MODULE)
+        supported = ", ".join(float_class.__name__ for float_class in cls._FLOAT_MODULE)
         assert type(mod) in cls._FLOAT_MODULE or hasattr(mod, "weight_fake_quant"), (
             f"nnq.{cls.__name__}.from_float only works for {supported}, but got: {type(mod)}")
         inner, weight, bias, scale, zero_point = quantize_parts(mod)

@@ -34,8 +34,8 @@ def quantize_weight(weight: Tensor, observer: Any) -> Tensor:
 
 def _clamp(weight: Any, observer: Any) -> Tensor:
     """Clamp integers to the observer's range if it is narrower than the dtype's."""
-    low, high = weight.dtype.limits
-    if observer.quant_min > low or observer.quant_max < high:
+    lowest, highest = weight.dtype.limits
+    if observer.quant_min > lowest or observer.quant_max < highest:
         array = weight._array
         array.write(array.codes.clip(observer.quant_min, observer.quant_max))
     result: Tensor = weight
@@ -43,14 +43,14 @@ def _clamp(weight: Any, observer: Any) -> Tensor:
 
 
 def format_module(module: Module, hidden: tuple[type, ...]) -> str:
-    """How a module prints, without children of the classes `hidden`."""
+    """Return a module's repr, without children of the classes `hidden`."""
     extra = module.extra_repr()
     extra_lines = extra.split("\n") if extra else []
     child_lines = []
     for name, child in module._modules.items():
         if not isinstance(child, hidden):
-            text = repr(child).replace("\n", "\n  ")
-            child_lines.append(f"({name}): {text}")
+            child_repr = repr(child).replace("\n", "\n  ")
+            child_lines.append(f"({name}): {child_repr}")
     head = module._get_name() + "("
     if len(extra_lines) == 1 and not child_lines:
         return head + extra_lines[0] + ")"

@@ -42,10 +42,10 @@ class Linear(static.Linear):
     def extra_repr(self) -> str:
         """Return sizes, dtype and scheme as text."""
         dtype = self._packed_params.dtype
-        text = (f"in_features={self.in_features}, out_features={self.out_features}, "
-                f"dtype={dtype}")
+        sizes = (f"in_features={self.in_features}, out_features={self.out_features}, "
+                 f"dtype={dtype}")
         weight: Any = self.weight()
-        return f"{text}, qscheme={weight.qscheme()}" if dtype is qint8 else text
+        return f"{sizes}, qscheme={weight.qscheme()}" if dtype is qint8 else sizes
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
@@ -56,11 +56,11 @@ class Linear(static.Linear):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Linear:
         """Convert a float layer that has a `qconfig`."""
-        kinds = (float_modules.Linear, float_modules.linear.NonDynamicallyQuantizableLinear,
-                 qat_dynamic.Linear)
-        assert type(mod) in kinds, (
+        supported = (float_modules.Linear, float_modules.linear.NonDynamicallyQuantizableLinear,
+                     qat_dynamic.Linear)
+        assert type(mod) in supported, (
             "nn.quantized.dynamic.Linear.from_float only works for one of"
-            f"{[kind.__name__ for kind in kinds]}, got {type(mod)}")
+            f"{[float_class.__name__ for float_class in supported]}, got {type(mod)}")
         assert hasattr(mod, "qconfig"), "Input float module must have qconfig defined"
         from ......ao.quantization.qconfig import default_dynamic_qconfig
 

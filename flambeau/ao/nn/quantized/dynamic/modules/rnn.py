@@ -105,12 +105,12 @@ class RNNBase(Module):
         gates = _GATES[self.mode] * self.hidden_size
         weights: dict[str, Any] = {}
         for suffix, features in self._list_layers():
-            for part, width in (("ih", features), ("hh", self.hidden_size)):
+            for source, width in (("ih", features), ("hh", self.hidden_size)):
                 weight = ops.randn(gates, width)
                 if self.dtype is qint8:
                     weight = ops.quantize_per_tensor(weight, 0.1, 0, qint8)
-                weights[f"weight_{part}{suffix}"] = weight
-                weights[f"bias_{part}{suffix}"] = ops.randn(gates)
+                weights[f"weight_{source}{suffix}"] = weight
+                weights[f"bias_{source}{suffix}"] = ops.randn(gates)
         return weights
 
     def set_weight_bias(self, weight_bias_dict: dict[str, Any]) -> None:
@@ -118,21 +118,21 @@ class RNNBase(Module):
         reduce_range = self.version is not None and self.version >= 2
         cells = []
         for suffix, _ in self._list_layers():
-            packed: Any = [pack_weight_bias(weight_bias_dict[f"weight_{part}{suffix}"],
-                                            weight_bias_dict[f"bias_{part}{suffix}"], self.dtype)
-                      for part in ("ih", "hh")]
+            packed: Any = [pack_weight_bias(weight_bias_dict[f"weight_{source}{suffix}"],
+                                            weight_bias_dict[f"bias_{source}{suffix}"], self.dtype)
+                      for source in ("ih", "hh")]
             cells.append(PackedParameter(recurrent.CellParams(packed[0], packed[1], reduce_range)))
         self._all_weight_values = float_modules.ModuleList(cells)
 
     def extra_repr(self) -> str:
         """Return sizes and settings."""
-        text = f"{self.input_size}, {self.hidden_size}"
+        settings = f"{self.input_size}, {self.hidden_size}"
         defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0,
                     "bidirectional": False}
         for name, default in defaults.items():
             if getattr(self, name) != default:
-                text += f", {name}={getattr(self, name)}"
-        return text
+                settings += f", {name}={getattr(self, name)}"
+        return settings
 
     def __repr__(self) -> str:
         return format_module(self, (PackedParameter, float_modules.ModuleList))
@@ -147,10 +147,10 @@ class RNNBase(Module):
         result: dict[str, dict[str, Any]] = {"weight": {}, "bias": {}}
         for (suffix, _), cell in zip(self._list_layers(), self._all_weight_values, strict=True):
             params: Any = cell.param
-            for part, packed in (("ih", params.packed_ih), ("hh", params.packed_hh)):
+            for source, packed in (("ih", params.packed_ih), ("hh", params.packed_hh)):
                 weight, bias = packed.unpack()
-                result["weight"][f"weight_{part}{suffix}"] = weight
-                result["bias"][f"bias_{part}{suffix}"] = bias
+                result["weight"][f"weight_{source}{suffix}"] = weight
+                result["bias"][f"bias_{source}{suffix}"] = bias
         return result
 
     def get_weight(self) -> dict[str, Tensor]:
@@ -179,8 +179,8 @@ class RNNBase(Module):
     def _run(self, input: Any, hx: Any, function: Any, states: int) -> tuple[Any, Any]:
         """Return output and states for a tensor or a packed sequence."""
         packed = isinstance(input, PackedSequence)
-        parts: Any = input if packed else (input, None, None, None)
-        data, batch_sizes, order, back = parts
+        sequence: Any = input if packed else (input, None, None, None)
+        data, batch_sizes, order, unsorted = sequence
         count = int(batch_sizes[0]) if packed else data.size(0 if self.batch_first else 1)
         if hx is None:
             shape = (len(self._list_layers()), count, self.hidden_size)
@@ -192,15 +192,15 @@ class RNNBase(Module):
         self._check(data, hx, packed, count)
         params: list[Any] = [cell.param for cell in self._all_weight_values]
         state: Any = hx if states > 1 else hx[0]
-        rest = (params, self.bias, self.num_layers, self.dropout, self.training,
-                self.bidirectional)
+        options = (params, self.bias, self.num_layers, self.dropout, self.training,
+                   self.bidirectional)
         if packed:
-            y, *last = function(data, batch_sizes, state, *rest)
-            y = PackedSequence(y, batch_sizes, order, back)
+            y, *last = function(data, batch_sizes, state, *options)
+            y = PackedSequence(y, batch_sizes, order, unsorted)
         else:
-            y, *last = function(data, state, *rest, self.batch_first)
-        if back is not None:
-            last = [h.index_select(1, back) for h in last]
+            y, *last = function(data, state, *options, self.batch_first)
+        if unsorted is not None:
+            last = [h.index_select(1, unsorted) for h in last]
         return y, tuple(last) if states > 1 else last[0]
 
     @classmethod
@@ -222,9 +222,10 @@ class RNNBase(Module):
 
     @classmethod
     def _from_weights(cls, mod: Any, weights: dict[str, Any], dtype: Any) -> Any:
-        kind: Any = LSTM if mod.mode == "LSTM" else GRU
-        result = kind(mod.input_size, mod.hidden_size, mod.num_layers, mod.bias, mod.batch_first,
-                      mod.dropout, mod.bidirectional, dtype)
+        layer_class: Any = LSTM if mod.mode == "LSTM" else GRU
+        result = layer_class(mod.input_size, mod.hidden_size, mod.num_layers, mod.bias,
+                             mod.batch_first,
+                             mod.dropout, mod.bidirectional, dtype)
         result.set_weight_bias(weights)
         return result
 

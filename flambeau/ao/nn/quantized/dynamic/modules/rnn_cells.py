@@ -41,12 +41,12 @@ class RNNCellBase(Module):
 
     def extra_repr(self) -> str:
         """Sizes and settings."""
-        text = f"{self.input_size}, {self.hidden_size}"
+        settings = f"{self.input_size}, {self.hidden_size}"
         if self.bias is not True:
-            text += f", bias={self.bias}"
+            settings += f", bias={self.bias}"
         if getattr(self, "nonlinearity", "tanh") != "tanh":
-            text += f", nonlinearity={self.nonlinearity}"
-        return text
+            settings += f", nonlinearity={self.nonlinearity}"
+        return settings
 
     def _run_step(self, cell: Any, input: Tensor, hx: Any, states: int) -> Any:
         if input.size(1) != self.input_size:
@@ -69,14 +69,15 @@ class RNNCellBase(Module):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The cell of a float one that has a `qconfig`."""
-        kinds: dict[type, Any] = {float_modules.LSTMCell: LSTMCell, float_modules.GRUCell: GRUCell,
-                                  float_modules.RNNCell: RNNCell}
-        assert type(mod) in kinds, (
+        cell_classes: dict[type, Any] = {float_modules.LSTMCell: LSTMCell,
+                                         float_modules.GRUCell: GRUCell,
+                                         float_modules.RNNCell: RNNCell}
+        assert type(mod) in cell_classes, (
             "nn.quantized.dynamic.RNNCellBase.from_float only works for nn.LSTMCell, nn.GRUCell "
             "and nn.RNNCell")
         make_observer, dtype = find_observed_dtype(mod)
         assert mod.bias, "mod.bias must be True"
-        return cls._from_weights(kinds[type(mod)], mod, {
+        return cls._from_weights(cell_classes[type(mod)], mod, {
             "weight_ih": quantize_for(mod.weight_ih, make_observer, dtype),
             "weight_hh": quantize_for(mod.weight_hh, make_observer, dtype),
             "bias_ih": mod.bias_ih.detach(), "bias_hh": mod.bias_hh.detach()}, dtype)
@@ -87,10 +88,12 @@ class RNNCellBase(Module):
         return cls._from_weights(cls, ref_mod, *ref_mod.pack())
 
     @classmethod
-    def _from_weights(cls, kind: Any, mod: Any, parts: dict[str, Any], dtype: Any) -> Any:
+    def _from_weights(cls, cell_class: Any, mod: Any, parameters: dict[str, Any],
+                      dtype: Any) -> Any:
         options = {"nonlinearity": mod.nonlinearity} if hasattr(mod, "nonlinearity") else {}
-        result = kind(mod.input_size, mod.hidden_size, bias=True, dtype=dtype, **options)
-        result._pack(parts["weight_ih"], parts["bias_ih"], parts["weight_hh"], parts["bias_hh"])
+        result = cell_class(mod.input_size, mod.hidden_size, bias=True, dtype=dtype, **options)
+        result._pack(parameters["weight_ih"], parameters["bias_ih"], parameters["weight_hh"],
+                     parameters["bias_hh"])
         return result
 
     def _weight_bias(self) -> dict[str, dict[str, Any]]:

@@ -42,10 +42,10 @@ class _Rounded(float_modules.module.Module):
         Weights that are rounded to float16 are returned as floats.
         """
         dtype = next(iter(self._roundings.values())).dtype
-        parts = {name: value.detach() for name, value in self.named_parameters(recurse=False)}
+        tensors = {name: value.detach() for name, value in self.named_parameters(recurse=False)}
         if isinstance(dtype, QuantizedDtype):
-            parts |= {name: r.quantize(self) for name, r in self._roundings.items()}
-        return parts, dtype
+            tensors |= {name: r.quantize(self) for name, r in self._roundings.items()}
+        return tensors, dtype
 
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}(Reference)"
@@ -76,9 +76,9 @@ class _Cell(_Rounded):
     @classmethod
     def from_float(cls, mod: Any, weight_qparams_dict: dict[str, Any]) -> Any:
         """Create a cell with a float cell's weights."""
-        extra = {"nonlinearity": mod.nonlinearity} if hasattr(mod, "nonlinearity") else {}
+        options = {"nonlinearity": mod.nonlinearity} if hasattr(mod, "nonlinearity") else {}
         result = cls(mod.input_size, mod.hidden_size, mod.bias,
-                     weight_qparams_dict=weight_qparams_dict, **extra)
+                     weight_qparams_dict=weight_qparams_dict, **options)
         return adopt(result, mod)
 
 

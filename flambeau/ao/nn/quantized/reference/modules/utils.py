@@ -81,11 +81,11 @@ class WeightRounding:
         name, axis = (per_tensor, ()) if self.scheme is per_tensor_affine \
             else (per_channel, (self.axis,))
         operator = getattr(get_namespace("quantized_decomposed"), name)
-        low, high = self.range
-        if low is None or high is None:
-            low, high = self.dtype.limits
+        quant_min, quant_max = self.range
+        if quant_min is None or quant_max is None:
+            quant_min, quant_max = self.dtype.limits
         result: Tensor = operator(
-            x, scale, zero_point, *axis, low, high, _INTEGERS[self.dtype])
+            x, scale, zero_point, *axis, quant_min, quant_max, _INTEGERS[self.dtype])
         return result
 
 
