@@ -95,11 +95,16 @@ class Subgraph:
         with unrecorded(), part.inner.active():
             part.result = function(*operands)
         part.leaves, part.spec = pytree.tree_flatten(part.result)
+        for leaf in part.leaves:  # a result from outside is an input, too
+            part.inner.node_of(leaf)
         return part
 
     def take(self, value: Any) -> Node:
         """Add an input for a value of the outer program."""
         outer = self.outer.node_of(value)
+        if isinstance(value, Tensor) and id(value) in self.inner.entries:
+            known: Node = self.inner.entries[id(value)].node
+            return known
         first = next((n for n in self.graph.nodes if n.op != "placeholder"), self.graph._root)
         with self.graph.inserting_before(first):
             node = self.graph.placeholder(outer.name)
@@ -161,7 +166,9 @@ def _collect_inputs(parts: list[Subgraph]) -> list[Any]:
     """Collect the operands of all graphs, without duplicates."""
     result: list[Any] = []
     for part in parts:
-        result += [v for v in part.operands if not any(v is w for w in result)]
+        for value in part.operands:
+            if not any(value is other for other in result):
+                result.append(value)
     return result
 
 

@@ -45,3 +45,34 @@ def test_a_loop_becomes_an_operator():
 
     module = make_fx(program)(torch.zeros(2))
     assert torch.equal(module(torch.ones(2))[0], program(torch.ones(2))[0])
+
+
+def test_branches_may_return_values_from_outside():
+    constant = torch.tensor([0.5, 0.25])
+
+    def inner(x):
+        return torch.cond(x.sum() > 1, lambda x: x + constant, lambda x: constant + 0, (x,))
+
+    def program(x):
+        return torch.cond(x.sum() > 0, lambda x: inner(x) + constant, lambda x: inner(x), (x,))
+
+    module = make_fx(program)(torch.ones(2))
+    for x in (torch.ones(2), torch.zeros(2), torch.full((2,), 0.25)):
+        assert torch.equal(module(x), program(x))
+
+
+def test_nested_branches_share_operands_from_outside():
+    outside = torch.ones(2, 3)
+
+    def choose(pred, first, second):
+        return torch.cond(pred, first, second, (outside,))
+
+    def inner(x):
+        return choose(torch.tensor(True), lambda y: y.sum(), lambda y: -y.sum())
+
+    def program(x):
+        return choose(x.sum() > 0, lambda y: y.sum() + choose(torch.tensor(1), inner, inner),
+                      lambda y: y.sum() - choose(torch.tensor(0), inner, inner))
+
+    module = make_fx(program)(torch.ones(2))
+    assert torch.equal(module(-torch.ones(2)), program(-torch.ones(2)))
