@@ -40,13 +40,13 @@ _DECLARED = (
     "_higher_order_ops/", "distributions/", "func/", "backends/", "library",
 )
 _UNDECLARED = ("nn/utils/parametr", "tensor/print", "tensor/random/generator")
-# Functions that change modules, optimizers or ambient settings.
+# Functions that change modules, optimizers or ambient settings, or return a generator's state.
 _WITH_EFFECTS = frozenset((
     "train", "eval", "register_forward_hook", "register_forward_pre_hook", "load_state_dict",
     "register_full_backward_hook", "register_full_backward_pre_hook", "add_module", "apply",
     "register_buffer", "register_parameter", "register_module", "add_param_group", "manual_seed",
     "seed", "set_default_dtype", "set_default_device", "set_num_threads", "set_detect_anomaly",
-    "set_multithreading_enabled",
+    "set_multithreading_enabled", "get_rng_state", "set_rng_state", "initial_seed", "fork_rng",
 ))
 # Tensor members that depend only on layout and flags, not on values.
 OF_LAYOUT = frozenset((
