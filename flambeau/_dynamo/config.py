@@ -1,4 +1,4 @@
-"""torch._dynamo.config: settings of PyTorch 2.13's tracer, taken without effect."""
+"""torch._dynamo.config: settings of PyTorch 2.13's tracer, accepted without effect."""
 
 from .stored_settings import defaults, store_settings
 

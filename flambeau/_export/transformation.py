@@ -15,7 +15,7 @@ __all__ = ["transform"]
 
 
 def transform(program: Any, passes: Sequence[Any]) -> Any:
-    """Return a program with the graph that passes make of a program's graph.
+    """Return the program with its graph rewritten by passes.
 
     They may change neither the number of inputs nor that of outputs: AssertionError.
     """

@@ -37,7 +37,7 @@ class _Levels(threading.local):
         self.public = False  # enter_dual_level was called
         self.enabled = True
         self.tape: Any = None  # where operators note their calls while a formula is derived
-        self.has_late = False  # a write gave a tangent to memory that other tensors may share
+        self.has_late = False  # a write put a tangent on memory that other tensors may share
 
 
 LEVELS = _Levels()
@@ -69,7 +69,7 @@ def pop_level(level: int) -> None:
 
 
 def collect_tangents(tensor: Tensor) -> dict[int, Any]:
-    """Return (primal, tangent) by level, including tangents that writes gave the memory."""
+    """Return (primal, tangent) by level, including tangents that writes put on the memory."""
     carried: dict[int, Any] = tensor.__dict__.get(_SLOT, _NOTHING)
     if not LEVELS.has_late or not carried and tensor._base is None:
         return carried

@@ -20,7 +20,7 @@ from .outputs import Output
 from .saved.plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan
 from .saved.values import PackedTensor, SavedOutput, pack_tensor
 
-_next_sequence = itertools.count(1).__next__
+next_sequence = itertools.count(1).__next__
 _new = object.__new__
 
 
@@ -39,7 +39,7 @@ def create_node(
     node = _new(plan.node_type if plan.choose_node is None else plan.choose_node(args))
     node.plan, node.edges, node.saved, node.versions = plan, edges, saved, versions
     node.restore, node.hooks = restore, None
-    node.sequence = _next_sequence()
+    node.sequence = next_sequence()
     if SPECIAL.count and MODE.anomaly:
         node.metadata["traceback_"] = traceback.format_stack()[:-3]
     return node
@@ -102,7 +102,7 @@ def record_binary(operator: Any, y: Tensor, x: Tensor, other: Tensor) -> None:
         node.edges = (x._node or x, other._node or other)
     else:
         node.edges = (x._node or x,) if mask == 1 else (other._node or other,)
-    node.sequence = _next_sequence()
+    node.sequence = next_sequence()
     if SPECIAL.count and MODE.anomaly:
         node.metadata["traceback_"] = traceback.format_stack()[:-2]
     y._node = node
@@ -212,7 +212,7 @@ def _record_single(operator: Any, y: Tensor, args: tuple, position: int) -> None
     if x._array.dtype is not kind and not plan.joint:
         restore = operator.restores(args, y)
         node.restore = None if restore is None else (restore[position],)
-    node.sequence = _next_sequence()
+    node.sequence = next_sequence()
     if SPECIAL.count and MODE.anomaly:
         node.metadata["traceback_"] = traceback.format_stack()[:-3]
     y._node = node
@@ -254,7 +254,7 @@ def _record_several(operator: Any, y: Tensor, args: tuple) -> None:
         restore = operator.restores(args, y)
         if restore is not None:
             node.restore = _spread(tuple([restore[i] for i in plan.inputs]), plan, args)
-    node.sequence = _next_sequence()
+    node.sequence = next_sequence()
     if SPECIAL.count and MODE.anomaly:
         node.metadata["traceback_"] = traceback.format_stack()[:-3]
     y._node = node

@@ -102,7 +102,7 @@ _STRIDED_PLAN = Plan(AsStridedBackward0, (), (), (), False)
 
 def rebase_view(view: Tensor, base: Tensor, node: Any) -> None:
     """Make `node` the history of a view's new value: the base's history becomes "the old base with
-    this window replaced", and the view is taken from it anew."""
+    this window replaced", and the view is recomputed from it."""
     if is_example(base._array):
         Views.rebase_examples(view, node)
         return

@@ -92,7 +92,7 @@ class Independent(Distribution):
 
 
 class TransformedDistribution(Distribution):
-    """What transforms make of a distribution's values.
+    """Distribution of a base distribution's samples after transforms.
 
     >>> D = torch.distributions
     >>> lognormal = D.TransformedDistribution(D.Normal(0., 1.), [D.ExpTransform()])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -70,11 +71,10 @@ def _create_named_conversion(names: tuple[str, ...]) -> Callable[[Any], Any]:
     return convert
 
 
-memory_format = _create_named_conversion(_MEMORY_FORMATS)
+memory_format_of = _create_named_conversion(_MEMORY_FORMATS)
 _CONVERT: dict[str, Callable[[Any], Any]] = {
     "dtype": scalar_type, "layout": _create_named_conversion(_LAYOUTS),
-    "memory_format": memory_format,
-    "out_dtype": scalar_type,
+    "memory_format": memory_format_of, "out_dtype": scalar_type,
 }
 # Options to drop if None or False, since not every function here takes them.
 _OPTIONAL = frozenset(("dtype", "layout", "device", "pin_memory", "memory_format", "generator",
@@ -98,14 +98,12 @@ def find_aten_function(name: str) -> Callable[..., Any] | None:
     """Return the function that computes `aten::name`; None if flambeau lacks the operator."""
     if name in _REFUSED:
         return None
-    own = FUNCTIONS.get(name)
-    if own is None:
-        own = _find_public(name)
-    if own is None and name.endswith("_copy"):
-        own = _find_public(name.removesuffix("_copy"))
-    if own is None:
+    function = FUNCTIONS.get(name) or _find_public(name)
+    if function is None and name.endswith("_copy"):
+        function = _find_public(name.removesuffix("_copy"))
+    if function is None:
         return None
-    return _accept_list(own) if name in _LISTS else _accept_options(own)
+    return _return_list(function) if name in _LISTS else _accept_options(function)
 
 
 def _find_public(name: str) -> Callable[..., Any] | None:
@@ -138,12 +136,14 @@ _LISTS = frozenset("""
 """.split())
 
 
-def _accept_list(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
+def _return_list(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function that returns a tuple so that it returns a list."""
+
+    def convert_result(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         return list(result) if isinstance(result, tuple) else result
 
-    return call
+    return convert_result
 
 
 # ------------------------------------------------------ operators with different arguments
@@ -170,29 +170,29 @@ def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
         kind, place = other.dtype, other.device
     options: dict[str, Any] = {"copy": bool(named.get("copy"))}
     if named.get("memory_format") is not None:
-        options["memory_format"] = memory_format(named["memory_format"])
+        options["memory_format"] = memory_format_of(named["memory_format"])
     return self.to(device=place, dtype=kind, **options)
 
 
 def _convolution(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
                  transposed: bool, output_padding: Any, groups: int, *settings: Any) -> Any:
-    """Convolve as traced modules call it; ignore trailing cuDNN settings."""
+    """Convolve as traced modules do; trailing cuDNN settings have no effect."""
     return PUBLIC["torch"]["convolution"](
         input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
 def _create_softmax(name: str) -> Callable[..., Any]:
-    def call(self: Any, dim: int, dtype: Any = None) -> Any:
+    def softmax(self: Any, dim: int, dtype: Any = None) -> Any:
         return PUBLIC["torch"][name](self, dim, dtype=scalar_type(dtype))
 
-    return call
+    return softmax
 
 
 def _create_half_to_float(name: str) -> Callable[..., Any]:
-    def call(self: Any, dim: int, half_to_float: bool = False) -> Any:
+    def softmax(self: Any, dim: int, half_to_float: bool = False) -> Any:
         return PUBLIC["torch"][name](self, dim)
 
-    return call
+    return softmax
 
 
 def _einsum(equation: str, tensors: Any, *, path: Any = None) -> Any:
@@ -203,8 +203,13 @@ def _slice(self: Any, dim: int = 0, start: Any = None, end: Any = None, step: in
     return self[(slice(None),) * (dim % self.dim()) + (slice(start, end, step),)]
 
 
+def _replace_none(indices: Any) -> tuple:
+    """Return indices as Python's: a None of aten selects a whole axis."""
+    return tuple(slice(None) if i is None else i for i in indices)
+
+
 def _index(self: Any, indices: Any) -> Any:
-    return self[tuple(slice(None) if i is None else i for i in indices)]
+    return self[_replace_none(indices)]
 
 
 def _index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
@@ -212,18 +217,12 @@ def _index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) -
 
 
 def _index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    index = tuple(slice(None) if i is None else i for i in indices)
-    if accumulate:
-        return self.index_put_(tuple(_fill_indices(self, indices)), values, True)
-    self[index] = values
-    return self
-
-
-def _fill_indices(self: Any, indices: Any) -> list[Any]:
-    """Return the indices as a list. Raise NotImplementedError if one is None."""
-    if all(i is not None for i in indices):
-        return list(indices)
-    raise NotImplementedError("index_put with accumulate and an index that is None")
+    if not accumulate:
+        self[_replace_none(indices)] = values
+        return self
+    if any(i is None for i in indices):
+        raise NotImplementedError("index_put with accumulate and an index that is None")
+    return self.index_put_(tuple(indices), values, True)
 
 
 def _expand(self: Any, size: Any, *, implicit: bool = False) -> Any:
@@ -233,49 +232,43 @@ def _expand(self: Any, size: Any, *, implicit: bool = False) -> Any:
 def _create_upsample(mode: str, aligned: bool) -> Callable[..., Any]:
     """Return `upsample_*` for a mode, to a size or by scale factors."""
 
-    def call(input: Any, output_size: Any, *rest: Any, scale_factors: Any = None) -> Any:
+    def upsample(input: Any, output_size: Any, *rest: Any, scale_factors: Any = None) -> Any:
         corners = rest[0] if aligned and rest else None
         scales = list(rest[1:] if aligned else rest)
         if scales and isinstance(scales[0], (list, tuple)):
             scale_factors = scales[0]
-        if output_size is not None:
-            return _import_functional().interpolate(input, size=list(output_size), mode=mode,
-                                                    align_corners=corners)
-        return _import_functional().interpolate(input, scale_factor=list(scale_factors), mode=mode,
-                                                align_corners=corners)
+        target = {"scale_factor": list(scale_factors)} if output_size is None else \
+            {"size": list(output_size)}
+        return _import_functional().interpolate(input, mode=mode, align_corners=corners, **target)
 
-    return call
+    return upsample
 
 
 def _create_average_pool(count: int) -> Callable[..., Any]:
     """Return average pooling over `count` axes; an empty stride means the kernel size."""
 
-    def call(input: Any, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
+    def average_pool(input: Any, kernel_size: Any, stride: Any = None, *rest: Any) -> Any:
         function = PUBLIC["nn.functional"][f"avg_pool{count}d"]
         return function(input, kernel_size, stride or None, *rest)
 
-    return call
+    return average_pool
 
 
 def _create_max_pool(count: int, with_indices: bool) -> Callable[..., Any]:
-    def call(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-             ceil_mode: bool = False) -> Any:
+    def max_pool(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0,
+                 dilation: Any = 1, ceil_mode: bool = False) -> Any:
         return PUBLIC["nn.functional"][f"max_pool{count}d"](
             input, kernel_size, stride or None, padding, dilation, ceil_mode, with_indices)
 
-    return call
+    return max_pool
 
 
 def _elu(self: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    if scale == 1 and input_scale == 1:
+        return PUBLIC["nn.functional"]["elu"](self, alpha)
     positive = self.clamp(min=0)
     negative = (self.clamp(max=0) * input_scale).expm1() * alpha
     return (positive + negative) * scale
-
-
-def _plain_elu(self: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
-    if scale == 1 and input_scale == 1:
-        return PUBLIC["nn.functional"]["elu"](self, alpha)
-    return _elu(self, alpha, scale, input_scale)
 
 
 def _feature_dropout(input: Any, p: float, train: bool) -> Any:
@@ -288,59 +281,59 @@ def _feature_dropout(input: Any, p: float, train: bool) -> Any:
 
 
 def _create_in_place_by_copy(name: str) -> Callable[..., Any]:
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def write(self: Any, *args: Any, **kwargs: Any) -> Any:
         function = find_aten_function(name)
         return self.copy_(function(self, *args, **kwargs))  # type: ignore[misc]
 
-    return call
+    return write
 
 
-def _list_of_sizes(self: Any, *dim: int) -> Any:
+def _get_sizes(self: Any, *dim: int) -> Any:
     return self.shape[dim[0]] if dim else list(self.shape)
 
 
 def _copy_views(name: str) -> Callable[..., Any]:
     """Return a split that copies its parts. PyTorch's `unsafe_` forms do not track views."""
 
-    def call(self: Any, *args: Any) -> list[Any]:
+    def split(self: Any, *args: Any) -> list[Any]:
         return [part.clone() for part in PUBLIC["torch"][name](self, *args)]
 
-    return call
+    return split
 
 
 def _warn(message: str, stacklevel: int = 2) -> None:
-    import warnings
-
     warnings.warn(message, stacklevel=stacklevel)
 
 
 def _accept_dtype(name: str) -> Callable[..., Any]:
     """Wrap an operator whose last argument is a dtype, passed by position or keyword."""
 
-    def call(*args: Any, dtype: Any = None) -> Any:
+    def convert_dtype(*args: Any, dtype: Any = None) -> Any:
         *rest, kind = args if dtype is None else (*args, dtype)
         return PUBLIC["torch"][name](*rest, scalar_type(kind))
 
-    return call
+    return convert_dtype
 
 
 def _create_mode(name: str) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
+    """Return a function that looks up `torch.name` when it is called."""
+
+    def call_by_name(*args: Any) -> Any:
         return getattr(_import_torch(), name)(*args)
 
-    return call
+    return call_by_name
 
 
 def _create_loss(name: str, names: str) -> Callable[..., Any]:
     """Wrap a loss whose reduction is a number. `names`: the parameters in aten's order."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def loss(*args: Any, **kwargs: Any) -> Any:
         bound = {**dict(zip(names.split(), args, strict=False)), **kwargs}
         if "reduction" in bound:
             bound["reduction"] = ("none", "mean", "sum")[bound["reduction"]]
         return getattr(_import_functional(), name)(**bound)
 
-    return call
+    return loss
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -351,11 +344,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "index": _index, "index_put": _index_put, "index_put_": _index_put_,
     "_index_put_impl_": lambda self, i, v, accumulate=False, unsafe=False: _index_put_(
         self, i, v, accumulate),
-    "expand": _expand, "elu": _plain_elu, "elu_": _create_in_place_by_copy("elu"),
+    "expand": _expand, "elu": _elu, "elu_": _create_in_place_by_copy("elu"),
     "feature_dropout": _feature_dropout,
     "feature_dropout_": _create_in_place_by_copy("feature_dropout"),
     "log_sigmoid": lambda self: PUBLIC["nn.functional"]["logsigmoid"](self),
-    "size": _list_of_sizes, "sym_size": _list_of_sizes, "dim": lambda self: self.dim(),
+    "size": _get_sizes, "sym_size": _get_sizes, "dim": lambda self: self.dim(),
     "stride": lambda self, *dim: self.stride(*dim) if dim else list(self.stride()),
     "storage_offset": lambda self: self.storage_offset(), "numel": lambda self: self.numel(),
     "item": lambda self: self.item(), "len": len, "tolist": lambda self: self.tolist(),
@@ -366,9 +359,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "view": lambda self, size: self.view(scalar_type(size)),
     "type_as": lambda self, other: self.type_as(other), "warn": _warn,
     "contiguous": lambda self, *, memory_format=0: self.contiguous(
-        memory_format=_CONVERT["memory_format"](memory_format)),
+        memory_format=memory_format_of(memory_format)),
     "is_contiguous": lambda self, *, memory_format=0: self.is_contiguous(
-        memory_format=_CONVERT["memory_format"](memory_format)),
+        memory_format=memory_format_of(memory_format)),
     "is_same_size": lambda self, other: self.shape == other.shape,
     "requires_grad_": lambda self, requires_grad=True: self.requires_grad_(requires_grad),
     "backward": lambda self, *args, **kwargs: self.backward(*args, **kwargs),

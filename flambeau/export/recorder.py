@@ -17,7 +17,8 @@ from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.node import _RANDOM, Node
 from ..fx.qualified_names import qualified_name
-from ..fx.trace_errors import explain, user_frame
+from ..fx.trace_errors import explain
+from ..native.foundation.user_frames import find_user_frame
 from ..ops.core.aten import aten
 from ..ops.interception import torch_function
 from ..tensor.size import Size
@@ -289,7 +290,7 @@ class Recorder(ModeRecorder):
             before = fx_traceback.get_current_meta()
             node.meta |= {k: before[k] for k in ("nn_module_stack", "stack_trace") if k in before}
             return
-        frame = user_frame()
+        frame = find_user_frame()
         if frame is not None:
             node.meta["stack_trace"] = _format_frame(frame)
 

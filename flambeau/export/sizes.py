@@ -15,7 +15,8 @@ from typing import Any
 
 from .._higher_order_ops.active_export import active_recorder
 from ..fx.node import Node
-from ..fx.trace_errors import explain, user_frame
+from ..fx.trace_errors import explain
+from ..native.foundation.user_frames import find_user_frame
 from ..tensor.symbolic_length import SymBool, SymFloat, SymInt
 from .errors import GuardOnDataDependentSymNode, UserError, UserErrorType
 from .symbolic_expressions import INFINITE, Expression, SymbolTable
@@ -329,7 +330,7 @@ def _guard(name: str, difference: Expression, value: bool, text: str) -> None:
         return
     (symbol, n), = difference.terms
     relation = name if value else _NEGATIONS[name]
-    frame, location = user_frame(), text
+    frame, location = find_user_frame(), text
     if frame is not None:
         path, line = frame.f_code.co_filename, frame.f_lineno
         location = f"{path}:{line}: {linecache.getline(path, line).strip()}"

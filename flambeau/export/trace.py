@@ -97,7 +97,7 @@ class _NearSizesAgree(Exception):
 
 
 def _separate(inputs: tuple[tuple, dict[str, Any]]) -> tuple[tuple, dict[str, Any]]:
-    """Return inputs with a copy of each tensor that is there twice: they are two inputs."""
+    """Return inputs in which repeated tensors are copied: each occurrence is an input."""
     leaves, spec = pytree.tree_flatten(inputs)
     seen: set[int] = set()
     for i, leaf in enumerate(leaves):

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ..native.foundation.public_names import class_of
+from ..native.foundation.user_frames import find_user_frame, is_own_file
 from ..nn.parameter import Parameter
 from ..ops.core import aten
 from ..ops.interception import torch_function
@@ -31,7 +32,7 @@ from .code_writer import magic_methods, reflectable_magic_methods
 from .graph import Graph
 from .node import Argument, Node, Target, base_types, map_aggregate, map_arg
 from .qualified_names import method_name, qualified_name
-from .trace_errors import TraceError, explain, is_own_file, user_frame
+from .trace_errors import TraceError, explain
 
 __all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError",
            "TracerBase"]
@@ -140,7 +141,7 @@ class TracerBase:
         return (proxy_factory_fn or self.proxy)(node)
 
     def _find_user_frame(self) -> FrameType | None:
-        return user_frame()
+        return find_user_frame()
 
     def create_arg(self, a: Any) -> Argument:
         """Convert an argument to the form nodes store: proxies become nodes, also in containers.

@@ -127,7 +127,7 @@ class NodeSourceAction(enum.Enum):
 
 
 class NodeSource:
-    """Where a node comes from: another node (None: nothing), a pass, and what the pass did.
+    """Where a node comes from: another node or None, a pass, and the pass's action.
 
     Entries of `node.meta["from_node"]`; `from_node` leads further back.
     """

@@ -18,7 +18,7 @@ _functional = PUBLIC["nn.functional"]
 
 
 def _normalize_axes(dim: Any, nt: NestedTensor) -> list[int] | None:
-    """The axes that are reduced, from 0 on; None for all of them."""
+    """Return the reduced axes as numbers from 0, or None if all axes are reduced."""
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
         return None
     return [nt.axis(d) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
@@ -31,7 +31,7 @@ def _inner(nt: NestedTensor, axes: list[int]) -> list[int]:
 
 
 def _map_parts(function: Callable[[Tensor], Tensor], result: Any) -> Any:
-    """A function of the result, or of each part of a named tuple."""
+    """Apply a function to a tensor, or to each part of a tuple."""
     if isinstance(result, tuple):
         return type(result)(*map(function, result)) if hasattr(result, "_fields") \
             else tuple(map(function, result))
@@ -42,7 +42,10 @@ def reduce(
     call: Callable[..., Any], name: str, padding: Any, nt: NestedTensor, dim: Any,
     keepdim: bool = False,
 ) -> Any:
-    """`call(x, dim, keepdim)` over axes of a nested tensor; `padding` changes no result."""
+    """Return `call(x, dim, keepdim)` over axes of a nested tensor.
+
+    `padding` is a value that does not change the result.
+    """
     axes, r = _normalize_axes(dim, nt), nt._ragged_idx
     is_tuple = isinstance(dim, (tuple, list))
     if axes is None:
@@ -70,7 +73,7 @@ def reduce(
 
 
 def _get_lowest_or_highest(dtype: Any, highest: bool) -> Any:
-    """The value that no element exceeds."""
+    """Return the highest or lowest value of a dtype."""
     if dtype is types.bool_:
         return highest
     limits = types.finfo(dtype) if dtype.is_floating_point else types.iinfo(dtype)
@@ -120,16 +123,15 @@ def prod(
 
 
 def _register_selection(name: str, padding: Callable[[Any], Any]) -> None:
-    """A reduction that takes one axis, several or none, and no dtype."""
+    """Register a reduction that takes one axis, several or none, and no dtype."""
     function = getattr(ops, name)
 
-    def of(input: NestedTensor, dim: Any = None, keepdim: bool = False) -> Any:
+    def select(input: NestedTensor, dim: Any = None, keepdim: bool = False) -> Any:
         if dim is None and not keepdim:
             return function(input._values)
-        return reduce(lambda x, d, keep: function(x, d, keep), name, padding(input.dtype), input,
-                      dim, keepdim)
+        return reduce(function, name, padding(input.dtype), input, dim, keepdim)
 
-    rule(name)(of)
+    rule(name)(select)
 
 
 for _name in ("min", "amin", "argmin"):
@@ -229,8 +231,8 @@ def to_padded_tensor(
         raise RuntimeError("to_padded_tensor(): not supported for nested tensors with holes")
     if output_size is not None:
         return pad(input, padding, output_size[input._ragged_idx])
-    longest = input._maybe_max_seqlen
-    return pad(input, padding, input._values.shape[0] if longest is None else longest)
+    max_length = input._maybe_max_seqlen
+    return pad(input, padding, input._values.shape[0] if max_length is None else max_length)
 
 
 @rule()

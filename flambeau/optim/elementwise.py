@@ -208,7 +208,7 @@ class Elementwise(Optimizer):
         return []
 
     def _flambeau_kernel(self, flags: Any, dtype: np.dtype, rows: list[Row], states: int) -> Any:
-        """Return the kernel for these flags, or None if there is none, or too few requests yet."""
+        """Return the kernel for these flags, or None, also if it was requested too rarely."""
         kernels, requests = self._flambeau_kernels, self._flambeau_requests
         cache_key = flags, dtype
         if cache_key in kernels:

@@ -294,7 +294,7 @@ def find_owner(array: np.ndarray) -> np.ndarray:
         array = base
 
 
-def _as_bytes(array: np.ndarray) -> np.ndarray:
+def as_bytes(array: np.ndarray) -> np.ndarray:
     """Return all memory that `array` spans, as an array of bytes."""
     if array.flags.c_contiguous:
         return array.reshape(-1).view(np.uint8)

@@ -17,7 +17,7 @@ import numpy as np
 from .dtypes import FROM_NUMPY, QuantizedDtype, get_default_dtype, parse_dtype
 from .dtypes import dtype as Dtype
 from .exposed_memory import is_exposed, raise_not_resizable
-from .layout import _as_bytes, find_owner
+from .layout import as_bytes, find_owner
 from .meta import MetaArray, meta_array
 from .shared_memory import move_to_shared_memory, shared_memory
 from .storages.casts import StorageCasts
@@ -31,7 +31,7 @@ class VersionCounter:
     __slots__ = ("late_tangents", "links", "value", "writer")
 
     links: tuple[tuple[list[int], int, int], ...]
-    late_tangents: dict[int, Any]  # what writes gave the memory in forward mode; unset without
+    late_tangents: dict[int, Any]  # by writes in forward mode; unset if there are none
 
     def __init__(self) -> None:
         self.value = 0
@@ -544,7 +544,7 @@ def get_storage(array: np.ndarray) -> UntypedStorage:
     owner = find_owner(array)
     storage = _STORAGES.get(id(owner))
     if storage is None or find_owner(storage._bytes) is not owner:
-        storage = _STORAGES[id(owner)] = UntypedStorage(_as_bytes(owner))
+        storage = _STORAGES[id(owner)] = UntypedStorage(as_bytes(owner))
     return storage
 
 

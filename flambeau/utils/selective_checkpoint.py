@@ -80,7 +80,7 @@ def _is_saved(policy: Any) -> bool:
 
 
 class _Mark(enum.Enum):
-    """What stands in the place of a result: the policy's decision, or that it was returned."""
+    """Placeholder of a result: the policy's decision, or that it was returned."""
 
     RECOMPUTE = 0
     CONSUMED = 1

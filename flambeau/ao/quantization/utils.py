@@ -60,7 +60,7 @@ def get_qparam_dict(observer_or_fake_quant: Any) -> dict[str, Any]:
 
 
 def get_qconfig_dtypes(qconfig: Any) -> tuple[Any, Any, bool]:
-    """The dtypes of activations and weights, and whether activations are looked at anew.
+    """The dtypes of activations and weights, and whether activations are quantized dynamically.
 
     >>> from flambeau.ao.quantization import default_dynamic_qconfig, utils
     >>> utils.get_qconfig_dtypes(default_dynamic_qconfig)

@@ -106,7 +106,7 @@ class CallObserver(Protocol):
         """Take the calls that a recorder collects from now on."""
 
     def describe(self, values: Iterable[Any], is_operator: bool = False) -> Any:
-        """Return what the trace says of arguments or results."""
+        """Return the trace's description of arguments or results."""
 
 
 class Recording:

@@ -13,7 +13,7 @@ from typing import Any
 from ...autograd.engine import make_target_key
 from ...autograd.node import Node
 from ...autograd.outputs import Output
-from ...tensor.layout import _as_bytes
+from ...tensor.layout import as_bytes
 from ...tensor.tensor import Tensor
 from ..trace.trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, are_same_bits, collect_values
 
@@ -24,7 +24,7 @@ def finish(trace: Trace) -> None:
     for storage in trace.storages:
         if storage.owner is None or storage.initial is None or storage.number in changed:
             continue
-        if not are_same_bits(_as_bytes(storage.owner), storage.initial):
+        if not are_same_bits(as_bytes(storage.owner), storage.initial):
             trace.add_problem("memory was changed by something that cannot be recorded", "")
     tensors = list(iterate_tensors(trace.result))
     _forget_own_grads(trace, tensors)
@@ -108,7 +108,7 @@ def explain_lost_backward(trace: Trace, outputs: list[Tensor], inputs: list[Tens
             seen.add(id(node))
             if node.hooks is not None:
                 return "a tensor that it makes has a hook, which no compiled call would run"
-            if node.is_custom:  # recording would run its Python once more than the program does
+            if node.is_custom:  # recording would run its Python one time too many
                 return "backward through its result runs the Python of a custom Function"
             stack.extend(node.edges)
     return None

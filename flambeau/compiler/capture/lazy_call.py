@@ -21,7 +21,7 @@ from ...native.target.graph_costs import MAX_ZEROED_ELEMENTS
 from ...ops.core.autocast import STATE
 from ...ops.core.operator import Kind, Operator
 from ...tensor.layout import (
-    _as_bytes, empty_strided_array, ensure_strides, find_dense_order, find_owner,
+    as_bytes, empty_strided_array, ensure_strides, find_dense_order, find_owner,
 )
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..schedule.arena import Arena
@@ -117,7 +117,7 @@ class Deferred:
             elif (value.shape, value.strides, value.dtype) == geometry and not value.offset:
                 result.append(owner[...])
             else:
-                result.append(view_bytes(_as_bytes(owner), value))
+                result.append(view_bytes(as_bytes(owner), value))
         return result
 
     def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
@@ -174,7 +174,7 @@ class Deferred:
         trace.values = self.values
         for storage in trace.storages:
             if storage.external and trace.values and storage.owner is not None:
-                storage.initial = trace.copy_array(_as_bytes(storage.owner))
+                storage.initial = trace.copy_array(as_bytes(storage.owner))
         drawing, recorder.drawing = recorder.drawing, True
         autocast, STATE.enabled = STATE.enabled, False
         try:
@@ -225,7 +225,7 @@ class _Computation:
         owner = self.memory.get(value.storage)
         if owner is None:
             owner = self.memory[value.storage] = _find_memory(self.trace.storages[value.storage])
-        return view_bytes(_as_bytes(owner), value)
+        return view_bytes(as_bytes(owner), value)
 
     def operator(self, i: int, event: Event) -> None:
         """Run an operator."""

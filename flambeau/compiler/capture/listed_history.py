@@ -1,4 +1,4 @@
-"""Record the autograd history of results without values, as the operator's function would."""
+"""Record autograd history for results whose operator's function did not run."""
 
 from __future__ import annotations
 

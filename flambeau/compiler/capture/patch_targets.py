@@ -31,7 +31,7 @@ def _list_functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | 
             result.setdefault(id(operator.function), entry)
             twin = getattr(operator, "twin", None)
             if twin is not None:
-                result.setdefault(id(twin), (twin, _bypass_fast_path(twin), None))
+                result.setdefault(id(twin), (twin, bypass_fast_path(twin), None))
     for function in library_attributes(Tensor).values():
         if (call := find_pointwise_operator(function)) is not None:
             record = recorder.operator(call.operator, swapped=call.swapped)
@@ -48,7 +48,7 @@ def _is_function(x: Any) -> bool:
     return type(x) is type(_is_function)
 
 
-def _bypass_fast_path(twin: Any) -> Callable:
+def bypass_fast_path(twin: Any) -> Callable:
     """Return the recorder of an in-place function, which runs it without its fast path."""
     twin = own_function(twin)
     free = twin.__code__.co_freevars

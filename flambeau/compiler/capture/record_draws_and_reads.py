@@ -46,7 +46,7 @@ def pass_through_unless_on(r: Recorder, record: Callable) -> Callable:
 # --------------------------------------------------------------------------------- draws
 
 
-def _draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
+def record_draw(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
     if not r.here or r.drawing:
         return original(*args, **kwargs)
     if original.__name__ == "fill_bernoulli" and isinstance(args[1], np.ndarray):
@@ -138,7 +138,7 @@ def draws(r: Recorder) -> Pairs:
         distributions.fill_exponential, distributions.fill_cauchy, distributions.fill_geometric,
         normals.fill_normal, normals.fill_log_normal, integers.fill_random,
     ):
-        yield function, functools.partial(_draw, r)
+        yield function, functools.partial(record_draw, r)
     yield integers.randperm, pass_through_unless_on(r, _record_permutation)
     for function in (integers.multinomial, rejection_sampling.poisson, rejection_sampling.binomial,
                      rejection_sampling.standard_gamma, rejection_sampling.dirichlet):
@@ -164,15 +164,15 @@ def _record_scheduler_step(
     return result
 
 
-def _iterate_subclasses(base: Any) -> Iterator[Any]:
+def iterate_subclasses(base: Any) -> Iterator[Any]:
     yield base
     for kind in base.__subclasses__():
-        yield from _iterate_subclasses(kind)
+        yield from iterate_subclasses(kind)
 
 
 def iterate_schedules(r: Recorder) -> Pairs:
     """Yield (function, recorder) for schedulers' steps; ReduceLROnPlateau reads a value."""
-    for kind in _iterate_subclasses(LRScheduler):
+    for kind in iterate_subclasses(LRScheduler):
         step = vars(kind).get("step")
         if hasattr(step, "__code__") and not issubclass(kind, ReduceLROnPlateau):
             yield step, pass_through_unless_on(r, _record_scheduler_step)

@@ -153,12 +153,12 @@ def _put_at(
 def _record_setitem(r: Recorder, original: Callable, self: Any, item: Any, value: Any) -> Any:
     source = index._as_value(self, value)
     basic, rest = index.split_index(self, item)
-    target = self if basic is None or index._selects_whole(basic, rest) else index._view_basic(
+    target = self if basic is None or index._selects_whole(basic, rest) else index.view_basic(
         self, basic
     )
     if rest is not None:
         if value is source:
-            index._check_dtypes(self, source, rest)
+            index.check_dtypes(self, source, rest)
         values = index._cast_like(value_shapes.drop_leading_ones(source), target)
         index.put_at(target, values, rest, False, "index_put_")
         return

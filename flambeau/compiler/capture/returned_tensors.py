@@ -117,7 +117,7 @@ class _Description:
 
     def _find_inference_switch(self, tensor: Tensor, source: int | None) -> bool | None:
         """Return whether a tensor was made in inference mode if the mode around the call does not
-        tell, because the call switched it; else None. A view is as its base."""
+        tell, because the call switched it; else None. A view is like its base."""
         if tensor._base is not None:
             return None
         _, is_inference = read_flags(tensor)

@@ -1,4 +1,4 @@
-"""Pending: a program being built, possibly on another thread, or the error that ended the build."""
+"""A program being built, possibly on another thread, or the error that ended the build."""
 
 from __future__ import annotations
 

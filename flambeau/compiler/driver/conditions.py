@@ -1,4 +1,4 @@
-"""Conditions: which calls take the same path, judged by number arguments and decisions."""
+"""Conditions on number arguments and branches under which calls take the same path."""
 
 from __future__ import annotations
 
@@ -15,28 +15,40 @@ from ..trace.plain_values import write_mismatch
 class Conditions:
     """Conditions of a call. `admits(args, kwargs)` returns whether another call meets them."""
 
+    admits: Callable[[tuple, dict[str, Any]], bool]
+
     def __init__(self, args: tuple, kwargs: dict[str, Any], proof: Proof | None = None,
                  is_free: Callable[[int], bool] = lambda leaf: False) -> None:
         """`proof`: the call's proof. `is_free`: whether a leaf may be any number of its class."""
         source = SourceBuilder()
         source.add("try:")
-        for leaf, key, value in list_numbers(args, kwargs):
-            place = f"args[{key}]" if key.__class__ is int else f"kwargs[{key!r}]"
-            source.add(f"t{leaf} = {place}", depth=2)
-            mismatch = (f"t{leaf}.__class__ is not {type(value).__name__}" if is_free(leaf) else
-                        write_mismatch(f"t{leaf}", value, source.name))
-            source.add(f"if {mismatch}:", "    return False", depth=2)
-        decisions, constants = ((), {}) if proof is None else (proof.decisions, proof.constants)
-        objects = dict.fromkeys(name for guard in decisions
-                                for name in re.findall(r"\bt\d+(?=\.)", guard.path))
-        if objects:
-            source.names["flatten_call"] = flatten_call
-            source.add("leaves = flatten_call(args, kwargs)", depth=2)
-            source.add(*(f"{name} = leaves[{name[1:]}]" for name in objects), depth=2)
-        for guard in decisions:
-            for name in re.findall(r"\bk\d+\b", guard.path):
-                source.names[name] = constants[name]
-            source.add(f"if {guard.failure(source.name)}:", "    return False", depth=2)
+        _compare_numbers(source, args, kwargs, is_free)
+        if proof is not None:
+            _check_decisions(source, proof)
         source.add("    pass", "except Exception:", "    return False", "return True")
-        self.admits: Callable[[tuple, dict[str, Any]], bool]
         _, self.admits = source.define("admits(args, kwargs)", "<flambeau conditions>")
+
+
+def _compare_numbers(source: SourceBuilder, args: tuple, kwargs: dict[str, Any],
+                     is_free: Callable[[int], bool]) -> None:
+    """Write the comparison of number arguments; a free one only needs the same class."""
+    for leaf, key, value in list_numbers(args, kwargs):
+        place = f"args[{key}]" if key.__class__ is int else f"kwargs[{key!r}]"
+        source.add(f"t{leaf} = {place}", depth=2)
+        mismatch = (f"t{leaf}.__class__ is not {type(value).__name__}" if is_free(leaf) else
+                    write_mismatch(f"t{leaf}", value, source.name))
+        source.add(f"if {mismatch}:", "    return False", depth=2)
+
+
+def _check_decisions(source: SourceBuilder, proof: Proof) -> None:
+    """Write the guards of the branches that the call took."""
+    objects = dict.fromkeys(name for guard in proof.decisions
+                            for name in re.findall(r"\bt\d+(?=\.)", guard.path))
+    if objects:
+        source.names["flatten_call"] = flatten_call
+        source.add("leaves = flatten_call(args, kwargs)", depth=2)
+        source.add(*(f"{name} = leaves[{name[1:]}]" for name in objects), depth=2)
+    for guard in proof.decisions:
+        for name in re.findall(r"\bk\d+\b", guard.path):
+            source.names[name] = proof.constants[name]
+        source.add(f"if {guard.failure(source.name)}:", "    return False", depth=2)

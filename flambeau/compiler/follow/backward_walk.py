@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...tensor.exposed_memory import EXPOSED
-from ...tensor.layout import _as_bytes
+from ...tensor.layout import as_bytes
 from ...tensor.tensor import Tensor, creation
 from ..trace.bindings import view_bytes
 from ..trace.trace import Value
@@ -189,4 +189,4 @@ class _GradMemory:
 def _create_window(owner: Any, value: Any) -> Any:
     is_whole_owner = value.offset == 0 and value.shape == owner.shape \
         and value.strides == owner.strides and value.dtype == owner.dtype
-    return owner[...] if is_whole_owner else view_bytes(_as_bytes(owner), value)
+    return owner[...] if is_whole_owner else view_bytes(as_bytes(owner), value)

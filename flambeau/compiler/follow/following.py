@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.tape import _next_sequence
+from ...autograd.tape import next_sequence
 from ...native.runtime.fast_call import data_address
 from ...ops.core.operator import Kind
 from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import is_any_exposed, is_exposed
-from ...tensor.layout import _as_bytes, find_owner
+from ...tensor.layout import as_bytes, find_owner
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of
 from ..capture.listed_history import attach
@@ -60,7 +60,7 @@ class Following:
         self.take_ready()
         self.walked = 0  # backward passes followed as one event
         self.ambient = AMBIENT.changes
-        self.sequence: int = _next_sequence()  # nodes of this call have higher numbers
+        self.sequence: int = next_sequence()  # nodes of this call have higher numbers
 
     def take_ready(self) -> None:
         """Bind the arrays of storages that are ready from the start."""
@@ -137,7 +137,7 @@ class Following:
         if part:
             is_whole_owner = value.offset == 0 and value.shape == owner.shape \
                 and value.strides == owner.strides and value.dtype == owner.dtype
-            array = owner[...] if is_whole_owner else view_bytes(_as_bytes(owner), value)
+            array = owner[...] if is_whole_owner else view_bytes(as_bytes(owner), value)
         if source is not None:
             return view_of(source, array)
         result = _new(Tensor)
@@ -276,7 +276,7 @@ class Following:
         if array is not owner:
             offset = data_address(array) - data_address(owner)
             place = Value(s, offset, array.shape, array.strides, array.dtype)
-            self.inputs[s] = view_bytes(_as_bytes(copy), place)
+            self.inputs[s] = view_bytes(as_bytes(copy), place)
         return True
 
 

@@ -37,8 +37,8 @@ from ...tensor.random import distributions, integers, rejection_sampling
 from ...tensor.random import normal as normals
 from ...tensor.tensor import Tensor
 from ..capture import record_writes
-from ..capture.patch_targets import _bypass_fast_path
-from ..capture.record_draws_and_reads import _draw, _iterate_subclasses
+from ..capture.patch_targets import bypass_fast_path
+from ..capture.record_draws_and_reads import record_draw, iterate_subclasses
 from ..capture.record_library import _record_group_step as _record_step_group
 from ..capture.record_library import list_replacements
 from ..capture.recorder import (
@@ -97,7 +97,7 @@ def _hook_operators() -> Iterator[Hook]:
         yield _hook_operator(operator.function, operator, False)
         twin = getattr(operator, "twin", None)
         if twin is not None:
-            longer = _bypass_fast_path(twin)
+            longer = bypass_fast_path(twin)
             yield Hook(twin, longer, lambda session, args, kwargs, longer=longer: longer(
                 None, args, kwargs))
     for function, operator, reflected in iterate_python_operators():
@@ -540,7 +540,7 @@ def _hook_draws() -> Iterator[Hook]:
     )
     for function in by_values:
         yield _barrier(function)
-    for kind in _iterate_subclasses(LRScheduler):
+    for kind in iterate_subclasses(LRScheduler):
         step = vars(kind).get("step")
         if _is_function(step):
             yield _hook_recording(step, lambda original, args, kwargs: original(*args, **kwargs))
@@ -557,7 +557,7 @@ def _hook_draw(function: Any) -> Hook:
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         if collect_arrays((args[1:], kwargs)) and not ACTIVE.session.quiet:
             return ACTIVE.session.barrier(hook, args, kwargs)
-        return _draw(NOW, original, args, kwargs)
+        return record_draw(NOW, original, args, kwargs)
 
     hook = Hook(function, record, follow, always=True)
     return hook

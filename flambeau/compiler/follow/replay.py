@@ -13,7 +13,7 @@ from ...native.foundation.method_patches import library_attributes
 from ...ops.core.autocast import STATE
 from ...ops.core.dispatch import find_pointwise_operator
 from ...ops.core.operator import Operator
-from ...tensor.layout import _as_bytes
+from ...tensor.layout import as_bytes
 from ...tensor.tensor import Tensor, wrap
 from ..trace.bindings import view_bytes
 from ..trace.operands import as_arrays, unbind
@@ -57,7 +57,7 @@ class Replay:
             return owner
         if s in following.shifts:
             value = replace(value, offset=value.offset + following.shifts[s])
-        return view_bytes(_as_bytes(owner), value)
+        return view_bytes(as_bytes(owner), value)
 
     def _inner(self, s: int) -> np.ndarray:
         """Return the memory of a storage that Python never sees, allocating it if needed."""

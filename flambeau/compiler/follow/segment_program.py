@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.layout import _as_bytes
+from ...tensor.layout import as_bytes
 from ..functionalization.functionalize import Functionalization
 from ..functionalization.graph_inputs import make_draw
 from ..ir.axis_order import invert_permutation, order_axes
@@ -47,7 +47,7 @@ class Target:
             return owner
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype)
-        return np.ndarray(self.shape, self.dtype, _as_bytes(owner), self.offset, self.strides)
+        return np.ndarray(self.shape, self.dtype, as_bytes(owner), self.offset, self.strides)
 
 
 class _Builder(Functionalization):

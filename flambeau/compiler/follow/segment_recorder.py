@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...autograd.tape import _next_sequence
+from ...autograd.tape import next_sequence
 from ...native.foundation.user_frames import WarningCount
 from ...native.target.compile_costs import LENGTHS_BEFORE_MERGING, MAX_FAILED_RECORDINGS
 from ...nn.parameter import Parameter
 from ...ops.core.operator import Operator
-from ...tensor.layout import _as_bytes, find_owner
+from ...tensor.layout import as_bytes, find_owner
 from ..capture.live_tensors import find_live_tensors
 from ..capture.recorder import Recorder
 from ..trace.ambient_modes import read_ambient_modes
@@ -61,7 +61,7 @@ class SegmentRecorder(Recorder):
         self.keep_alive.append((tensors, owners))
         self.modes = read_ambient_modes()
         self.calls: dict[int, list[Any]] = {}  # composite calls, by the number of events before
-        self.sequence: int = _next_sequence()
+        self.sequence: int = next_sequence()
         self.backwards: list[BackwardPass] = []
         self.group_updates: set[int] = set()  # events that are an optimizer's step over a group
         self.silent: set[str] = set()  # operators that returned windows on their operands
@@ -218,7 +218,7 @@ def create_window_in(owner: np.ndarray, value: Value) -> np.ndarray:
     """Return the window of a Value on the array that owns its storage."""
     if value.offset == 0 and value.shape == owner.shape and value.strides == owner.strides:
         return owner
-    memory = _as_bytes(owner)
+    memory = as_bytes(owner)
     start = value.offset + address(owner) - memory.ctypes.data
     return view_bytes(memory, replace(value, offset=start))
 

@@ -157,7 +157,7 @@ class Session:
         segment = self.following.segment
         if is_due(segment):
             segment.choose_ready()
-            self.following = Following(segment)  # anew: other memory is bound from the start
+            self.following = Following(segment)  # restart: other memory is bound from the start
             self.following.cues = []
             self.driver.is_steady = False
         elif segment.cue is not None and segment.cue.hook is hook:

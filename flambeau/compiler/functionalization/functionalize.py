@@ -54,7 +54,7 @@ class Functionalization:
         self.conditions: list[Node] = []  # bools that must hold
         self.eager_calls: list[Node] = []  # a node of each; they run even if nothing reads them
         self.started: Node | None = None  # the exchange started last
-        self.calls_complex = self.has_kernels = False  # kinds of operators that it met
+        self.calls_complex = self.has_kernels = False  # kinds of operators recorded so far
         self.arguments = bind_arguments(trace, leaves, self.bindings)  # the first leaf on each
 
     def build(self) -> tuple[Graph, bind.Bindings]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...tensor.layout import _as_bytes, find_owner
+from ...tensor.layout import as_bytes, find_owner
 from ...tensor.tensor import Tensor
 from ..capture.returned_tensors import ReturnedTensor
 from ..ir.axis_order import invert_permutation, order_axes
@@ -175,7 +175,7 @@ class ReturnedValues:
         if self.crowds[id(region)] < 0:
             shape = array.shape if owned else region.shape
             memory_value = Value(value.storage, region.offset, region.shape, strides, region.dtype)
-            memory = _as_bytes(find_owner(array))
+            memory = as_bytes(find_owner(array))
             value_now = bind.view_bytes(memory, memory_value).copy().reshape(shape)
             self.graph.bindings.expected.append(value_now)
             self.graph.outputs.append(reshape_node(region.value, shape))

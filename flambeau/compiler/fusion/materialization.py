@@ -166,7 +166,7 @@ class Materialization:
         return self._strided.get(id(node)) or make_contiguous_view(node.shape)
 
     def find_inexpressible(self, leaf: Node, chain: Chain) -> Node | None:
-        """The first movement of a chain that strides cannot express; None if there is none."""
+        """Return the first movement of a chain that strides cannot express, or None."""
         window = self._view_memory(leaf)
         for node in chain:
             after = apply_movement(window, node)

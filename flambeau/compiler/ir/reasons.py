@@ -18,7 +18,7 @@ class Advice(Enum):
 
 
 class Reason(str):
-    """A reason for which there is advice. Where it is a plain string, there is none."""
+    """A reason that carries advice. Reasons that are plain strings carry none."""
 
     __slots__ = ("advice",)
     advice: Advice

@@ -18,6 +18,7 @@ from ..ir.graph import Node, Op
 from ..ir.strided_view import StridedView
 
 POSITION_REDUCTIONS = (ReduceOp.ARGMAX, ReduceOp.ARGMIN)
+_POSITION_OPS = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
 
 
 def merge_axes(
@@ -33,7 +34,7 @@ def merge_axes(
 def _list_accessed_views(
     group: FusionGroup, nodes: Sequence[Node], fusion: Fusion, layout: BufferAssignment
 ) -> list[StridedView]:
-    """The views through which the loops' domain accesses each array."""
+    """Return the views through which the loops' domain accesses each array."""
     shape, rows = group.shape, group.rows
     computed = {id(node) for node in nodes}
     result: list[StridedView | None] = []
@@ -61,28 +62,27 @@ def _list_accessed_views(
 
 def _uses_positions_as_values(nodes: Sequence[Node], fusion: Fusion) -> bool:
     """Whether positions are used as values, so that axes must not be merged."""
-    fixed = (Op.IOTA, Op.TAKE, Op.TAKE_ALONG, Op.PAD)
-    inside = (part for node in nodes for part in iterate_fused_nodes(node, fusion.materialized))
-    return any(part.op in fixed or (part.op is Op.REDUCE and part.fold in POSITION_REDUCTIONS)
-               for part in inside)
+    parts = (part for node in nodes for part in iterate_fused_nodes(node, fusion.materialized))
+    return any(part.op in _POSITION_OPS
+               or (part.op is Op.REDUCE and part.fold in POSITION_REDUCTIONS) for part in parts)
 
 
 def _group_mergeable_axes(
-    shape: Sequence[int], folded: Sequence[int], windows: list[StridedView], fixed: bool
+    shape: Sequence[int], folded: Sequence[int], views: list[StridedView], uses_positions: bool
 ) -> list[list[int]]:
     """Group consecutive axes that are contiguous in all views; leave out extents of 1."""
     result: list[list[int]] = []
     for axis, extent in enumerate(shape):
         if extent == 1:
             continue
-        before = result[-1][-1] if result else None
-        together = (
-            before is not None
-            and not fixed
-            and (before in folded) == (axis in folded)
-            and all(w.strides[before] == w.strides[axis] * extent and w.whole for w in windows)
+        previous = result[-1][-1] if result else None
+        is_mergeable = (
+            previous is not None
+            and not uses_positions
+            and (previous in folded) == (axis in folded)
+            and all(v.strides[previous] == v.strides[axis] * extent and v.whole for v in views)
         )
-        if together:
+        if is_mergeable:
             result[-1].append(axis)
         else:
             result.append([axis])
@@ -90,9 +90,7 @@ def _group_mergeable_axes(
 
 
 def is_narrow(group: FusionGroup, free: list[list[int]], folded: list[list[int]]) -> bool:
-    """Whether rows are so short that vectors of them would be nearly empty, so that lanes should
-    run across rows instead.
-    """
+    """Whether rows are too short to fill vectors, so that lanes should run across rows."""
     shape = group.shape
     if (
         not free
@@ -107,5 +105,5 @@ def is_narrow(group: FusionGroup, free: list[list[int]], folded: list[list[int]]
 
 
 def count_along_axes(shape: Sequence[int], axes: list[int]) -> int:
-    """The number of elements along some axes."""
+    """Return the number of elements along some axes."""
     return prod(shape[i] for i in axes)

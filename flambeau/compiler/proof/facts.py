@@ -224,7 +224,7 @@ class Facts(Guarding):
         return [*self.stores.values()]
 
     def drop_guards(self) -> None:
-        """Drop the guards on what the step did not consume."""
+        """Drop guards on values that the step did not consume."""
         self.proof.guards = [guard for guard in self.proof.guards if guard.needed]
         for guard in self.identities.values():
             if guard.needed:

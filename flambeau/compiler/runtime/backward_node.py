@@ -17,7 +17,7 @@ from ...autograd.errors.graph_errors import raise_freed, raise_overwritten, rais
 from ...autograd.mode import MODE, no_grad
 from ...autograd.node import Node
 from ...autograd.outputs import Output
-from ...autograd.tape import _next_sequence
+from ...autograd.tape import next_sequence
 from ...native.foundation.reference_counts import ARGUMENT_REFERENCES
 from ...ops import ones_like, zeros_like
 from ...tensor.layout import find_owner
@@ -230,7 +230,7 @@ class BackwardRunner:
         """
         result: Any = object.__new__(self.node_class)
         result.plan, result.saved, result.versions, result.restore = None, (), (), None
-        result.hooks, result.sequence = None, _next_sequence()
+        result.hooks, result.sequence = None, next_sequence()
         inputs = [tensors[x] if isinstance(x, int) else x for x in self.bindings.inputs]
         result.edges = tuple([x._history() or x for x in inputs])
         result.outputs = self.bindings.outputs
@@ -309,7 +309,7 @@ class BackwardRunner:
         for tensor, version in call.versions:
             if get_version(tensor) != version:
                 raise_stale(node.name(), tensor._array, tensor._counter, version, tensor)
-        written, start = [*self.written, *call.written], _next_sequence()
+        written, start = [*self.written, *call.written], next_sequence()
         with _swap_memory(written, call.before) as stand_ins, \
                 _return_to(self.generators, call.drawn):
             returned = self.eager(*call.args, **call.kwargs)
@@ -457,6 +457,6 @@ def attach_history(tensor: Tensor, node: Any, k: int) -> Tensor:
         tensor._node = node
     else:
         output = tensor._node = make_detached_node(node.runner.output_classes[k])
-        output.edges, output.sequence = (Output(node, k),), _next_sequence()
+        output.edges, output.sequence = (Output(node, k),), next_sequence()
     tensor._requires_grad = tensor._tracked = True
     return tensor

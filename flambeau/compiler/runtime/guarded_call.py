@@ -214,7 +214,7 @@ class _CallWriter:
         lines.append("            raise")
         lines.append("        counted[0] += 1")
         if self._adds_to_grads():
-            # The program that creates these grads counts their writes anew.
+            # The program that creates these grads restarts their version counts.
             self.names["LOOKS"] = GradReads
             lines.append("        LOOKS.count += 1")
         for target, writes in self.bindings.version_bumps:

@@ -30,7 +30,7 @@ class StepCounter:
     """Advances the counters of one update's parameters and computes the formula's numbers."""
 
     def __init__(self, update: Update, ran: Any) -> None:
-        """`ran`: the step's run count, in a cell; tells which run an increment was for."""
+        """`ran`: the step's run count, in a cell; says which run an increment belongs to."""
         self.ran, self.ticked = ran, -1
         self._read_group(update)
         self.saved = [self._list_scalars(state) for _, state in self.rows]

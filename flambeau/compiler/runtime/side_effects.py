@@ -32,7 +32,7 @@ def make_performer(effects: list[Effect]) -> Callable[[tuple], None]:
 def _set(store: Callable[[Any, Any, Any], None], owner: Any, key: Any, values: tuple) -> None:
     try:
         store(owner, key, values[0])
-    except BaseException:  # once more, in case an interrupt came first
+    except BaseException:  # again, in case an interrupt came first
         store(owner, key, values[0])
         raise
 

@@ -29,7 +29,7 @@ class MemoryPlan:
 
 
 def plan_memory(tasks: Sequence[Task], layout: BufferAssignment | None) -> MemoryPlan:
-    """Assign offsets in order of first use, then place the barriers. `layout` tells what eager
+    """Assign offsets in order of first use, then place the barriers. `layout` says what eager
     functions read and write; None if there are none.
     """
     uses = [collect_task_memories(task, layout) for task in tasks]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.layout import _as_bytes
+from ...tensor.layout import as_bytes
 from ...tensor.random.generator import Generator, default_generator
 from ...tensor.tensor import Tensor
 from .counter_rng import draw_key
@@ -44,7 +44,7 @@ class Argument:
         array = arrays[self.leaf]
         if self.order is not None:
             return array.transpose(self.order).reshape(self.shape)
-        memory = _as_bytes(_find_owner(array))
+        memory = as_bytes(_find_owner(array))
         return _view_window(memory, address(array) + self.offset - memory.ctypes.data, self)
 
 
@@ -358,7 +358,7 @@ def _view_window(memory: np.ndarray, offset: int, window: Value | Argument) -> n
 def view_storage(storage: Storage, value: Value) -> np.ndarray:
     """Return the window of a Value on its storage."""
     assert storage.owner is not None
-    return view_bytes(_as_bytes(storage.owner), value)
+    return view_bytes(as_bytes(storage.owner), value)
 
 
 def _find_owner(array: np.ndarray) -> np.ndarray:

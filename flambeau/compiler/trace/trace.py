@@ -16,7 +16,7 @@ import numpy as np
 
 from ...native.foundation.allocator import build_memory_error
 from ...native.target.graph_costs import COMPARED_BLOCK_BYTES
-from ...tensor.layout import _as_bytes, find_owner
+from ...tensor.layout import as_bytes, find_owner
 from ...tensor.tree import collect_leaves, map_leaves_of
 from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.windows.opaque_window import OpaqueWindow
@@ -258,7 +258,7 @@ class Trace:
         result = Storage(number, owner if external else None, external, extent_value,
                          address(owner))
         if external and self.values:
-            result.initial = self.copy_array(_as_bytes(owner))
+            result.initial = self.copy_array(as_bytes(owner))
         elif not external:
             result.owner_ref = self._watch(owner)
         self.storage_numbers[id(owner)] = number
@@ -476,7 +476,7 @@ def are_same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
         return False
     if a.nbytes < 1024 or not (a.flags.c_contiguous and b.flags.c_contiguous):
         return a.tobytes() == b.tobytes()
-    a, b = _as_bytes(a), _as_bytes(b)
+    a, b = as_bytes(a), as_bytes(b)
     return all(np.array_equal(a[start : start + COMPARED_BLOCK_BYTES],
                               b[start : start + COMPARED_BLOCK_BYTES])
                for start in range(0, a.size, COMPARED_BLOCK_BYTES))

@@ -127,7 +127,7 @@ class MetaTracer(Tracer):
             return proxy
         try:
             proxy.install_tensor_meta(self._compute(kind, target, args, kwargs))
-        except Exception as error:  # shapes are a help: a trace goes on without
+        except Exception as error:  # shapes are optional: the trace continues without them
             warn(f"Could not compute metadata for {kind} target {target}: {error}")
         return proxy
 

@@ -15,7 +15,7 @@ def reset_partition_device(partitions: list[Partition]) -> None:
 def combine_two_partitions(
     partition_0: Partition, partition_1: Partition, partitions: list[Partition]
 ) -> None:
-    """Replace two partitions of the list by one, at its end, and number all anew."""
+    """Replace two partitions of the list by one at its end, and renumber all."""
     combined = Partition(len(partitions))
     combined.nodes = partition_0.nodes | partition_1.nodes
     combined.recalculate_mem_size()
@@ -79,7 +79,10 @@ def get_device_partition_stats(
 
 
 def get_device_to_partitions_mapping(partitions: list[Partition], devices: list[Device]) -> bool:
-    """Give each partition without a device the fullest one that has room; tell if all have one."""
+    """Give each partition without a device the fullest one that has room.
+
+    Return whether all have one.
+    """
     placed, free_bytes, waiting = get_device_partition_stats(partitions, devices)
     for partition in waiting:
         for device in sorted(free_bytes, key=free_bytes.__getitem__):

@@ -37,7 +37,7 @@ def cost_function(rate_bytes_per_s: float, latencies: dict[Node, NodeLatency]) -
 
 
 def place_and_estimate_s(partitions: list[Partition], devices: list[Device], cost: Cost) -> float:
-    """Put partitions on devices anew and return their cost; infinite if they do not fit."""
+    """Reassign partitions to devices and return the cost: infinite if they do not fit."""
     reset_partition_device(partitions)
     return cost(partitions) if get_device_to_partitions_mapping(partitions, devices) else math.inf
 

@@ -45,7 +45,7 @@ class AnnotateTypesWithSchema(Transformer):
     def call_function(
         self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Call a function; its signatures tell the type, its annotation otherwise."""
+        """Call a function; its type comes from its signatures, else its annotation."""
         declared = None
         if self.annotate_functionals and getattr(target, "__module__", None) != "_operator":
             signatures = get_signature_for_torch_op(target) or ()
@@ -56,7 +56,7 @@ class AnnotateTypesWithSchema(Transformer):
     def call_module(
         self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Call a module; its forward's annotation tells the type."""
+        """Call a module; the type comes from its forward's annotation."""
         called = super().call_module(target, args, kwargs)
         module = self.fetch_attr(target)
         if not self.annotate_modules or not hasattr(module, "forward"):

@@ -34,7 +34,7 @@ def annotate_getitem_nodes(graph: Graph) -> None:
 
 
 def _find_item_type(sequence: Any, index: Any) -> Any:
-    """Return the type of one item; None if the sequence's type does not tell."""
+    """Return the type of one item; None if the sequence's type does not say."""
     origin, arguments = typing.get_origin(sequence), typing.get_args(sequence)
     if origin is tuple:
         if arguments[-1:] == (...,):

@@ -86,7 +86,7 @@ class Traversals:
         return self.reports[-1]
 
     def _exclude(self, nodes: NodeList, start: int = -1, end: int = -1) -> bool:
-        """Let the user remove nodes; tell whether none is left."""
+        """Let the user remove nodes. Return whether none is left."""
         if self.exclusion_fn is not None:
             self.exclusion_fn(nodes, start, end)
         return not nodes

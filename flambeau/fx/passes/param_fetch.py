@@ -1,4 +1,4 @@
-"""Note on a graph's nodes what an accelerator needs to know of their modules."""
+"""Annotate a graph's nodes with what an accelerator needs to know about their modules."""
 
 from __future__ import annotations
 

@@ -159,5 +159,5 @@ def _is_empty(node: ast.expr) -> bool:
 
 
 def converts_to_list(kind: Kind, target: Kind) -> bool:
-    """Return whether a tuple is taken for a list where one is wanted."""
+    """Return whether a tuple is accepted where a list is expected."""
     return kind.name == "Tuple" and target.name == "List" and accepts_argument(kind, target)

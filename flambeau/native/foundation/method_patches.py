@@ -36,7 +36,7 @@ def choose_by_caller(*args, **kwargs):
 
 
 class PatchableType(type):
-    """Metaclass of Tensor and its subclasses. What is assigned to Tensor itself is looked at."""
+    """Metaclass of Tensor and its subclasses: watches assignments to attributes of Tensor."""
 
     def __setattr__(cls, name: str, value: Any) -> None:
         is_tensor = cls.__base__ is object

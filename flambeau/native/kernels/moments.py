@@ -12,7 +12,9 @@ from ..loop_ir.ir import (
     Size, Statement, Store, Type, Update,
 )
 from .expression_builder import Value, compute_type, where
-from .softmax_and_layer_norm import FORMULAS, RowKernelBuilder, _exp, _log, accumulator_type
+from .softmax_and_layer_norm import (
+    FORMULAS, RowKernelBuilder, apply_exp, apply_log, accumulator_type,
+)
 
 
 def moments(type: Type, *tangents: str) -> Kernel:
@@ -58,7 +60,7 @@ def logsumexp(type: Type) -> Kernel:
     x, y = r.matrix("x"), r.vector("y")
     top = r.fold(ReduceOp.MAXIMUM, x)
     top = where(abs(top) < np.inf, top, Value(Constant(top.type, 0)))
-    r.keep(y, _log(r.fold(ReduceOp.SUM, _exp(x - top))) + top)
+    r.keep(y, apply_log(r.fold(ReduceOp.SUM, apply_exp(x - top))) + top)
     return r.kernel("logsumexp")
 
 

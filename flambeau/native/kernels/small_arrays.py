@@ -9,7 +9,7 @@ from ..loop_ir.ir import (
     Store, Type, Update,
 )
 from .expression_builder import Value, constant, where
-from .softmax_and_layer_norm import RowKernelBuilder, _exp, _log
+from .softmax_and_layer_norm import RowKernelBuilder, apply_exp, apply_log
 
 
 def softmax(type: Type) -> Kernel:
@@ -17,7 +17,7 @@ def softmax(type: Type) -> Kernel:
     r = RowKernelBuilder(type)
     buffer = r.buffer("x")
     x = Value(Load(buffer, r.whole))
-    shifted = _exp(x - r.fold(ReduceOp.MAXIMUM, x))
+    shifted = apply_exp(x - r.fold(ReduceOp.MAXIMUM, x))
     total = r.fold(ReduceOp.SUM, shifted)  # before the store, which overwrites x
     r.sweep(stores=[(buffer, shifted * (1 / total))])
     return r.kernel("small_softmax")
@@ -29,8 +29,8 @@ def log_softmax(type: Type) -> Kernel:
     buffer = r.buffer("x")
     x = Value(Load(buffer, r.whole))
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
-    total = r.fold(ReduceOp.SUM, _exp(shifted))
-    r.sweep(stores=[(buffer, shifted - _log(total))])
+    total = r.fold(ReduceOp.SUM, apply_exp(shifted))
+    r.sweep(stores=[(buffer, shifted - apply_log(total))])
     return r.kernel("small_log_softmax")
 
 
@@ -52,11 +52,11 @@ def cross_entropy(type: Type, mean: bool) -> Kernel:
     all_rows, count = Accumulator(ReduceOp.SUM, type), Accumulator(ReduceOp.SUM, type)
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
     total, target_score, has_target = r.sweep([
-        (ReduceOp.SUM, _exp(shifted)),
+        (ReduceOp.SUM, apply_exp(shifted)),
         (ReduceOp.SUM, where(is_target, shifted, constant(0, type))),
         (ReduceOp.ANY, is_target),
     ])
-    log_total = _log(total)
+    log_total = apply_log(total)
     row_loss = where(has_target, log_total - target_score, constant(math.nan, type))
     r.body += [Update(all_rows, row_loss.expression), Update(count, Constant(type, 1))]
     r.sweep(stores=[(buffer, shifted - log_total)])
@@ -76,5 +76,5 @@ def cross_entropy_backward(type: Type) -> Kernel:
     logs = Value(Load(buffer, r.whole))
     one_hot = where(_is_target(r), constant(1, type), constant(0, type))
     share = r.number("share")
-    r.sweep(stores=[(buffer, (_exp(logs) - one_hot) * share)])
+    r.sweep(stores=[(buffer, (apply_exp(logs) - one_hot) * share)])
     return r.kernel("small_cross_entropy_backward")

@@ -121,11 +121,11 @@ class RowKernelBuilder:
         return Kernel(name, self.buffers, [loop], self.sizes)
 
 
-def _exp(x: Value) -> Value:
+def apply_exp(x: Value) -> Value:
     return apply(Scalar.EXP, x)
 
 
-def _log(x: Value) -> Value:
+def apply_log(x: Value) -> Value:
     return apply(Scalar.LOG, x)
 
 
@@ -133,7 +133,7 @@ def softmax(type: Type) -> Kernel:
     """x, y: exp(x) divided by its sum along each row."""
     r = RowKernelBuilder(type)
     x, y = r.matrix("x"), r.buffer("y")
-    shifted = _exp(x - r.fold(ReduceOp.MAXIMUM, x))
+    shifted = apply_exp(x - r.fold(ReduceOp.MAXIMUM, x))
     if type is not r.inside:  # half precision is rounded once
         r.sweep(stores=[(y, shifted * (1 / r.fold(ReduceOp.SUM, shifted)))])
         return r.kernel("softmax")
@@ -147,8 +147,8 @@ def log_softmax(type: Type) -> Kernel:
     r = RowKernelBuilder(type)
     x, y = r.matrix("x"), r.buffer("y")
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
-    total = r.fold(ReduceOp.SUM, _exp(shifted))
-    r.sweep(stores=[(y, shifted - _log(total))])
+    total = r.fold(ReduceOp.SUM, apply_exp(shifted))
+    r.sweep(stores=[(y, shifted - apply_log(total))])
     return r.kernel("log_softmax")
 
 
@@ -201,7 +201,7 @@ def log_softmax_backward(type: Type) -> Kernel:
     r = RowKernelBuilder(type)
     g, y, gx = r.matrix("g"), r.matrix("y"), r.buffer("gx")
     total = r.fold(ReduceOp.SUM, g)
-    r.sweep(stores=[(gx, g - _exp(y) * total)])
+    r.sweep(stores=[(gx, g - apply_exp(y) * total)])
     return r.kernel("log_softmax_backward")
 
 
@@ -209,7 +209,7 @@ def log_softmax_tangent(type: Type) -> Kernel:
     """t, y, yt: the tangent of log_softmax's result y."""
     r = RowKernelBuilder(type)
     t, y, yt = r.matrix("t"), r.matrix("y"), r.buffer("yt")
-    total = r.fold(ReduceOp.SUM, t * _exp(y))
+    total = r.fold(ReduceOp.SUM, t * apply_exp(y))
     r.sweep(stores=[(yt, t - total)])
     return r.kernel("log_softmax_tangent")
 

@@ -119,7 +119,7 @@ class _ConvNd(Module):
         return (first, second // self.groups, *self.kernel_size)
 
     def reset_parameters(self) -> None:
-        """Draw weight, then bias, anew; the numbers do not depend on the memory format."""
+        """Redraw weight, then bias. The numbers do not depend on the memory format."""
         weight = self.weight
         with no_grad():
             if weight.is_contiguous():

@@ -1,4 +1,4 @@
-"""Containers of parameters, ParameterList and ParameterDict; they hold other values as well."""
+"""Containers of parameters, ParameterList and ParameterDict. They also hold other values."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class _Table(Module):
             raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
 
     def reset_parameters(self) -> None:
-        """Draw the table anew and zero the padding row."""
+        """Redraw the table and zero the padding row."""
         init.normal_(self.weight)
         self._fill_padding_idx_with_zero()
 

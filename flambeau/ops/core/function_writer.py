@@ -27,10 +27,7 @@ from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
 
 NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # accepted besides PyTorch's names
-# Operators whose list of axes is required, even if empty.
-_NEEDING_AXES = frozenset(("flip",))
-# Operators that compute in the dtype of `out` if there is no `dtype`.
-_COMPUTED_AS_OUT = frozenset("_nansum cumprod cumsum mean prod sum".split())
+
 _NAMES: dict[str, Any] = {
     "compute_pointwise": compute_pointwise, "explained": explain, "view_of": view_of, "wrap": wrap,
     "record": record, "requires": requires, "write_out": write_out, "Tensor": Tensor,
@@ -156,7 +153,7 @@ class _Signature:
             if p.kind is not p.VAR_POSITIONAL:
                 continue
             n = p.name
-            if operator.name in _NEEDING_AXES:
+            if operator.requires_axes:
                 add(f"if {n} is None and not {n}_:",
                     f"    raise TypeError('{operator.name}() missing 1 required positional "
                     f"arguments: \"{n}\"')")
@@ -167,7 +164,7 @@ class _Signature:
             add(f"if {alias} is not MISSING:", f"    {name} = {alias}")
         if "dtype" in operator.names:
             add("if dtype.__class__ is type:", "    dtype = as_dtype(dtype)")
-        if operator.name in _COMPUTED_AS_OUT:
+        if operator.dtype_of_out:
             add("if dtype is None and out is not None and isinstance(out, Tensor):",
                 "    dtype = out.dtype")
         if operator.autocast is not None:
@@ -255,8 +252,6 @@ class _Computation:
     def write(self) -> None:
         """Write the whole computation, up to the return."""
         operator, add = self.operator, self.source.add
-        if operator.dtype_of_out:
-            add("if out is not None and dtype is None:", "    dtype = out.dtype")
         compute = f"    y = body({', '.join(self._pass_arrays())})"
         from_class = "answer if out is None else Overriding.into(out, answer)" if self.takes_out \
             else "answer"

@@ -113,6 +113,8 @@ class Operator:
 
     def _read_facts(self, options: dict[str, Any]) -> None:
         """Read the options that few operators set: unusual parameters, linearity, vmap rules."""
+        # Whether the list of axes is required, even if empty.
+        self.requires_axes: bool = options.pop("requires_axes", False)
         # Whether a composite also accepts NumPy's `axis` and `keepdims`, as other kinds always do.
         self.numpy_names: bool = options.pop("numpy_names", False)
         # Whether a composite reads attributes of its arguments; a wrapper explains missing ones.

@@ -117,7 +117,7 @@ def _copy_array(target: Tensor, src: Tensor) -> None:
         with np.errstate(all="ignore"):
             source = cast(source, array.dtype)
     elif array.nbytes >= MIN_THREADED_COPY_BYTES and np.may_share_memory(source, array):
-        source = source.copy()  # NumPy itself looks at small ones
+        source = source.copy()  # NumPy checks small ones itself
     fill(array, source)
 
 

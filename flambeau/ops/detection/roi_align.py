@@ -24,7 +24,7 @@ from .sampling import spread, sum_taps
 SymInt = int  # a size, named as in operator schemas
 
 
-def _draw_regions(rng: Rng, count: int) -> np.ndarray:
+def draw_regions(rng: Rng, count: int) -> np.ndarray:
     images = rng.integers(0, 2, (count, 1))
     corners = rng.uniform(-1, 6, (count, 2))
     return np.concatenate([images, corners, corners + rng.uniform(0.5, 7, (count, 2))], 1)
@@ -32,14 +32,14 @@ def _draw_regions(rng: Rng, count: int) -> np.ndarray:
 
 def _align_samples(rng: Rng) -> Iterator[Sample]:
     for ratio, aligned in ((2, False), (0, True), (-1, False)):
-        rois = _draw_regions(rng, 3)
+        rois = draw_regions(rng, 3)
         yield (rng.normal(size=(2, 3, 6, 7)), rois, 0.7, 2, 3, ratio, aligned), {}
     yield (rng.normal(size=(1, 2, 4, 4)), np.zeros((0, 5)), 1.0, 2, 2, 2, True), {}
 
 
 def _place_samples(rng: Rng) -> Iterator[Sample]:
     for ratio in (2, 0):
-        yield (rng.normal(size=(2, 12, 6, 7)), _draw_regions(rng, 3), 0.7, 2, 3, ratio), {}
+        yield (rng.normal(size=(2, 12, 6, 7)), draw_regions(rng, 3), 0.7, 2, 3, ratio), {}
 
 
 def bilinear(plane: Any, y: float, x: float) -> float:

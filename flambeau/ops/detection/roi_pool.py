@@ -20,14 +20,14 @@ from ..core.sample_inputs import Rng, Sample
 from ..indexing.embedding_bag import _MAX, reduced_bags
 from ..native.transpose import put_in_order
 from .arguments import check_regions, find_images, count_place_channels
-from .roi_align import SymInt, _draw_regions, channel_mapping
+from .roi_align import SymInt, draw_regions, channel_mapping
 from .sampling import Taps, spread, sum_taps
 
 _INT32 = np.dtype(np.int32)
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:
-    yield (rng.normal(size=(2, 3, 6, 7)), _draw_regions(rng, 4), 0.7, 2, 3), {}
+    yield (rng.normal(size=(2, 3, 6, 7)), draw_regions(rng, 4), 0.7, 2, 3), {}
     yield (rng.normal(size=(1, 2, 4, 4)), np.zeros((0, 5)), 1.0, 2, 2), {}
 
 

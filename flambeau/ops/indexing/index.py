@@ -67,7 +67,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if index.__class__ is slice or index.__class__ is tuple:
         plain = normalize_plain_index(index)
         if plain is not None:
-            return _view_basic(self, plain) if self._tracked else _view_window(self, plain)
+            return view_basic(self, plain) if self._tracked else _view_window(self, plain)
     if index.__class__ is list and is_tuple_of_indices(index):
         return getitem(self, tuple(index))
     positions = _match_positions(index)
@@ -75,7 +75,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         return gather_at(self,
                          check_version(positions, index, self) if self._tracked else positions)
     basic, rest = split_index(self, index)
-    result = self if basic is None else _view_basic(self, basic)
+    result = self if basic is None else view_basic(self, basic)
     if rest is None:
         return result
     return gather_at(result, check_version(rest, index, self) if self._tracked else rest)
@@ -165,7 +165,7 @@ def _view_window(self: Tensor, plain: tuple) -> Tensor:
         raise _create_basic_error(self, plain, error) from None
 
 
-def _view_basic(x: Tensor, basic: tuple) -> Tensor:
+def view_basic(x: Tensor, basic: tuple) -> Tensor:
     try:
         return basic_index(x, basic)
     except IndexError as error:
@@ -530,12 +530,12 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     source = _as_value(self, value)
     basic, rest = split_index(self, index)
     if rest is not None and value is source:
-        _check_dtypes(self, source, rest, basic)
+        check_dtypes(self, source, rest, basic)
     try:
         if not (MODE.grad and (self._tracked or source._tracked)):
             _put_unrecorded(self, basic, rest, source._array)
             return
-        target = self if basic is None or _selects_whole(basic, rest) else _view_basic(self, basic)
+        target = self if basic is None or _selects_whole(basic, rest) else view_basic(self, basic)
         if rest is not None:
             _write_back(target, source, check_version(rest, index, self, source))
         elif requires(self) or (source._tracked and requires(source)):
@@ -578,7 +578,7 @@ def _write_back(target: Tensor, source: Tensor, positions: tuple) -> None:
     put_at(target, _cast_like(drop_leading_ones(source), target), positions, False, "index_put_")
 
 
-def _check_dtypes(
+def check_dtypes(
     target: Tensor, source: Tensor, positions: tuple, basic: tuple | None = None
 ) -> None:
     """Raise RuntimeError for another dtype, except for one element written through masks."""

@@ -10,13 +10,13 @@ from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import find_innermost_batch
 from ..core.errors import wrap_with_explanation
 from ..core.operator import publish
-from .index import _check_dtypes, _view_basic, check_positions, put_at, split_index
+from .index import check_dtypes, view_basic, check_positions, put_at, split_index
 
 
 def _complete_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:
     items = tuple(slice(None) if i is None else i for i in indices)
     basic, rest = split_index(self, items)
-    return (self if basic is None else _view_basic(self, basic)), rest or ()
+    return (self if basic is None else view_basic(self, basic)), rest or ()
 
 
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
@@ -32,7 +32,7 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
             f"{type(indices).__name__}"
         )
     target, positions = _complete_index(self, indices)
-    _check_dtypes(self, values, positions or ())
+    check_dtypes(self, values, positions or ())
     try:
         put_at(target, values, positions or (Ellipsis,), accumulate, "index_put_")
     except (IndexError, ValueError) as error:

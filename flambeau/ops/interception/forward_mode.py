@@ -351,7 +351,7 @@ def _write_tangent(target: Tensor, primal: Tensor, tangent: Tensor | None, level
 
 
 def _follow(target: Tensor, primal: Tensor) -> Tensor:
-    """Copy the history that a write gave the primal to the target; return the target."""
+    """Copy the history that a write recorded on the primal to the target, and return it."""
     target._node, target._requires_grad = primal._node, primal._requires_grad
     target._tracked = primal._tracked
     return target

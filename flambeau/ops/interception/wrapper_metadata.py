@@ -46,7 +46,7 @@ def let_class_answer(tensor: Tensor, policy: str | None, device: bool, layout: b
 
 
 def _answer(tensor: Tensor, query: str, func: Any, *args: Any) -> Any:
-    """Return what the class says, None if it has no answer of its own or is not asked."""
+    """Return the class's answer, or None if it has none or need not answer."""
     if query not in tensor.__dict__.get(_QUERIES, ()) or torch_dispatch.STATE.classes_off:
         return None
     return torch_dispatch.hand_over(
@@ -54,7 +54,7 @@ def _answer(tensor: Tensor, query: str, func: Any, *args: Any) -> Any:
 
 
 def _answer_required(tensor: Tensor, query: str, func: Any, kind: str) -> Any:
-    """Return what the class says about a query that has no default."""
+    """Return the class's answer to a query that has no default."""
     result = _answer(tensor, query, func)
     if result is None and query in tensor.__dict__.get(_QUERIES, ()) \
             and not torch_dispatch.STATE.classes_off:

@@ -101,7 +101,7 @@ def cross(
 
 # -------------------------------------------------------------------------------- distances
 
-_MAX_ROWS_WITHOUT_PRODUCT = 25  # above it distances come of one matrix product, as in PyTorch
+_MAX_ROWS_WITHOUT_PRODUCT = 25  # above it distances come from one matrix product, as in PyTorch
 _MODES = {None: 0, "use_mm_for_euclid_dist_if_necessary": 0, "use_mm_for_euclid_dist": 1,
           "donot_use_mm_for_euclid_dist": 2}
 

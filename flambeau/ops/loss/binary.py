@@ -21,7 +21,7 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import ValueRule
 from ..native.pointwise import try_kernel
-from .elementwise import _find_common_dtype, _reduce
+from .elementwise import find_common_dtype, reduce_losses
 from .reduction import MEAN, NONE, SUM, parse_reduction, reduce_tensor, share
 
 
@@ -90,7 +90,7 @@ def _bce(input: Array, target: Array, weight: Array | None, reduction: int) -> A
     inside = compute_dtype(input.dtype)
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     y = (t - 1) * np.maximum(np.log1p(-x), -100) - t * np.maximum(np.log(x), -100)
-    return _reduce(y if weight is None else y * weight, reduction, input.dtype)
+    return reduce_losses(y if weight is None else y * weight, reduction, input.dtype)
 
 
 @_bce.vjp("input")
@@ -182,7 +182,7 @@ def _bce_logits(
         raise add_notes(RuntimeError(
             f"result type {kinds[0]} can't be cast to the desired output type {kinds[1]}"
         ), _advise_on_dtype(input, target))
-    inside = compute_dtype(_find_common_dtype(input, target))
+    inside = compute_dtype(find_common_dtype(input, target))
     x, t = input.astype(inside, copy=False), target.astype(inside, copy=False)
     if pos_weight is None:
         is_large = x.size > MAX_NUMPY_POINTWISE_ELEMENTS and x.shape == t.shape
@@ -191,7 +191,7 @@ def _bce_logits(
     else:
         positive_weight = (pos_weight.astype(inside, copy=False) - 1) * t + 1
         y = _negative_log_sigmoid(x) * positive_weight + (1 - t) * x
-    return _reduce(y if weight is None else y * weight, reduction, target.dtype)
+    return reduce_losses(y if weight is None else y * weight, reduction, target.dtype)
 
 
 @_bce_logits.vjp("input")

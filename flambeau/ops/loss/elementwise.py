@@ -34,20 +34,20 @@ from .reduction import MEAN, NONE, SUM, parse_reduction, reduce_tensor, share
 
 def _cast_pair(input: Array, target: Array, name: str) -> tuple[Array, Array]:
     """Return both in their common dtype; NotImplementedError unless that is a real float."""
-    kind = _find_common_dtype(input, target)
+    kind = find_common_dtype(input, target)
     if not FROM_NUMPY[kind].is_floating_point:
         raise build_missing_kernel_error(f"{name}_cpu", kind)
     inside = compute_dtype(kind)
     return input.astype(inside, copy=False), target.astype(inside, copy=False)
 
 
-def _find_common_dtype(input: Array, target: Array) -> np.dtype:
+def find_common_dtype(input: Array, target: Array) -> np.dtype:
     if input.dtype == target.dtype:
         return input.dtype
     return result_dtype((input, target)).numpy
 
 
-def _reduce(y: Array, reduction: int, kind: np.dtype) -> Array:
+def reduce_losses(y: Array, reduction: int, kind: np.dtype) -> Array:
     if reduction == NONE:
         return np.asarray(y, kind)
     total = np.add.reduce(y, None)
@@ -99,7 +99,7 @@ def _push_difference(
             total = try_kernel_with(formula, operands, (), {})
         if total is not None:
             return np.asarray(total, kind)
-    return _reduce(formula(*operands), reduction, kind)
+    return reduce_losses(formula(*operands), reduction, kind)
 
 
 def _differences(parameter: float) -> Callable[[Rng], Iterator[Sample]]:
@@ -158,14 +158,14 @@ def _declare_difference_loss(
         forward, slope, rise = parts()
 
         def body(input: Array, target: Array, reduction: int, parameter: float) -> Array:
-            kind = _find_common_dtype(input, target)
+            kind = find_common_dtype(input, target)
             if input.size > MAX_NUMPY_POINTWISE_ELEMENTS and input.__class__ is np.ndarray \
                     and input.dtype == target.dtype:
                 y = _reduce_large(lambda a, b: forward(a - b, parameter), input, target, reduction)
                 if y is not None:
                     return np.asarray(y, kind)
             x, t = _cast_pair(input, target, name)
-            return _reduce(forward(x - t, parameter), reduction, kind)
+            return reduce_losses(forward(x - t, parameter), reduction, kind)
 
         body.__doc__ = parts.__doc__
         result = opaque(layout=Layout.ITERATOR, name=f"_{name}_loss", node=node, expose=(),
@@ -179,7 +179,7 @@ def _declare_difference_loss(
             reduction: int, parameter: float,
         ) -> Array:
             """Return the tangent of the loss, given those of input and target."""
-            kind = _find_common_dtype(input, target)
+            kind = find_common_dtype(input, target)
             return _push_difference(
                 rise, _cast_pair(input, target, name), (input_t, target_t), reduction, parameter,
                 kind)
@@ -533,9 +533,9 @@ def _soft_margin(input: Array, target: Array, reduction: int) -> Array:
             "result type Float can't be cast to the desired output type "
             f"{legacy_name(FROM_NUMPY[input.dtype])}"
         )
-    kind = _find_common_dtype(input, target)
+    kind = find_common_dtype(input, target)
     y = -(target.astype(compute_dtype(kind), copy=False) * input)
-    return _reduce(np.log1p(np.exp(y)), reduction, kind)
+    return reduce_losses(np.log1p(np.exp(y)), reduction, kind)
 
 
 @_soft_margin.vjp("input")

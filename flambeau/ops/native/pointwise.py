@@ -91,7 +91,7 @@ def try_kernel(body: Any, *operands: Any) -> Array | None:
 
 def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
     """Cache the kernel lookup for arrays like these, unless the body is a closure: those are
-    created anew at each call, so their identity is no key."""
+    created at each call, so their identity is no key."""
     known = body[0] if body.__class__ is tuple else body
     if getattr(known, "__closure__", None) is not None or len(_straight) >= MAX_POINTWISE_KERNELS:
         return

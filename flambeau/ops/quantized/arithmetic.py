@@ -276,7 +276,7 @@ def _declare_max_pool(name: str) -> Callable:
         qx: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
         ceil_mode: bool = False,
     ) -> Tensor:
-        """The greatest element of each window, with the input's scale; bytes are taken as well."""
+        """The greatest element of each window, with the input's scale. Accepts plain bytes, too."""
         if not isinstance(qx, QuantizedTensor):
             values = original(qx.float(), kernel_size, stride, padding, dilation, ceil_mode)
             return values.to(qx.dtype)

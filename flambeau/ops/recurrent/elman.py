@@ -18,7 +18,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import multiply_matrices
-from .lstm import _cast
+from .lstm import cast_arrays
 from .native import compute_input_sums, drop_missing, prepare
 from .time_steps import (
     Steps, add_biases, check_cell, choose_overload, combine_biases, compute_differentiable_adjoint,
@@ -55,7 +55,7 @@ def rnn_layer(
 ) -> tuple[Array, Array]:
     """Return (h of every row, last h) for x (rows, input) and h (batch, hidden)."""
     kind, inside = x.dtype, compute_dtype(x.dtype)
-    x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
+    x, h, w_ih, w_hh, b_ih, b_hh = cast_arrays(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps = Steps(sizes, reverse)
     whole_layer = prepare(_choose_cell(relu), steps, w_hh, ("x", "h"), ("y", "h"), False)
     if whole_layer is not None:
@@ -121,7 +121,7 @@ def rnn_adjoint(
 ) -> tuple[Array | None, ...]:
     """Return the cotangents of x, h, w_ih, w_hh and a bias."""
     kind, inside = x.dtype, compute_dtype(x.dtype)
-    g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
+    g_y, g_h, x, h, w_ih, w_hh, y = cast_arrays(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps = Steps(sizes, reverse)
     inputs = drop_missing({"y": y, "gy": g_y, "dh": g_h})
     whole_layer = prepare(_choose_cell(relu), steps, w_hh, tuple(inputs), ("d", "dh"), True)

@@ -23,7 +23,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import multiply_matrices
-from .lstm import _cast
+from .lstm import cast_arrays
 from .native import compute_input_sums, drop_missing, prepare
 from .time_steps import (
     Steps, add_biases, check_cell, choose_overload, combine_biases, compute_differentiable_adjoint,
@@ -81,7 +81,7 @@ def gru_layer(
     x (rows, input), h (batch, hidden).
     """
     kind, inside = x.dtype, compute_dtype(x.dtype)
-    x, h, w_ih, w_hh, b_ih, b_hh = _cast(inside, x, h, w_ih, w_hh, b_ih, b_hh)
+    x, h, w_ih, w_hh, b_ih, b_hh = cast_arrays(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps, width = Steps(sizes, reverse), h.shape[1]
     results = _run_in_one_kernel(steps, x, h, w_ih, w_hh, b_ih, b_hh, keep)
     if results is not None:
@@ -192,7 +192,7 @@ def gru_adjoint(
 ) -> tuple[Array | None, ...]:
     """Return the cotangents of x, h, w_ih, w_hh, b_ih and b_hh."""
     kind, inside = x.dtype, gates.dtype
-    g_y, g_h, x, h, w_ih, w_hh, y = _cast(inside, g_y, g_h, x, h, w_ih, w_hh, y)
+    g_y, g_h, x, h, w_ih, w_hh, y = cast_arrays(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps, width = Steps(sizes, reverse), h.shape[1]
     inputs = drop_missing({"gates": gates, "inner": inner, "previous": y, "first": h, "gy": g_y,
                            "dh": g_h})

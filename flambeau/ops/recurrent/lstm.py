@@ -79,7 +79,8 @@ def lstm_layer(
     x (rows, input), h (batch, hidden or proj), c (batch, hidden).
     """
     kind, inside = x.dtype, compute_dtype(x.dtype)
-    x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = _cast(inside, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr)
+    x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr = cast_arrays(inside, x, h, c, w_ih, w_hh, b_ih, b_hh,
+                                                        w_hr)
     steps, width = Steps(sizes, reverse), c.shape[1]
     if w_hr is None:
         results = _run_in_one_kernel(steps, x, h, c, w_ih, w_hh, combine_biases(b_ih, b_hh), keep)
@@ -131,7 +132,7 @@ def _run_in_one_kernel(
     return [outputs[name] for name in wanted]
 
 
-def _cast(kind: np.dtype, *arrays: Array | None) -> list[Any]:
+def cast_arrays(kind: np.dtype, *arrays: Array | None) -> list[Any]:
     """The arrays in the dtype of the computation, laid out for it."""
     return [None if a is None else np.ascontiguousarray(a, kind) for a in arrays]
 
@@ -199,7 +200,7 @@ def lstm_adjoint(
 ) -> tuple[Array | None, ...]:
     """Return the cotangents of x, h, c, w_ih, w_hh, a bias and w_hr."""
     kind, inside = x.dtype, gates.dtype
-    g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y = _cast(
+    g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y = cast_arrays(
         inside, g_y, g_h, g_c, x, h, c, w_ih, w_hh, w_hr, y
     )
     steps, width = Steps(sizes, reverse), c.shape[1]

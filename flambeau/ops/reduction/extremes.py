@@ -136,7 +136,7 @@ def _declare_extreme_of_all(name: str, ufunc: np.ufunc) -> Declared:
         if input.size <= MAX_COUNTED_ROW_ELEMENTS and input.__class__ is Array \
                 and input.dtype.kind != "V":
             position = input.argmax() if largest else input.argmin()
-            return input.reshape(-1)[position, ...].copy()  # sooner than ufunc.reduce
+            return input.reshape(-1)[position, ...].copy()  # faster than ufunc.reduce
         return np.asarray(ufunc.reduce(input, None))
 
     body.__name__, body.__doc__ = f"_{name}_all", f"The {name} of all elements."

@@ -152,7 +152,8 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 
 
 @opaque(extents_follow=True, linear_in="input", samples=reductions,
-        kernel="sum_cpu", node=("MeanBackward0", "MeanBackward1"), overload=reduces_axes,
+        kernel="sum_cpu", dtype_of_out=True,
+        node=("MeanBackward0", "MeanBackward1"), overload=reduces_axes,
         ref=lambda x, dim=None, keepdim=False: np.mean(x, dim, keepdims=keepdim))
 def mean(
     input: Array, dim: Dims = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -182,7 +183,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], dim: Dims, keepdim: bool) -> Tens
     return spread(g, input_shape, dim, keepdim) / count_along(input_shape, dim)
 
 
-@opaque(name="_nansum", expose=(), node="NansumBackward0", samples=reductions,
+@opaque(name="_nansum", expose=(), node="NansumBackward0", samples=reductions, dtype_of_out=True,
         kernel="nansum_cpu",
         ref=lambda x, dim=None, keepdim=False: np.nansum(x, dim, keepdims=keepdim))
 def _nansum(

@@ -79,6 +79,6 @@ def _is_unchanged(new: Any, old: Any) -> bool:
 
 
 def _is_same_place(new: Any, old: Any) -> bool:
-    """Whether name, memory and length agree, and calls by position go on to work."""
+    """Whether name, memory and length agree, so that positional calls still work."""
     return (new.name, new.N, new.alias_info) == (old.name, old.N, old.alias_info) \
         and (old.kwarg_only or not new.kwarg_only)

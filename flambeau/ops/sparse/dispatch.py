@@ -205,7 +205,7 @@ def is_sparse_call(args: tuple, kwargs: dict[str, Any]) -> bool:
 
 
 def hand_over(name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Return the sparse implementation's result; NotImplementedError if there is none."""
+    """Return the sparse implementation's result. Raises NotImplementedError without one."""
     function = SPARSE.get(name)
     if function is None:
         refuse(name, args)

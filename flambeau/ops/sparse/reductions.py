@@ -125,14 +125,14 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     x = input if dtype is None else input.to(as_dtype(dtype))
     reduces_all = dim is None or (not isinstance(dim, int) and len(dim) == 0)
     if isinstance(x._array, CompressedArray):
-        return _sum_compressed(x, None if reduces_all else dim, keepdim)
+        return sum_compressed(x, None if reduces_all else dim, keepdim)
     if reduces_all:
         return _sum_all(x)
     result: Tensor = _sum_over(coalesce(x), _normalize_axes(dim, x.dim()), keepdim)
     return result
 
 
-def _sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+def sum_compressed(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if dim is None:
         return _sum_all(x)
     if x.is_meta:
@@ -159,7 +159,7 @@ def sparse_sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
             return _sum_all(x)
         return values(coalesce(x)).sum()
     if isinstance(x._array, CompressedArray):
-        return _sum_compressed(x, dim, True)
+        return sum_compressed(x, dim, True)
     if not isinstance(dim, int) and not len(dim):
         raise RuntimeError(
             "Trying to sum over an empty list of dimensions, which is not supported")

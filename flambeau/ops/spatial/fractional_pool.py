@@ -1,4 +1,4 @@
-"""Fractional max pooling: windows at random, roughly even, places (Graham, 2014)."""
+"""Fractional max pooling: windows at random, roughly even positions (Graham, 2014)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .adaptive_pool import scatter_add_flat
 from .pool_window import expand_to_axes
 
 
-def _starts(samples: Array, length: int, output: int, pool: int) -> Array:
-    """Where the windows along one axis begin: (n, c, output), from one number for each (n, c)."""
+def _place_windows(samples: Array, length: int, output: int, pool: int) -> Array:
+    """Return the windows' starts along one axis, (n, c, output), from a number for each (n, c)."""
     numbers = np.arange(output, dtype=samples.dtype)
     result = np.empty((*samples.shape, output), np.int64)
     if output > 1:
@@ -28,13 +28,14 @@ def _starts(samples: Array, length: int, output: int, pool: int) -> Array:
     return result
 
 
-def _choose(x: Array, samples: Array, pool: tuple, output: tuple) -> tuple[Array, Array]:
+def _find_maxima(x: Array, samples: Array, pool: tuple, output: tuple) -> tuple[Array, Array]:
+    """Return the windows' maxima and their flat indices."""
     n = len(pool)
     spatial = x.shape[-n:]
     # two axes take their random numbers from the last one on, three from the first one on
     order = list(reversed(range(n))) if n == 2 else list(range(n))
     starts = [
-        _starts(samples[..., order[i]], spatial[i], output[i], pool[i]) for i in range(n)
+        _place_windows(samples[..., order[i]], spatial[i], output[i], pool[i]) for i in range(n)
     ]  # each (batch, c, output)
     y = np.full((*x.shape[:2], *output), -np.inf, x.dtype)
     indices = np.zeros(y.shape, np.int64)
@@ -67,7 +68,7 @@ def _declare(n: int) -> Any:
             constant_outputs=(1,), ref=None, samples=_samples(n))
     def pool(input: Array, random: Array, kernel: Any, output: Any) -> tuple[Array, Array]:
         """Maxima of windows that `random` places, and their flat indices."""
-        return _choose(input, random, kernel, output)
+        return _find_maxima(input, random, kernel, output)
 
     @pool.vjp("input")
     def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...]) -> Tensor:
@@ -77,7 +78,7 @@ def _declare(n: int) -> Any:
 
 
 def _expand_setting(value: Any, n: int, name: str, argument: str) -> tuple[int, ...]:
-    """A setting for each of n axes, from one number or n; one in a tuple does not count as n."""
+    """Return a setting for each of n axes, from one number or n. A tuple must have n of them."""
     if hasattr(value, "__len__") and len(value) != n:
         raise RuntimeError(f"{name}: {argument} must either be a single Int or tuple of "
                            f"{'three Ints' if n == 3 else 'Ints'}")
@@ -102,13 +103,13 @@ def _choose_sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> 
             f"batch size for input, but got: {list(shape)}: Expected input to have non-zero size "
             "for non-batch dimensions"
         )
-    words = ("time", "height", "width")[-n:]
-    for word, k, m, length in zip(words, kernel, output, shape[-n:], strict=True):
-        if m < 1 or k < 1:
+    axes = ("time", "height", "width")[-n:]
+    for axis, window, count, length in zip(axes, kernel, output, shape[-n:], strict=True):
+        if count < 1 or window < 1:
             raise RuntimeError(f"{name}(): output_size and kernel_size must be greater than zero")
-        if m + k - 1 > length:
+        if count + window - 1 > length:
             raise RuntimeError(
-                f"{name}(): pool {word} {k} too large relative to input {word} {length}"
+                f"{name}(): pool {axis} {window} too large relative to input {axis} {length}"
             )
     return kernel, output
 
@@ -129,7 +130,7 @@ def _check_samples(n: int, x: Tensor, random: Tensor) -> None:
 
 
 def _describe(n: int, name: str, pool: Any, with_indices: Any) -> None:
-    """The docstrings of a rank's functions."""
+    """Write the docstrings of the functions for n axes."""
     axes, x = ("h, w", "zeros(1, 3, 8, 8)") if n == 2 else ("t, h, w", "zeros(1, 3, 8, 8, 8)")
     pool.__doc__ = f"""Largest elements of windows placed at random, nearly evenly.
 

@@ -319,7 +319,7 @@ def _flips(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(2, 3, 4)), 0, 2), {}
 
 
-@opaque(extents_follow=True, linear_in="input",
+@opaque(extents_follow=True, linear_in="input", requires_axes=True,
         layout=Layout.PRESERVE, ref=lambda x, *dims: np.flip(x, dims), samples=_flips)
 def flip(input: Array, *dims: Any) -> Array:
     """Reverse the order of elements along axes.

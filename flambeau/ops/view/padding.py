@@ -30,7 +30,7 @@ from ..native.row_copies import fill
 _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
 
 
-def _pair_pads(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
+def pair_pads(pad: Sequence[int], ndim: int) -> list[tuple[int, int]]:
     """Return (before, after) per axis, first axis first."""
     listed = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     return [(0, 0)] * (ndim - len(listed)) + listed[::-1]
@@ -73,7 +73,7 @@ def constant_pad_nd(input: Array, pad: Sequence[int], value: Number = 0) -> Arra
             "Length of pad should be no more than twice the number of dimensions of the input. "
             f"Pad length is {len(pad)} while the input has {input.ndim} dimensions."
         )
-    pairs = _pair_pads(pad, input.ndim)
+    pairs = pair_pads(pad, input.ndim)
     shape = _compute_padded_shape(input.shape, pairs)
     if input.__class__ is MetaArray:
         return meta_array(shape, input.dtype)
@@ -110,7 +110,7 @@ def _(g: Tensor, pad: Sequence[int]) -> Tensor:
 
 
 @lru_cache(256)
-def _locate_sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
+def locate_sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
     """Return, for each position of the padded axis, its source position on an axis of length n."""
     if mode == "circular":
         first = max(-before, 0)
@@ -129,7 +129,7 @@ def _on_axis(axis: int, index: Any) -> tuple:
 
 def _extend(input: Array, axis: int, before: int, after: int, mode: str) -> Array:
     n = input.shape[axis]
-    sources = _locate_sources(n, before, after, mode)
+    sources = locate_sources(n, before, after, mode)
     if before < 0 or after < 0 or (
             input.size <= MAX_TWICE_WRITTEN_ELEMENTS and input.flags.c_contiguous):
         return input.take(sources, axis)
@@ -144,7 +144,7 @@ def _extend(input: Array, axis: int, before: int, after: int, mode: str) -> Arra
 
 def _contract(g: Array, n: int, axis: int, before: int, after: int, mode: str) -> Array:
     """The adjoint of `_extend`: sum the cotangents that come from the same position."""
-    sources = _locate_sources(n, before, after, mode)
+    sources = locate_sources(n, before, after, mode)
     if before < 0 or after < 0:
         shape = list(g.shape)
         shape[axis] = n
@@ -180,10 +180,10 @@ _NODES |= {("circular", n): "CopySlices" for n in (1, 2, 3)}
 def _padded(input: Array, pad: Any, mode: str) -> Array:
     """Pad by mirroring ("reflect"), repeating ("replicate") or wrapping the borders."""
     if input.__class__ is MetaArray:
-        shape = _compute_padded_shape(input.shape, _pair_pads(pad, input.ndim))
+        shape = _compute_padded_shape(input.shape, pair_pads(pad, input.ndim))
         return meta_array(shape, input.dtype)
     y = input
-    for axis, (before, after) in enumerate(_pair_pads(pad, input.ndim)):
+    for axis, (before, after) in enumerate(pair_pads(pad, input.ndim)):
         if before or after:
             y = _extend(y, axis, before, after, mode)
     return y if y is not input else input.copy()
@@ -199,7 +199,7 @@ def _(g: Tensor, input_shape: tuple[int, ...], pad: Any, mode: str) -> Tensor:
 def _padded_adjoint(g: Array, shape: Any, pad: Any, mode: str) -> Array:
     """The cotangent of `_padded`."""
     y = g.astype(compute_dtype(g.dtype), copy=False)
-    for axis, (before, after) in reversed(list(enumerate(_pair_pads(pad, g.ndim)))):
+    for axis, (before, after) in reversed(list(enumerate(pair_pads(pad, g.ndim)))):
         if before or after:
             y = _contract(y, shape[axis], axis, before, after, mode)
     return y.astype(g.dtype, copy=False)
@@ -276,7 +276,7 @@ def _check_pad(pad: Any) -> list[int]:
 
 def _check_borders(input: Tensor, pad: list[int], mode: str) -> None:
     shape, ndim, axes = input._array.shape, input._array.ndim, len(pad) // 2
-    pairs = _pair_pads(pad, ndim)
+    pairs = pair_pads(pad, ndim)
     if mode == "circular":
         for axis, (before, after) in enumerate(pairs):
             if before > shape[axis] or after > shape[axis]:

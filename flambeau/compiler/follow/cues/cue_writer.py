@@ -20,14 +20,14 @@ from ....autograd.outputs import Output
 from ....autograd.saved.plan import ATTRIBUTE, OUTPUT
 from ....autograd.saved.plan import INPUT as INPUT_SOURCE
 from ....autograd.saved.values import SavedOutput
-from ....autograd.tape import _next_sequence, requires
+from ....autograd.tape import next_sequence, requires
 from ....ops.core.autocast import AUTOCAST
 from ....ops.core.operator import Operator
 from ....tensor.ambient import AMBIENT
 from ....tensor.devices import device
 from ....tensor.dtypes import dtype
 from ....tensor.exposed_memory import EXPOSED
-from ....tensor.layout import _as_bytes
+from ....tensor.layout import as_bytes
 from ....tensor.size import Size
 from ....tensor.tensor import INFERENCE, Tensor, creation, view_of
 from ...capture.listed_history import attach
@@ -57,7 +57,7 @@ _SHARED: dict[str, Any] = {
     "SavedOutput": SavedOutput, "SPECIAL": SPECIAL, "Tensor": Tensor, "attach": attach,
     "copyto": np.copyto, "count": sys.getrefcount, "creation": creation, "is_followed": is_followed,
     "new": object.__new__, "requires": requires,
-    "sequence": _next_sequence, "view_of": view_of,
+    "sequence": next_sequence, "view_of": view_of,
 }
 
 
@@ -299,7 +299,7 @@ class CueWriter:
 
 def create_window(owner: np.ndarray, value: Value) -> np.ndarray:
     """Return a window on an array."""
-    return view_bytes(_as_bytes(owner), value)
+    return view_bytes(as_bytes(owner), value)
 
 
 _SHARED["create_window"] = create_window

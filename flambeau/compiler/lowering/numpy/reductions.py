@@ -45,7 +45,7 @@ def reduce_symbol(fold: ReduceOp, x: Any, axis: Any, keepdims: bool = False, dty
     return out
 
 
-def _reduce(
+def reduce_array(
     ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
     keepdims: bool = False, initial: Any = None, where: Any = True,
 ) -> Symbol:
@@ -55,7 +55,7 @@ def _reduce(
     if initial is not None and initial is not np._NoValue:
         if 0 in np.shape(array):
             refuse("a reduction of an empty array with an initial value")
-        result = _reduce(ufunc, array, axis, dtype, None, keepdims)
+        result = reduce_array(ufunc, array, axis, dtype, None, keepdims)
         return call_ufunc(ufunc, (result, initial), out=out)
     if fold in (ReduceOp.ANY, ReduceOp.ALL) and convert_to_node(array).type is not Type.BOOL:
         if ufunc.__name__.startswith("bitwise"):
@@ -73,7 +73,7 @@ def sum_dtype(kind: np.dtype) -> np.dtype:
     return np.dtype(np.uint64) if kind.kind == "u" else kind
 
 
-_METHODS["reduce"] = _reduce
+_METHODS["reduce"] = reduce_array
 
 
 def _create_reduction(ufunc: np.ufunc) -> Callable[..., Symbol]:
@@ -82,7 +82,7 @@ def _create_reduction(ufunc: np.ufunc) -> Callable[..., Symbol]:
         if any(v is not np._NoValue and v is not None for v in options.values()):
             refuse(f"{ufunc.__name__} with {', '.join(options)}")
         keep = keepdims is not np._NoValue and bool(keepdims)
-        return _reduce(ufunc, a, axis, dtype, out, keep)
+        return reduce_array(ufunc, a, axis, dtype, out, keep)
 
     return reduction
 

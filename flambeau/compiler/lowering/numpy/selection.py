@@ -19,7 +19,7 @@ from .node_builders import (
     apply_operation, broadcast_shape, broadcast_to, cast, compute_type, iota, number, reduce_axes,
     reshape_node, type_of,
 )
-from .reductions import _reduce
+from .reductions import reduce_array
 from .symbolic_array import (
     Symbol, call_ufunc, choose_full_precision, convert_to_node, get_promotion_operand, implements,
     wrap_node,
@@ -203,4 +203,4 @@ def _contract_pair(nodes: list[Node], terms: list[str], target: str, sizes: dict
 
 @implements(np.trace)
 def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, **_: Any) -> Symbol:
-    return _reduce(np.add, diagonal(a, offset, axis1, axis2), -1)
+    return reduce_array(np.add, diagonal(a, offset, axis1, axis2), -1)

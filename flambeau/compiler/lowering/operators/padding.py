@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....native.loop_ir.ir import ReduceOp, Scalar
-from ....ops.view.padding import _pair_pads, _locate_sources
+from ....ops.view.padding import pair_pads, locate_sources
 from ...ir import graph
 from ...ir.graph import Node
 from ..numpy.indexing import match_advanced_index
@@ -25,7 +25,7 @@ from .strided_windows import add_border
 @lowering("constant_pad_nd")
 def _constant_pad(input: Symbol, pad: Sequence[int], value: float = 0) -> Symbol:
     node = input.node
-    pairs = _pair_pads(pad, input.ndim)
+    pairs = pair_pads(pad, input.ndim)
     for axis, (before, after) in enumerate(pairs):
         start, end = max(-before, 0), node.shape[axis] - max(-after, 0)
         node = slice_axis(node, axis, start, max(end - start, 0))
@@ -52,7 +52,7 @@ def _add_along(g: Node, axis: int, positions: np.ndarray, n: int) -> Node:
 
 def _fold_padding(g: Node, n: int, axis: int, before: int, after: int, mode: str) -> Node:
     """Sum the cotangents of padded elements into the elements that they copied."""
-    sources = _locate_sources(n, before, after, mode)
+    sources = locate_sources(n, before, after, mode)
     if before < 0 or after < 0:
         return _add_along(g, axis, sources, n)
     gradient = slice_axis(g, axis, before, n)
@@ -75,7 +75,7 @@ def _padded_adjoint(
     g: Symbol, shape: Sequence[int], pad: Sequence[int], mode: str
 ) -> Symbol:
     y = cast(g.node, compute_type(g.node.type))
-    for axis, (before, after) in reversed(list(enumerate(_pair_pads(pad, g.ndim)))):
+    for axis, (before, after) in reversed(list(enumerate(pair_pads(pad, g.ndim)))):
         if before or after:
             y = _fold_padding(y, shape[axis], axis, before, after, mode)
     return wrap_node(cast(y, g.node.type))

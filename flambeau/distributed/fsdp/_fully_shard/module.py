@@ -253,7 +253,7 @@ class FSDPModule:
         """Accepted without effect: groups have no memory of their own."""
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
-        """Apply a conversion to the parts, and gather them anew after it."""
+        """Apply a conversion to the parts, and gather them again afterwards."""
         self.reshard()
         above: Any = super()
         result = above._apply(fn, recurse)

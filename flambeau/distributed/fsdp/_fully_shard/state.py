@@ -41,7 +41,7 @@ class ModuleState:
         self.backward_prefetch: list[ModuleState] = []
         self.root: ModuleState | None = None
         self.states: list[ModuleState] = []  # of a root: all below it, itself first
-        self.order: list[ModuleState] = []  # of a root: as the last forward met them
+        self.order: list[ModuleState] = []  # of a root: in the order of the last forward
         self._hooked: list[int] = []
         self._arrived: set[int] = set()
         self._task: int | None = None  # the backward pass that this state has opened

@@ -71,7 +71,7 @@ class Script:
         self.module, self.state = module, ModuleState()
         self._alive = list(module.modules())
         self._write_all(exported, function)
-        while not self.state.settled():  # a function changes an attribute taken for constant
+        while not self.state.settled():  # a function changes an attribute assumed constant
             self._write_all(exported, function)
         self._objects: dict[int, Instance] = {}
         self.root = self._instance(module, {})

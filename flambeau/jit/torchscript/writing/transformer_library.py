@@ -119,7 +119,7 @@ def _write_decoder_layer(m: Any) -> Method:
 
 
 def _stack(parameters: str, first: str, rest: str) -> Callable[[Any], Method]:
-    """Return a writer of layers in sequence, followed by the norm if there is one."""
+    """Return a writer of layers in sequence, followed by the norm, if any."""
     def write(m: Any) -> Method:
         lines = [f"x = ({write_attribute_read('self', f'layers.{name}')}).forward(x, {rest})"
                  for name in m.layers._modules]

@@ -76,7 +76,7 @@ def split_rounds(context: Context, count: ir.Value) -> tuple[ir.Value, ir.Value]
 def _emit_nest(context: Context, nest: list[Loop], block: int) -> None:
     """Split perfectly nested PARALLEL loops as one iteration space.
 
-    With `block`, so many iterations of the innermost loop are taken at a time.
+    The innermost loop is divided in blocks of `block` iterations.
     """
     b = context.builder
     extents = [context.extent(loop.extent) for loop in nest]

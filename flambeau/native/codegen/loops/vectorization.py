@@ -72,7 +72,7 @@ def _plan_reductions(plan: VectorizationPlan, loop: Loop) -> None:
 
 
 def _is_long_sum(plan: VectorizationPlan, loop: Loop, accumulator: Accumulator) -> bool:
-    """Whether a loop adds so many F32 terms that rounding would show."""
+    """Whether a loop adds enough F32 terms for rounding errors to show."""
     if accumulator.fold is not ReduceOp.SUM or accumulator.type is not Type.F32:
         return False
     count = count_updates(loop, plan, accumulator)

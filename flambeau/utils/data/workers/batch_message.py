@@ -18,7 +18,7 @@ from flambeau.multiprocessing.reductions import NON_LEAF, rewrap
 from flambeau.nn.parameter import Buffer, Parameter
 from flambeau.tensor import Tensor
 from flambeau.tensor.dtypes import FROM_NUMPY
-from flambeau.tensor.layout import _as_bytes as bytes_of, find_owner
+from flambeau.tensor.layout import as_bytes as bytes_of, find_owner
 
 from .arena import INLINE_BYTES, Arena, ArenaView
 

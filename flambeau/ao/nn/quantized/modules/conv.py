@@ -67,7 +67,7 @@ class _ConvNd(ScaledOutput):
         return self._weight_bias()[0]
 
     def bias(self) -> Tensor | None:
-        """The bias, if there is one."""
+        """The bias, or None."""
         return self._weight_bias()[1]
 
     def forward(self, input: Any) -> Tensor:

@@ -31,7 +31,7 @@ class RoutedDecoderIterDataPipe(IterDataPipe[Any]):
         warn_of_deprecated(type(self).__name__, "routed_decode", since="1.12", removed="1.13")
 
     def add_handler(self, *handler: Callable[..., Any]) -> None:
-        """Put handlers before those that are there."""
+        """Put handlers before the existing ones."""
         self.decoder.add_handler(*handler)
 
     def __iter__(self) -> Iterator[Any]:
