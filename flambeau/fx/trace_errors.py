@@ -15,7 +15,6 @@ class TraceError(ValueError):
     """The program asked a proxy for something that only a concrete value can answer."""
 
 
-
 def explain(error: Exception, fix: str) -> None:
     """Add notes to an error: the user's source line and the fix."""
     frame = find_user_frame()
