@@ -98,10 +98,13 @@ class Stream:
     True
     """
 
-    stream_id, device_index, device_type = 0, -1, 0
-
-    def __init__(self, device: Any = None, *, priority: int = 0, **identity: int) -> None:
+    def __init__(
+        self, device: Any = None, *, priority: int = 0, stream_id: int = 0, device_index: int = -1,
+        device_type: int = 0,
+    ) -> None:
         self.device = _check_device(device)
+        self.stream_id, self.device_index = stream_id, device_index
+        self.device_type = device_type
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and self.device == other.device

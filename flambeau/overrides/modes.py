@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from ..ops.interception import torch_function
+from ..autograd.mode import MODE
+from ..ops.interception import torch_dispatch, torch_function
 from ..ops.interception.subclass import EnableTorchFunction
 from ..ops.interception.torch_function import STATE
 
@@ -95,11 +96,14 @@ def _get_current_function_mode_stack() -> list[Any]:
 
 @contextlib.contextmanager
 def enable_reentrant_dispatch() -> Iterator[None]:
-    """Context, inside a handler, in which calls go to modes and classes again."""
+    """Context, inside a handler, in which calls go to modes and classes, and are recorded, again.
+    """
     region = EnableTorchFunction()
+    before, MODE.grad = MODE.grad, torch_dispatch.STATE.grad_outside
     try:
         yield
     finally:
+        MODE.grad = before
         region.__exit__()
 
 

@@ -36,6 +36,7 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     elif isinstance(self._array, OpaqueWindow):
         result = self.detach().clone()
     else:
+        _check_new_empty(self)
         result = wrap(_copy_array(self._array, memo))
     if type(self) is not type(result):
         result = result._alias(type(self))
@@ -51,6 +52,23 @@ def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if attributes:
         result.__dict__.update(copy.deepcopy(attributes, memo))
     return result
+
+
+def _check_new_empty(self: Tensor) -> None:
+    """Raise RuntimeError for a subclass whose `new_empty` returns another class."""
+    cls = type(self)
+    if cls is Tensor or type(self.new_empty([])) is cls:
+        return
+    error = RuntimeError(
+        "The default implementation of __deepcopy__() for non-wrapper subclasses only works for "
+        "subclass types that properly implement new_empty() and for which that function returns "
+        "another instance of the same subclass. You should either properly implement new_empty() "
+        "for your subclass or override __deepcopy__() if it is intended behavior for new_empty() "
+        "to return an instance of a different type."
+    )
+    error.add_note(f"Define `def new_empty(self, shape): return type(self)(shape)` in "
+                   f"{cls.__name__}, or __deepcopy__.")
+    raise error
 
 
 def _clone_wrapper(self: Tensor) -> Tensor:

@@ -234,7 +234,7 @@ def _list_suffixes(tensor: Tensor) -> list[str]:
     result = []
     shown_size = f"size={tuple(tensor.shape)}"
     evident = {default}
-    if tensor._array.__class__ is MetaArray:
+    if tensor.is_meta:
         result += [f"device='{tensor.device}'", shown_size]
     elif tensor.numel() == 0:
         if tensor.ndim != 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -319,6 +319,39 @@ class UntypedStorage(StorageCasts):
 def is_meta(device: Any) -> bool:
     """Return whether a device, or a device's name, is the meta device."""
     return device is not None and str(device).partition(":")[0] == "meta"
+
+
+def _create_refusal(action: str) -> Any:
+    def refuse(self: UntypedStorage, *args: Any, **named: Any) -> NoReturn:
+        raise RuntimeError(f"Attempted to {action} on an invalid python storage.")
+
+    return refuse
+
+
+class WrapperStorage(UntypedStorage):
+    """The storage of a wrapper subclass: it has a size and a device, but no memory."""
+
+    __slots__ = ("_device",)
+
+    _device: Any
+    data_ptr = _create_refusal("access the data pointer")
+    resize_ = _create_refusal("call resize_()")
+    copy_ = clone = _create_refusal("call copy_()")
+    fill_ = _create_refusal("call fill_()")
+    _write_file = _create_refusal("call _write_file()")
+
+    @property
+    def device(self) -> Any:
+        """The device of what the wrapper wraps."""
+        return self._device
+
+
+def get_wrapper_storage(array: MetaArray, device: Any) -> WrapperStorage:
+    """Return the storage of a wrapper subclass with a meta array."""
+    plain = get_storage(array)
+    result = WrapperStorage(plain._bytes)
+    result._meta_owner, result._device = plain._meta_owner, device
+    return result
 
 
 def storage_from_bytes(data: bytes) -> UntypedStorage:

@@ -25,7 +25,8 @@ from .printing import format_tensor, prints_as_tensor
 from .shared_memory import move_to_shared_memory, shared_memory
 from .size import Size
 from .storage import (
-    STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, get_offset, get_storage, window,
+    STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, get_offset, get_storage,
+    get_wrapper_storage, window,
 )
 from .windows.batched_window import BatchedWindow
 from .windows.lazy_window import LazyWindow, get_memory, is_conjugated, is_negated
@@ -268,7 +269,10 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x[1].untyped_storage().nbytes()
         24
         """
-        return get_storage(self._array)
+        array: Any = self._array
+        if "_flambeau_device" in self.__dict__:
+            return get_wrapper_storage(array, self.device)
+        return get_storage(array)
 
     def storage(self) -> TypedStorage:
         """Return its memory as elements of its dtype.
@@ -545,7 +549,13 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x
         tensor([3., 3.], requires_grad=True)
         """
-        return self.detach() if "_flambeau_device" in self.__dict__ else _share(self)
+        if self.__class__ is Tensor or (
+            type(self).__torch_dispatch__ is Tensor.__torch_dispatch__  # type: ignore[attr-defined]
+        ):
+            return _share(self)
+        result = self.detach()
+        result._counter = None
+        return result
 
     @data.setter
     def data(self, value: Tensor) -> None:

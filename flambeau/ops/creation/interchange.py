@@ -278,7 +278,7 @@ def to_dlpack(tensor: Tensor) -> Any:
     return tensor.__dlpack__()
 
 
-def _construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
+def construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
     """`torch.Tensor(2, 3)`, `torch.Tensor([1, 2])`, and the typed classes' constructors."""
     if device is not None:
         _check_legacy_device(device, args, "tensor constructor", "torch.Tensor")
@@ -325,7 +325,7 @@ def _is_data(args: tuple) -> bool:
     return True
 
 
-_TensorType.construct = staticmethod(_construct)
+_TensorType.construct = staticmethod(construct)
 
 
 def _new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:

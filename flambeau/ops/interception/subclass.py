@@ -9,6 +9,7 @@ from ...autograd import engine, grad
 from ...tensor.devices import device as _device
 from ...tensor.tensor import Tensor, _TensorType
 from ..core.operator import PUBLIC, publish
+from ..creation.interchange import construct
 from . import torch_function
 from .torch_dispatch import dispatches
 from .torch_function import STATE
@@ -72,6 +73,7 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
     """
     if not (isinstance(cls, type) and issubclass(cls, Tensor)):
         raise TypeError(f"cls must be a type that inherits from torch.Tensor, got {cls!r}")
+    _check_not_owned(self, cls)
     with DisableTorchFunction():
         result: Tensor = Tensor.view_as(self, self)
     try:
@@ -84,12 +86,22 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
     return result
 
 
+def _check_not_owned(data: Tensor, cls: type) -> None:
+    """Raise RuntimeError for a tensor whose class would see no more calls as one of `cls`."""
+    owner = type(data)
+    if dispatches(owner) and not issubclass(owner, cls) and not issubclass(cls, owner):
+        raise RuntimeError(
+            f"Creating a new Tensor subclass {cls.__name__} but the raw Tensor object is already "
+            f"associated to a python object of type {owner.__name__}")
+
+
 def _make_subclass(
     cls: type, data: Tensor, require_grad: bool = False, *,
     dispatch_sizes_strides_policy: Any = None, dispatch_device: bool = False,
     dispatch_layout: bool = False, device_for_backend_keys: Any = None,
 ) -> Tensor:
     """Return an object of `cls` on the memory of `data`, a leaf."""
+    _check_not_owned(data, cls)
     result = data._alias(cls)
     with DisableTorchFunction():
         Tensor.requires_grad_(result, require_grad)
@@ -107,11 +119,11 @@ def make_wrapper_subclass(
     """Return an object of `cls` with a shape and dtype but no memory; its class runs its operators.
 
     `dispatch_sizes_strides_policy` ("sizes" or "strides"), `dispatch_device` and
-    `dispatch_layout`: what the class answers in `__torch_dispatch__`. Raises RuntimeError for a
+    `dispatch_layout`: what the class answers in `__torch_dispatch__`. Raises TypeError for a
     class without one.
     """
     if not dispatches(cls):
-        raise RuntimeError(f"{cls.__name__} must define __torch_dispatch__")
+        raise TypeError(f"{cls.__name__} must define __torch_dispatch__")
     plain = PUBLIC["torch"]["empty"](tuple(size), dtype=dtype, device="meta")
     if strides is not None or storage_offset:
         own = plain.stride() if strides is None else tuple(strides)
@@ -153,12 +165,20 @@ def _convert(result: Any, cls: type) -> Any:
     return result
 
 
+def _construct(cls: type, *args: Any, **named: Any) -> Tensor:
+    """`cls(tensor)`, and the other constructors of a class."""
+    if cls is not Tensor and len(args) == 1 and isinstance(args[0], Tensor):
+        _check_not_owned(args[0], cls)
+    return construct(cls, *args, **named)
+
+
 publish(as_subclass, ("as_subclass",), ("Tensor",))
 _methods: Any = Tensor
 _methods._make_subclass = staticmethod(_make_subclass)
 _methods._make_wrapper_subclass = staticmethod(make_wrapper_subclass)
 _methods.__torch_function__ = classmethod(_torch_function)
 _TensorType.instantiated = staticmethod(torch_function.meet)
+_TensorType.construct = staticmethod(_construct)
 _run: Any = engine.run
 torch_function.INTERNAL.append(_run)
 torch_function.NAMESPACES.append({"grad": grad})

@@ -26,6 +26,7 @@ from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ..creation.random import IN_PLACE_DRAWS
 from . import forward_mode
 from .aten_forms import FORMS, match_schema, own_packet, seal
+from .dispatched.factories import complete_options, convert_factory_call
 from .dispatched.index import is_whole, make_positions, split_index, write_index
 from .dispatched.writes import convert, overwrite, spread, write_in_place
 from .stub_set import StubSet
@@ -171,7 +172,8 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
     result |= {draw: (_overwrite, draw.__name__) for draw in IN_PLACE_DRAWS}
     for name in ("index_put", "index_put_"):
         result[PUBLIC["torch"][name]] = (_put_at_indices, name)
-    result[Tensor.detach] = (_dispatch_by_name, aten.detach.default)
+    result[Tensor.detach] = (_detach,)
+    result[Tensor.record_stream], result[Tensor.set_] = (_record_stream,), (_set,)
     result[Tensor.item] = (_dispatch_by_name, aten._local_scalar_dense.default)
     for name in ("equal", "nonzero", "masked_select", "histc", "multinomial", "bernoulli"):
         result[PUBLIC["torch"][name]] = (_dispatch_by_name, getattr(aten, name).default)
@@ -179,7 +181,7 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
     result[one_hot] = (_dispatch_by_name, aten.one_hot.default)
     for name in ("bucketize", "searchsorted"):
         result[PUBLIC["torch"][name]] = (_dispatch_by_name, getattr(aten, name).Tensor)
-    for name in ("ones", "zeros", "full", "empty", "rand", "randn", "arange", "randint", "eye"):
+    for name in _FACTORIES:
         result[PUBLIC["torch"][name]] = (_dispatch_factory, name)
     for space, name in _LIKE:
         result[PUBLIC[space][name]] = (_dispatch_factory_like, name)
@@ -220,6 +222,10 @@ def _hand_over(
         if STATE.modes:
             mode = STATE.modes.pop()
             try:
+                if isinstance(getattr(mode.__torch_dispatch__, "__self__", None), type):
+                    raise RuntimeError(
+                        f"Defining your mode's `__torch_dispatch__` ({type(mode).__name__}) as a "
+                        "classmethod is not supported, please make it a plain method")
                 rule = _find_rule(func, type(mode))
                 result = mode.__torch_dispatch__(func, kinds, args, kwargs) if rule is None \
                     else rule(mode, func, kinds, args, kwargs)
@@ -370,14 +376,48 @@ def _dispatch_by_name(func: Any, original: Callable, args: tuple, kwargs: dict[s
     return _hand_over(func, result, args, kwargs)
 
 
+def _detach(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Dispatch detach; the result counts writes together with its source."""
+    result = _dispatch_by_name(aten.detach.default, original, args, kwargs)
+    source = args[0]
+    if isinstance(result, Tensor) and result is not source:
+        source._bump(0)  # which creates the counter
+        result._counter = source._counter
+    return result
+
+
+def _record_stream(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    match = _ask(args)
+    if not match and not STATE.modes:
+        return original(*args, **kwargs)
+    return _hand_over(aten.record_stream.default, match, args, kwargs)
+
+
+def _set(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Dispatch `x.set_(source)`."""
+    match = _ask((*args, *kwargs.values()))
+    if not match and not STATE.modes:
+        return original(*args, **kwargs)
+    source = args[1] if len(args) > 1 else kwargs.get("source")
+    kind = "default" if source is None else \
+        "source_Tensor" if isinstance(source, Tensor) else "source_Storage"
+    if len(args) > 2:
+        kind += "_storage_offset"
+    _hand_over(getattr(aten.set_, kind), match, args, kwargs)
+    return args[0]
+
+
 def _dispatch_factory(name: str, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     if not STATE.modes:
         return original(*args, **kwargs)
-    if name in ("ones", "zeros", "empty", "rand", "randn") and args and isinstance(args[0], int):
-        args = (list(args),)
-    return _hand_over(getattr(aten, name).default, [], args, kwargs)
+    needs_grad = kwargs.pop("requires_grad", False)
+    kind, args, kwargs = convert_factory_call(name, args, kwargs)
+    result = _hand_over(getattr(getattr(aten, name), kind), [], args, kwargs)
+    return result.requires_grad_() if needs_grad else result
 
 
+_FACTORIES = ("arange empty eye full linspace logspace ones rand randint randn randperm "
+              "zeros").split()
 # Factories that take another tensor as template.
 _LIKE = [("Tensor", f"new_{name}") for name in ("empty", "full", "ones", "zeros")] + [
     ("torch", f"{name}_like") for name in ("empty", "full", "ones", "rand", "randint", "randn",
@@ -394,7 +434,8 @@ def _dispatch_factory_like(
     if name in ("new_empty", "new_ones", "new_zeros") and args[1:] and isinstance(args[1], int):
         args = (args[0], list(args[1:]))
     needs_grad = kwargs.pop("requires_grad", False)
-    result = _hand_over(getattr(aten, name).default, match, args, kwargs)
+    args = (args[0], *(list(a) if isinstance(a, tuple) else a for a in args[1:]))
+    result = _hand_over(getattr(aten, name).default, match, args, complete_options(kwargs))
     return result.requires_grad_() if needs_grad else result
 
 

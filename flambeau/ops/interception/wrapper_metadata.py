@@ -1,12 +1,14 @@
 """Metadata for which a tensor's class answers: `dispatch_sizes_strides_policy` and its kin.
 
 The first tensor of a class that asks for it gives the class its own `shape`, `stride`, `device`
-and so on, which hand a query to `__torch_dispatch__`. Other classes keep Tensor's.
+and so on, which hand a query to `__torch_dispatch__`. Other classes keep Tensor's. The class itself
+shows Tensor's attributes (`Wrapper.size is Tensor.size`): programs check that it overrides none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 from ...tensor.layout import contiguous_format
@@ -24,6 +26,27 @@ _SIZES = _STRIDES | {"size", "dim", "numel", "storage_offset"}
 _POLICIES = {None: frozenset[str](), "strides": _STRIDES, "sizes": _SIZES}
 
 
+class _Method:
+    """A method of the tensors of a class; the class itself has Tensor's."""
+
+    def __init__(self, name: str, function: Callable) -> None:
+        self._name, self._function = name, function
+
+    def __get__(self, tensor: Tensor | None, cls: type) -> Any:
+        return getattr(Tensor, self._name) if tensor is None else \
+            MethodType(self._function, tensor)
+
+
+class _Property(_Method):
+    """A property of the tensors of a class that cannot be assigned."""
+
+    def __get__(self, tensor: Tensor | None, cls: type) -> Any:
+        return getattr(Tensor, self._name) if tensor is None else self._function(tensor)
+
+    def __set__(self, tensor: Tensor, value: Any) -> None:
+        getattr(Tensor, self._name).__set__(tensor, value)  # raises AttributeError
+
+
 def let_class_answer(tensor: Tensor, policy: str | None, device: bool, layout: bool) -> None:
     """Let the class of a tensor answer queries of its sizes or strides, device and layout.
 
@@ -39,10 +62,11 @@ def let_class_answer(tensor: Tensor, policy: str | None, device: bool, layout: b
         return
     tensor.__dict__[_QUERIES] = queries
     cls = type(tensor)
-    for name, attribute in _ATTRIBUTES.items():
-        owner = next(base for base in cls.__mro__ if name in base.__dict__)
-        if owner is Tensor:
-            setattr(cls, name, attribute)
+    for kind, functions in ((_Method, _METHODS), (_Property, _PROPERTIES)):
+        for name, function in functions.items():
+            owner = next(base for base in cls.__mro__ if name in base.__dict__)
+            if owner is Tensor:
+                setattr(cls, name, kind(name, function))
 
 
 def _answer(tensor: Tensor, query: str, func: Any, *args: Any) -> Any:
@@ -123,12 +147,14 @@ def _find_layout(self: Tensor) -> Any:
 
 _tensor_device: Callable[[Tensor], Any] = Tensor.__dict__["device"].fget
 _tensor_layout: Callable[[Tensor], Any] = Tensor.__dict__["layout"].fget
-_ATTRIBUTES: dict[str, Any] = {
-    "shape": property(_find_size), "size": _find_size, "dim": _find_dim, "ndimension": _find_dim,
-    "ndim": property(_find_dim), "numel": _find_numel, "nelement": _find_numel,
-    "stride": _find_stride, "storage_offset": _find_storage_offset,
+_METHODS: dict[str, Callable] = {
+    "size": _find_size, "dim": _find_dim, "ndimension": _find_dim, "numel": _find_numel,
+    "nelement": _find_numel, "stride": _find_stride, "storage_offset": _find_storage_offset,
     "is_contiguous": _find_is_contiguous, "contiguous": _make_contiguous,
-    "data_ptr": _find_address, "device": property(_find_device), "layout": property(_find_layout),
+    "data_ptr": _find_address,
+}
+_PROPERTIES: dict[str, Callable] = {
+    "shape": _find_size, "ndim": _find_dim, "device": _find_device, "layout": _find_layout,
 }
 
 

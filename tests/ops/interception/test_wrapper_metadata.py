@@ -88,3 +88,11 @@ def test_properties_of_strides_that_only_aten_has(torch):
     assert aten.is_non_overlapping_and_dense.default(x.transpose(0, 2))
     assert not aten.is_non_overlapping_and_dense.default(x[:, ::2])
     assert not aten.is_non_overlapping_and_dense.default(torch.zeros(1).expand(3))
+
+
+def test_the_class_itself_has_tensor_attributes(torch):
+    x = make(torch, {}, dispatch_sizes_strides_policy="sizes", dispatch_device=True)
+    for name in ("size", "stride", "device", "layout", "shape"):
+        assert getattr(type(x), name) is getattr(torch.Tensor, name)
+    with pytest.raises(AttributeError):
+        x.shape = (1,)
