@@ -35,9 +35,9 @@ class _LegacyTensor(type):
         return super().__new__(cls, name, bases, namespace)
 
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
-        from ..ops.creation.interchange import _construct
+        from ..ops.creation.interchange import construct
 
-        return _construct(Tensor, *args, dtype=cls.legacy_dtype, device=device)
+        return construct(Tensor, *args, dtype=cls.legacy_dtype, device=device)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, Tensor) and instance.dtype is cls.legacy_dtype

@@ -67,11 +67,12 @@ class Parameter(Tensor, metaclass=_ParameterType):
         if data.__class__ is Tensor or data.__class__ is Parameter:
             return data._alias(cls).requires_grad_(requires_grad)
         result: Any = data.detach().requires_grad_(requires_grad)
-        if type(result) is not type(data):
+        actual = type(result)
+        if actual is not type(data):
             raise RuntimeError(
                 f"Creating a Parameter from an instance of type {type(data).__name__} requires "
                 "that detach() returns an instance of the same type, but return type "
-                f"{type(result).__name__} was found instead. To use the type as a Parameter, "
+                f"{actual.__name__} was found instead. To use the type as a Parameter, "
                 "please correct the detach() semantics defined by its __torch_dispatch__() "
                 "implementation.")
         result._is_param = True

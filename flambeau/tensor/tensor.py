@@ -550,7 +550,7 @@ class Tensor(Methods, metaclass=_TensorType):
         tensor([3., 3.], requires_grad=True)
         """
         if self.__class__ is Tensor or (
-            type(self).__torch_dispatch__ is Tensor.__torch_dispatch__  # type: ignore[attr-defined]
+            type(self).__torch_dispatch__ is Tensor.__torch_dispatch__
         ):
             return _share(self)
         result = self.detach()
