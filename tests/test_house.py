@@ -65,6 +65,7 @@ ALLOWED = {
     "flambeau/_dynamo/utils.py", "flambeau/_export/tools.py", "flambeau/_export/utils.py",
     "flambeau/ao/nn/quantized/modules/utils.py",
     "flambeau/ao/nn/quantized/reference/modules/utils.py",
+    "flambeau/ao/pruning/sparsifier/utils.py",
     "flambeau/ao/quantization/fx/utils.py",
     "flambeau/ao/quantization/utils.py",
     "flambeau/fx/passes/utils/common.py",

@@ -1,8 +1,8 @@
-"""torch.ao: quantization of models. What it lacks raises NotImplementedError with its name."""
+"""torch.ao: quantization and pruning. What it lacks raises NotImplementedError with its name."""
 
 from ..tensor.absent import make_absent_getattr as _answering
 
-__all__ = ["nn", "quantization"]
+__all__ = ["nn", "pruning", "quantization"]
 
 
 def __getattr__(name: str) -> object:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..native.foundation.user_frames import add_notes
+
 Strides = tuple[int, ...]
 
 
@@ -83,10 +85,9 @@ def format_strides(shape: Sequence[int], form: memory_format) -> tuple[int, ...]
     if order is None:
         return compute_contiguous_strides(shape)
     if len(shape) != len(order):
-        raise RuntimeError(
-            f"required rank {len(order)} tensor to use {form.name} format, "
-            f"got shape {tuple(shape)}"
-        )
+        raise add_notes(
+            RuntimeError(f"required rank {len(order)} tensor to use {form.name} format"),
+            f"The shape is {tuple(shape)}.")
     inner = compute_contiguous_strides([shape[i] for i in order])
     strides = [0] * len(shape)
     for axis, stride in zip(order, inner, strict=True):

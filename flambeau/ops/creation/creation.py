@@ -129,8 +129,21 @@ def read_number(x: Any) -> Any:
     return x.item() if isinstance(x, (Tensor, np.generic)) else x
 
 
+def check_out_place(out: Tensor, layout: Any, device: Any) -> None:
+    """Raise RuntimeError if a layout or device was asked for and `out` has another."""
+    if layout is not None and layout is not out.layout:
+        wanted, actual = (
+            "".join(map(str.capitalize, str(x).partition(".")[2].removesuffix("_coo").split("_")))
+            for x in (layout, out.layout))
+        raise RuntimeError(f"layout {wanted} does not match layout of out parameter ({actual})")
+    if device is not None and (where := devices.require_usable(device)).type != out.device.type:
+        raise RuntimeError(f"device type {where.type} does not match device type of out parameter "
+                           f"({out.device.type})")
+
+
 def write_created(
-    out: Tensor, array: np.ndarray, dtype: Dtype | None = None, counted: bool = False
+    out: Tensor, array: np.ndarray, dtype: Dtype | None = None, layout: Any = None,
+    device: Any = None, counted: bool = False,
 ) -> Tensor:
     """Write a factory's numbers into `out`, which keeps its shape if it has as many elements.
 
@@ -144,6 +157,7 @@ def write_created(
             f"dtype {legacy_name(as_dtype(dtype))} does not match dtype of out parameter "
             f"({legacy_name(out.dtype)})"
         )
+    check_out_place(out, layout, device)
     if array.ndim == 1 and out._array.size == array.size:
         array = array.reshape(out._array.shape)
     elif out._array.shape != array.shape:
@@ -175,10 +189,12 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
             size = parse_shape(size)
         kind = _default_dtype.floating.numpy if dtype is None else get_numpy_dtype(dtype, name)
         if layout is not None and layout is not strided:
+            if out is not None:
+                check_out_place(out, layout, device)
             return _create_sparse(name, size, kind, layout, requires_grad, device)
         if out is not None:
             kind = out._array.dtype
-            return write_created(out, make(size, kind), dtype)
+            return write_created(out, make(size, kind), dtype, layout, device)
         if device is None and _default.current is _CPU:
             array = make(size, kind)
         elif is_on_meta(device):
@@ -263,7 +279,8 @@ def full(
     value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     shape = parse_shape((size,))
     if out is not None:
-        return write_created(out, np.full(shape, convert_scalar(value, out._array.dtype)), dtype)
+        array = np.full(shape, convert_scalar(value, out._array.dtype))
+        return write_created(out, array, dtype, layout, device)
     kind = _fill_dtype(value, dtype)
     if is_on_meta(device):
         return place(meta_array(shape, kind), device, requires_grad)
@@ -364,7 +381,8 @@ def eye(
     if kind == COMPLEX32:
         refuse_narrow(kind, "eye")
     array = np.eye(n, m, dtype=kind)
-    return place(array, device, requires_grad) if out is None else write_created(out, array, dtype)
+    return place(array, device, requires_grad) if out is None else write_created(
+        out, array, dtype, layout, device)
 
 
 # ------------------------------------------------------------------------ like another tensor

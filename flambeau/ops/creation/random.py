@@ -26,7 +26,9 @@ from ..core.out import check_out_dtype, write_into
 from ..core.output_layout import Layout
 from ..core.registry import opaque
 from ..indexing.index import overwrite
-from .creation import allocate_like, get_numpy_dtype, is_on_meta, parse_shape, place, public
+from .creation import (
+    allocate_like, check_out_place, get_numpy_dtype, is_on_meta, parse_shape, place, public,
+)
 
 Generator.wrap_state = staticmethod(lambda state: wrap(state))
 Generator.unwrap_state = staticmethod(
@@ -100,10 +102,14 @@ def _draw(shape: tuple, dtype: np.dtype, device: Any, fill: Callable) -> np.ndar
     return fill(np.empty(shape, dtype))
 
 
-def _choose_out_dtype(name: str, dtype: Dtype | None, out: Tensor) -> np.dtype:
-    """The dtype in which numbers are drawn for `out=`: its own, which `dtype` must agree with."""
+def _choose_out_dtype(
+    name: str, dtype: Dtype | None, out: Tensor, layout: Any = None, device: Any = None
+) -> np.dtype:
+    """The dtype in which numbers are drawn for `out=`: its own, which `dtype` must agree with, as
+    `layout` and `device` must with its own."""
     if dtype is not None:
         check_out_dtype(name, as_dtype(dtype), out.dtype)
+    check_out_place(out, layout, device)
     return out._array.dtype
 
 
@@ -117,7 +123,7 @@ def _create_sized_draw(name: str, fill: Callable, doc: str) -> Callable:
         if kwargs:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if out is not None:
-            kind = _choose_out_dtype(name, dtype, out)
+            kind = _choose_out_dtype(name, dtype, out, layout, device)
             drawn = _draw(shape, kind, None, lambda a: fill(a, generator))
             write_into(out, drawn, warns=False)
             return out
@@ -238,7 +244,7 @@ def randint(
     low, high = _read_bounds(low, positional[0])
     shape = parse_shape((positional[1],))
     kind = get_numpy_dtype(dtype or types.int64) if out is None else _choose_out_dtype(
-        "randint", dtype, out
+        "randint", dtype, out, layout, device
     )
     array = _draw(shape, kind, device, lambda a: integers.fill_random(a, generator, low, high))
     if out is not None:

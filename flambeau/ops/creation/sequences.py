@@ -94,7 +94,7 @@ def arange(
         count = math.ceil((end - start) / step)
         array = _count_up(start, step, count, kind)
     return place(array, device, requires_grad) if out is None else write_created(
-        out, array, dtype, counted=True
+        out, array, dtype, layout, device, counted=True
     )
 
 
@@ -242,7 +242,8 @@ def linspace(
     array = space_evenly(
         read_number(start), read_number(end), _check_steps(steps, "linspace"), kind
     )
-    return place(array, device, requires_grad) if out is None else write_created(out, array, dtype)
+    return place(array, device, requires_grad) if out is None else write_created(
+        out, array, dtype, layout, device)
 
 
 @public()
@@ -273,4 +274,5 @@ def logspace(
         start + step * np.arange(half), end - step * np.arange(steps - half - 1, -1, -1),
     ]) if steps != 1 else np.array([start])
     array = np.power(complex(base) if kind.kind == "c" else float(base), exponents).astype(kind)
-    return place(array, device, requires_grad) if out is None else write_created(out, array, dtype)
+    return place(array, device, requires_grad) if out is None else write_created(
+        out, array, dtype, layout, device)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...tensor.dtypes import BOOL, INTEGER
+from ...tensor.dtypes import BOOL, COMPLEX, FLOATING, INTEGER
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.dispatch import make_python_operator, reflect
@@ -75,8 +75,13 @@ def bitwise_not(input: Array) -> Array:
     return np.invert(input)
 
 
+def _refuse_shift(kernel: str) -> dtype_refusals.Refusal:
+    error = dtype_refusals.as_kernel(kernel)
+    return dtype_refusals.Refusal(FLOATING, COMPLEX, BOOL, error=error)
+
+
 @pointwise(ref=lambda x, y: x * 2**y, samples=_bits, differentiable=False,
-           refuse=dtype_refusals.all_but_integers)
+           refuse=_refuse_shift("lshift_cpu"))
 def bitwise_left_shift(input: Array | Number, other: Array | Number) -> Array:
     """Shift bits left by `other` places, input * 2**other.
 
@@ -87,7 +92,7 @@ def bitwise_left_shift(input: Array | Number, other: Array | Number) -> Array:
 
 
 @pointwise(ref=lambda x, y: x // 2**y, samples=_bits, differentiable=False,
-           refuse=dtype_refusals.all_but_integers)
+           refuse=_refuse_shift("rshift_cpu"))
 def bitwise_right_shift(input: Array | Number, other: Array | Number) -> Array:
     """Shift bits right by `other` places, input // 2**other.
 

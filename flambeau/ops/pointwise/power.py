@@ -9,7 +9,7 @@ import numpy as np
 
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL
-from ...tensor.promotion import check_cast, result_dtype
+from ...tensor.promotion import check_cast, legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
@@ -334,7 +334,7 @@ def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
     kind = _choose_float_power_dtype((self, exponent))
     if self.dtype is not kind:
         raise RuntimeError(
-            f"the base given to float_power_ has dtype {self.dtype} but the operation's result "
-            f"requires dtype {kind}"
+            f"the base given to float_power_ has dtype {legacy_name(self.dtype)} but the "
+            f"operation's result requires dtype {legacy_name(kind)}"
         )
     return overwrite(self, "float_power_", _dispatch_pow, exponent)

@@ -153,7 +153,7 @@ def erfinv(input: Array) -> Array:
         return y
     from scipy.special import erfinv as of_array
 
-    return of_array(input)
+    return np.copysign(of_array(input), input)  # SciPy's has no zero of negative sign
 
 
 @erfinv.vjp

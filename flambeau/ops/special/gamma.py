@@ -27,7 +27,8 @@ def lgamma(input: Array) -> Array:
     >>> torch.lgamma(torch.tensor([1., 5.]))
     tensor([0.0000, 3.1781])
     """
-    return of_single(lgamma_of_single, "gammaln", input)
+    y = of_single(lgamma_of_single, "gammaln", input)
+    return np.where(np.equal(input, -np.inf), np.inf, y)  # SciPy: -inf
 
 
 @lgamma.vjp

@@ -258,3 +258,22 @@ def test_eight_bit_floats_are_equal_but_not_close():
     torch.testing.assert_close(x, x, rtol=0, atol=0)
     with pytest.raises(NotImplementedError, match="mul_cpu_reduced_float"):
         torch.isclose(x, x)
+
+
+@pytest.mark.parametrize("count", [1, 5000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_special_functions_at_the_ends(dtype, count):
+    ends = torch.tensor([-torch.inf, torch.inf, -3.0], dtype=dtype).repeat(count)
+    assert torch.lgamma(ends).tolist() == [torch.inf] * 3 * count
+    zeros = torch.tensor([0.0, -0.0], dtype=dtype).repeat(count)
+    assert torch.erfinv(zeros).signbit().tolist() == [False, True] * count
+    assert torch.erfc(zeros).tolist() == [1.0] * 2 * count
+
+
+@pytest.mark.parametrize("name", ["atan2_", "hypot_", "logical_and_", "gcd_", "nextafter_"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+def test_numbers_that_an_operator_in_place_does_not_take(name, dtype):
+    x = torch.ones(3, dtype=dtype)
+    with pytest.raises(TypeError, match=rf"^{name}\(\): argument 'other' \(position 1\) must be "
+                                        "Tensor, not int"):
+        getattr(x, name)(2)

@@ -1,0 +1,1 @@
+"""Schedulers: how the level of sparsity changes from epoch to epoch."""

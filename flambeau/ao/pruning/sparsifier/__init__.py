@@ -1,0 +1,1 @@
+"""Sparsifiers: what a mask keeps."""
