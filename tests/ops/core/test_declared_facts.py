@@ -14,7 +14,7 @@ from flambeau.ops.core.dispatch import find_pointwise_operator
 from flambeau.ops.core.operator import DERIVATIVES, OPERATORS, PUBLIC, Array, Kind, Operator
 from flambeau.tensor.capture_marks import SHAPE_ONLY, shape_only
 
-PYTHON = {"__add__": ("_add", False), "__rsub__": ("_sub", True), "__rtruediv__": ("_div", True),
+PYTHON = {"__add__": ("_add", False), "__rsub__": ("_sub", True),
           "__lt__": ("lt", False), "__rmod__": ("remainder", True),
           "__and__": ("bitwise_and", False)}
 
