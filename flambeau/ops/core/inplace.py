@@ -44,7 +44,8 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
     name, name_ = operator.name, operator.name + "_"
     pointwise = operator.kind.name == "POINTWISE" and len(operator.tensor_names) > 1
     kinds = FLOATS | {INT64} if direct in (np.add, np.subtract, np.multiply) else FLOATS
-    no_numbers = pointwise and "Number" not in str(operator.parameters[1].annotation)
+    no_numbers = pointwise and len(operator.names) == 2 \
+        and "Number" not in str(operator.parameters[1].annotation)
 
     def twin(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         try:
