@@ -16,7 +16,7 @@ from .utils import (
     FakeSparsity, get_arg_info_from_tensor_fqn, module_contains_param, module_to_fqn, swap_module,
 )
 
-SUPPORTED_MODULES = {Linear}  # whose weights are masked without a configuration
+SUPPORTED_MODULES: set[type] = {Linear}  # whose weights are masked without a configuration
 KEYS_NOT_IN_STATE_DICT = ["module", "module_fqn", "tensor_name"]
 
 __all__ = ["BaseSparsifier"]
@@ -40,6 +40,7 @@ class BaseSparsifier(ABC):
     """
 
     model: Module
+    _step_count: int  # of a scheduler
     config: Any
 
     def __init__(self, defaults: dict[str, Any] | None = None) -> None:
