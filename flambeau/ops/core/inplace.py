@@ -44,13 +44,9 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
     name, name_ = operator.name, operator.name + "_"
     pointwise = operator.kind.name == "POINTWISE" and len(operator.tensor_names) > 1
     kinds = FLOATS | {INT64} if direct in (np.add, np.subtract, np.multiply) else FLOATS
-    no_numbers = pointwise and len(operator.names) == 2 \
-        and "Number" not in str(operator.parameters[1].annotation)
 
     def twin(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         try:
-            if no_numbers and args and isinstance(args[0], (int, float, complex)):
-                raise build_tensor_error(name_, operator.names[1], 0, args[0])
             if direct and not kwargs and _write_at_once(operator, direct, kinds, self, args):
                 bump(self)
                 return self

@@ -268,12 +268,3 @@ def test_special_functions_at_the_ends(dtype, count):
     zeros = torch.tensor([0.0, -0.0], dtype=dtype).repeat(count)
     assert torch.erfinv(zeros).signbit().tolist() == [False, True] * count
     assert torch.erfc(zeros).tolist() == [1.0] * 2 * count
-
-
-@pytest.mark.parametrize("name", ["atan2_", "hypot_", "logical_and_", "gcd_", "nextafter_"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
-def test_numbers_that_an_operator_in_place_does_not_take(name, dtype):
-    x = torch.ones(3, dtype=dtype)
-    with pytest.raises(TypeError, match=rf"^{name}\(\): argument 'other' \(position 1\) must be "
-                                        "Tensor, not int"):
-        getattr(x, name)(2)

@@ -9,8 +9,8 @@ from typing import Any
 
 from .... import ops
 from ....autograd.mode import no_grad
-from ....nn.modules.linear import Linear
 from ....nn.module import Module
+from ....nn.modules.linear import Linear
 from ....nn.utils import parametrize
 from .utils import (
     FakeSparsity, get_arg_info_from_tensor_fqn, module_contains_param, module_to_fqn, swap_module,
