@@ -346,11 +346,11 @@ class WrapperStorage(UntypedStorage):
         return self._device
 
 
-def get_wrapper_storage(array: MetaArray, device: Any) -> WrapperStorage:
-    """Return the storage of a wrapper subclass with a meta array."""
-    plain = get_storage(array)
+def get_wrapper_storage(wrapper: Any) -> WrapperStorage:
+    """Return the storage of a tensor of a wrapper subclass, which has a meta array."""
+    plain = get_storage(wrapper._array)
     result = WrapperStorage(plain._bytes)
-    result._meta_owner, result._device = plain._meta_owner, device
+    result._meta_owner, result._device = plain._meta_owner, wrapper.device
     return result
 
 

@@ -269,10 +269,8 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x[1].untyped_storage().nbytes()
         24
         """
-        array: Any = self._array
-        if "_flambeau_device" in self.__dict__:
-            return get_wrapper_storage(array, self.device)
-        return get_storage(array)
+        is_wrapper = "_flambeau_device" in self.__dict__
+        return get_wrapper_storage(self) if is_wrapper else get_storage(self._array)
 
     def storage(self) -> TypedStorage:
         """Return its memory as elements of its dtype.
@@ -549,20 +547,12 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> x
         tensor([3., 3.], requires_grad=True)
         """
-        if self.__class__ is Tensor or (
-            type(self).__torch_dispatch__ is Tensor.__torch_dispatch__
-        ):
-            return _share(self)
-        result = self.detach()
-        result._counter = None
-        return result
+        return _share(self) if self.__class__ is Tensor else _share_within_class(self)
 
     @data.setter
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
-            raise TypeError(
-                f"Variable data has to be a tensor, but got {type(value).__name__}"
-            )
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         if value._array.dtype.kind not in "fcV" and self._requires_grad:
             raise RuntimeError("data set to a tensor that requires gradients must be floating "
                                "point or complex dtype")
@@ -637,6 +627,15 @@ def _share(x: Tensor) -> Tensor:
     """Return a plain tensor without history on the same memory."""
     result = wrap(get_memory(x._array))
     result._array = x._array
+    return result
+
+
+def _share_within_class(x: Tensor) -> Tensor:
+    """Return `_share(x)`, or what a class with `__torch_dispatch__` detaches, counted anew."""
+    if type(x).__torch_dispatch__ is Tensor.__torch_dispatch__:
+        return _share(x)
+    result = x.detach()
+    result._counter = None
     return result
 
 

@@ -149,3 +149,11 @@ def _norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *,
         raise NotImplementedError("a nuclear norm")
     order = 2 if p in ("fro", None) else p
     return _vector_norm(x, order, dim, keepdim, dtype=dtype)
+
+
+@formula("linalg_matrix_norm")
+def _matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *,
+                 dtype: Any = None) -> Tensor:
+    if ord != "fro":
+        raise NotImplementedError(f"a matrix norm of order {ord}")
+    return _vector_norm(A, 2, dim, keepdim, dtype=dtype)
