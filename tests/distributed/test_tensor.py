@@ -58,6 +58,22 @@ def test_parallel_styles_train_as_pytorchs() -> None:
         assert ours[name] == pytest.approx(losses, abs=1e-5), name
 
 
+@needs_gloo
+def test_functions_of_local_parts() -> None:
+    seen = json.loads(run("local_map.py")[0])
+    product = torch.arange(24.0).reshape(6, 4) @ torch.arange(8.0).reshape(4, 2)
+    assert seen["product"] == product.tolist()
+    assert seen["tripled"][0] == (torch.arange(8.0).reshape(4, 2) * 3).tolist()
+    assert seen["other placements"][0] == "ValueError"
+
+
+@pytest.mark.parity
+def test_functions_of_local_parts_are_pytorchs() -> None:
+    pytest.importorskip("torch")
+    ours = json.loads(run("local_map.py")[0])
+    assert ours == json.loads(run("local_map.py", arguments=["torch"])[0])
+
+
 @pytest.fixture
 def mesh() -> object:
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0,

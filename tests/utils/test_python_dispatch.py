@@ -110,7 +110,7 @@ def test_who_answers_nothing_is_told():
     class Plain(torch.Tensor):
         pass
 
-    with pytest.raises(RuntimeError, match="must define __torch_dispatch__"):
+    with pytest.raises(TypeError, match="must define __torch_dispatch__"):
         torch.Tensor._make_wrapper_subclass(Plain, (2,))
 
 

@@ -70,7 +70,7 @@ src | Tensor | The values to copy, broadcast to the shape of `self`.
 [creation.creation]
 input | Tensor | The tensor whose shape, dtype and layout to take.
 n | int | The number of rows.
-named | arguments | `size`, the shape by name.
+kwargs | arguments | `size`, the shape by name.
 s | number | The number.
 stride | tuple of ints | How many elements lie between neighbours of each axis.
 
@@ -99,7 +99,7 @@ tensor | Tensor | The tensor whose memory to share.
 count | Tensor | The number of trials.
 input | Tensor | The tensor whose shape and dtype to take.
 n | int | The number of elements, which are 0 to n - 1.
-named | arguments | The arguments by name.
+kwargs | arguments | The arguments by name.
 p | float | The probability of 1 for all elements, instead of those of `input`.
 
 [fft]
@@ -377,7 +377,7 @@ x | Tensor | The tensor to reduce.
 args | arguments | The arguments, by position; none where the text names none.
 layout | layout | A sparse layout. None: torch.sparse_coo.
 mask | Tensor | A sparse tensor of the same shape.
-named | arguments | The same by name.
+kwargs | arguments | The same by name.
 
 [spatial]
 groups | int | The number of groups of channels that are convolved apart.

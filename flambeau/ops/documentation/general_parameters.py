@@ -192,7 +192,6 @@ mode | str | How to compute it.
 momentum | float | How far running statistics move towards those of the batch.
 n | int | The number of elements.
 n_fft | int | The length of a transform, in samples.
-named | arguments | PyTorch's other names of the arguments.
 nan | number | What replaces NaN.
 ndarray | numpy.ndarray | The array whose memory to share.
 need_weights | bool | Whether to return the attention weights.

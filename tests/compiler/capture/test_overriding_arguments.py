@@ -23,6 +23,9 @@ class Observed(torch.Tensor):
         CALLS.append(getattr(func, "__name__", str(func)))
         return super().__torch_function__(func, types, args, kwargs or {})
 
+    def new_empty(self, shape):  # which deepcopy asks for
+        return type(self)(shape)
+
 
 class Wrapper(torch.Tensor):
     """A tensor that wraps another, and lists the operators called with it."""
