@@ -26,6 +26,12 @@ class SizedExample(Tensor):
     def __init__(self, *args: Any) -> None:
         pass
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> SizedExample:
+        if id(self) not in memo:
+            memo[id(self)] = SizedExample(self._alias(Tensor).clone(), self._sizes)
+        copied: SizedExample = memo[id(self)]
+        return copied
+
     @property
     def shape(self) -> Size:
         """The sizes."""

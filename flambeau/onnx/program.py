@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import importlib
 import textwrap
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..export import ExportedProgram
+from ..native.foundation.user_frames import warn
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .errors import OnnxExporterWarning
@@ -123,8 +123,8 @@ class ONNXProgram:
         weights = {weight.name: weight for weight in proto.graph.initializer}
         for name, tensor in state_dict.items():
             if name not in weights:
-                warnings.warn(f"Weight '{name}' not found in the model. Skipped applying.",
-                              OnnxExporterWarning, stacklevel=2)
+                warn(f"Weight '{name}' not found in the model. Skipped applying.",
+                     OnnxExporterWarning)
                 continue
             array = tensor.detach().contiguous().numpy()
             weights[name].CopyFrom(numpy_helper.from_array(array, name))

@@ -134,6 +134,20 @@ def test_refusals(mesh: object) -> None:
         torch.distributed.tensor.zeros(2)
 
 
+def test_results_are_written_in_the_placements_of_out(mesh: object) -> None:
+    x = distribute_tensor(torch.arange(6.0).reshape(2, 3), mesh, [Shard(0)])
+    out = distribute_tensor(torch.zeros(2, 3), mesh, [Replicate()])
+    assert torch.add(x, x, out=out) is out
+    assert out.placements == (Replicate(),)
+    assert out.to_local().tolist() == [[0, 2, 4], [6, 8, 10]]
+    targets = tuple(distribute_tensor(torch.zeros(2, dtype=kind), mesh, [Shard(0)])
+                    for kind in (torch.float32, torch.int64))
+    torch.max(x, 1, out=targets)
+    assert [y.full_tensor().tolist() for y in targets] == [[2, 5], [2, 2]]
+    with pytest.raises(RuntimeError, match="got mixed torch.Tensor and DTensor"):
+        torch.add(x, x, out=torch.zeros(2, 3))
+
+
 def test_factories_use_the_active_mesh(mesh: object) -> None:
     with mesh:
         torch.manual_seed(0)

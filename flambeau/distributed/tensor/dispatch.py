@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ... import ops
+from ...autograd.mode import no_grad
 from ...ops.interception.torch_dispatch import without_dispatch
 from ...tensor import Tensor
 from .local_calls import LOCAL_CALLS, LocalCall
@@ -72,7 +73,7 @@ def run_operator(
     """Run an operator on DTensors; `wrap` makes a DTensor of a local part and a spec."""
     name = func.overloadpacket.__name__
     if kwargs.get("out") is not None:
-        raise NotImplementedError(f"{func} with out= is not implemented on DTensors in flambeau")
+        return _run_into(func, args, kwargs, wrap)
     tensors: list[Any] = []
     described = _describe(name, args, tensors), _describe(name, kwargs, tensors)
     first = next(spec for t in tensors if (spec := spec_of(t)) is not None)
@@ -92,6 +93,30 @@ def run_operator(
     if writes and isinstance(args[0], Tensor):
         return _finish_write(name, args[0], result, decision, first)
     return _wrap_all(result, decision, first, wrap)
+
+
+def _run_into(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+    wrap: Callable[[Tensor, DTensorSpec], Tensor],
+) -> Any:
+    """Run an operator with `out=`: each result is redistributed to its target's placements."""
+    out = kwargs["out"]
+    targets = out if isinstance(out, (tuple, list)) else (out,)
+    inputs = {name: value for name, value in kwargs.items() if name != "out"}
+    for target in targets:
+        if spec_of(target) is None:
+            raise _create_mixed_error(func)
+    results = run_operator(func, args, inputs, wrap)
+    for target, y in zip(targets, results if isinstance(results, tuple) else (results,),
+                         strict=True):
+        spec, placements = y.__dict__["_spec"], target.__dict__["_spec"].placements
+        if tuple(target.shape) != spec.shape:
+            raise RuntimeError(f"{func}: out= has shape {tuple(target.shape)}, the result "
+                               f"{spec.shape}")
+        with no_grad():
+            part = redistribute_local(y.__dict__["_local_tensor"], spec, placements)
+            target.__dict__["_local_tensor"].copy_(part)
+    return out
 
 
 def _call(local: LocalCall, is_plain: bool) -> Any:
@@ -161,11 +186,7 @@ def _find_spec(func: Any, tensor: Tensor, reference: DTensorSpec) -> DTensorSpec
         return spec
     is_replicated = STATE.replicates_implicitly or func.overloadpacket.__name__ in STATE.extra[0]
     if tensor.dim() and tensor.numel() != 1 and not is_replicated:
-        raise RuntimeError(
-            f"{func}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to "
-            "DTensor before calling distributed operators! Please see "
-            "https://docs.pytorch.org/docs/main/distributed.tensor.html#mixed-tensor-and-dtensor-"
-            "operations for more details.")
+        raise _create_mixed_error(func)
     meta = TensorMeta(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
     return DTensorSpec(reference.mesh, (Replicate(),) * reference.mesh.ndim, meta)
 
@@ -274,6 +295,14 @@ def _wrap_nothing(
         results.append(wrap(ops.empty(0, dtype=meta.dtype),
                             DTensorSpec(reference.mesh, placements, meta)))
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _create_mixed_error(func: Any) -> RuntimeError:
+    return RuntimeError(
+        f"{func}: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor "
+        "before calling distributed operators! Please see "
+        "https://docs.pytorch.org/docs/main/distributed.tensor.html#mixed-tensor-and-dtensor-"
+        "operations for more details.")
 
 
 def _finish_write(

@@ -51,6 +51,8 @@ F.cross_entropy(x, i[:, 0], label_smoothing=0.1); F.cross_entropy(x, i[:, 0], ig
 F.binary_cross_entropy_with_logits(x, x.detach().sigmoid()); F.mse_loss(x, x * 2, reduction='none')
 F.smooth_l1_loss(x, x.detach() * 2); F.l1_loss(x, x.detach() * 2); F.dropout(x, 0.5, False)
 F.scaled_dot_product_attention(s[None], s[None], s[None]); F.avg_pool1d(s, 2); F.conv1d(s, k)
+torch.add(x.detach(), 1, out=torch.zeros_like(x.detach()))
+torch.mul(x.detach(), v.detach().unsqueeze(1), out=torch.zeros_like(x.detach()))
 F.conv1d(s, k, k.sum((1, 2))).relu(); F.max_pool1d(s, 2); F.batch_norm(s, None, None, training=True)
 """
 NAMES = [e.strip() for line in EXPRESSIONS.strip().splitlines() for e in line.split(";")]
