@@ -122,6 +122,6 @@ def test_grad_modes_leave_no_trace():
     program = torch.export.export(model, (x,))
     assert "wrap_with_set_grad_enabled" in str(program)
     converted = torch.onnx.export(program)
-    assert "If" in [node.op_type for node in converted.model.graph.node]
+    assert "If" in [node.op_type for node in converted.model_proto.graph.node]
     for x in (torch.ones(3), -torch.ones(3)):
         torch.testing.assert_close(converted(x)[0], model(x))
