@@ -110,7 +110,8 @@ class RaggedTensor(Tensor):
     _tracked = property(lambda self: self._values._tracked)
     _node = property(lambda self: self._values._node)
     _stamp = property(lambda self: self._values._stamp)
-    _counter = property(lambda self: self._values._counter)
+    _counter = property(lambda self: self._values._counter,
+                        lambda self, counter: setattr(self._values, "_counter", counter))
     _version = property(lambda self: self._values._version)
     data = property(lambda self: self._build_like(self._values.data))
     real = property(lambda self: self._build_like(self._values.real))
