@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-__all__ = ["GuardOnDataDependentSymNode", "TorchDynamoException", "Unsupported", "UserError",
-           "UserErrorType"]
+__all__ = ["ArchiveError", "GuardOnDataDependentSymNode", "TorchDynamoException", "Unsupported",
+           "UserError", "UserErrorType"]
 
 
 class UserErrorType(enum.Enum):
@@ -38,3 +38,7 @@ class GuardOnDataDependentSymNode(UserError):
 
     def __init__(self, msg: str) -> None:
         super().__init__(UserErrorType.ANTI_PATTERN, msg)
+
+
+class ArchiveError(RuntimeError):
+    """The file is not an archive, is damaged, or calls something graphs may not call."""

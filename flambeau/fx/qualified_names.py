@@ -114,7 +114,7 @@ def _public_functions() -> Iterator[tuple[str, str, Any]]:
 
 
 @functools.cache
-def _index_public_names() -> dict[Any, str]:
+def index_public_names() -> dict[Any, str]:
     """Map each public function or class to its path, as PyTorch's graphs show it.
 
     If a function has several names, the one equal to its `__name__` wins.
@@ -151,7 +151,7 @@ def _index_method_names() -> dict[Any, str]:
 
 def _find_public(obj: Any) -> str | None:
     try:
-        return _index_public_names().get(obj)
+        return index_public_names().get(obj)
     except TypeError:
         return None
 

@@ -209,10 +209,10 @@ def test_a_trace_leaves_nothing_behind():
 
 
 def test_names_in_graphs_lead_to_the_functions():
-    from flambeau.fx.qualified_names import _index_public_names
+    from flambeau.fx.qualified_names import index_public_names
 
     wrong = []
-    for function, path in _index_public_names().items():
+    for function, path in index_public_names().items():
         value = torch
         try:
             for part in path.split(".")[1:]:
