@@ -59,7 +59,8 @@ _QUANTIZE = (
 )
 _TANGENTS = ("_log_softmax_tangent", "_max_pool_tangent")  # called in forward mode only
 # `_strided_window`: in second derivatives of as_strided only.
-UNMET = {"_embedding_sparse", "_segment_reduce", "_strided_window", *_QUANTIZE, *_TANGENTS}
+UNMET = {"_embedding_sparse", "_linalg_eig", "_segment_reduce", "_strided_window", *_QUANTIZE,
+         *_TANGENTS}
 NOT_LOWERED = frozenset(" ".join((
     WITHOUT_SCALAR_OPERATION, BY_SORTING, BY_DECOMPOSITION, BY_DEGREES_IN_DATA, OTHERS,
 )).split())
