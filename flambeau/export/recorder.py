@@ -15,7 +15,7 @@ from .._higher_order_ops.recorded_modes import ModeRecorder
 from ..fx import traceback as fx_traceback
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
-from ..fx.node import _RANDOM, Node
+from ..fx.node import RANDOM_OPERATORS, Node
 from ..fx.qualified_names import qualified_name
 from ..fx.trace_errors import explain
 from ..native.foundation.user_frames import find_user_frame
@@ -277,7 +277,7 @@ class Recorder(ModeRecorder):
         if not self.unbacked.isdisjoint(node.all_input_nodes):
             self.unbacked.add(node)
         if self.fixed.issuperset(node.all_input_nodes) and \
-                getattr(target, "__name__", "").partition(".")[0] not in _RANDOM:
+                getattr(target, "__name__", "").partition(".")[0] not in RANDOM_OPERATORS:
             self.fixed.add(node)
         self.note(node)
         return node

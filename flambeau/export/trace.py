@@ -17,7 +17,7 @@ from ..fx.codegen import _PyTreeCodeGen
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.interpreter import Interpreter
-from ..fx.node import _RANDOM, Node
+from ..fx.node import RANDOM_OPERATORS, Node
 from ..fx.patcher import Patcher
 from ..fx.trace_errors import explain
 from ..fx.traceback import preserve_node_meta
@@ -332,7 +332,7 @@ def _draws(node: Node) -> bool:
     """Return whether a node draws random numbers."""
     name = getattr(node.target, "__name__", "").partition(".")[0]
     off = name.endswith("dropout") and len(node.args) > 2 and node.args[2] is False
-    return name in _RANDOM and not off
+    return name in RANDOM_OPERATORS and not off
 
 
 def _list_positional(signature: inspect.Signature) -> list[str]:

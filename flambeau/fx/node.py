@@ -32,7 +32,7 @@ _side_effectful_functions: set[Any] = {
     operator.setitem, _assert, _assert_async,
 }
 # Random functions: a call advances the generator, even if its result is unused.
-_RANDOM = frozenset("""
+RANDOM_OPERATORS = frozenset("""
     bernoulli dropout feature_dropout multinomial normal poisson rand rand_like randint randint_like
     randn randn_like randperm rrelu native_dropout
 """.split())
@@ -373,9 +373,9 @@ def _is_impure_call(node: Node, impure_random: bool) -> bool:
         name = getattr(target, "overloadpacket", target).__name__
         if name.endswith("_") and not name.endswith("__") or name in _CHECKS:
             return True
-        return impure_random and name in _RANDOM
+        return impure_random and name in RANDOM_OPERATORS
     name = getattr(target, "__name__", "")
-    if qualified_name(target).startswith("torch.") and name in _RANDOM:
+    if qualified_name(target).startswith("torch.") and name in RANDOM_OPERATORS:
         return impure_random
     return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..export import Dim, ExportedProgram
 from ..export import export as export_program
 from ..export.graph_signature import InputKind
 from ..fx.graph_module import GraphModule
-from ..fx.node import _RANDOM, Node
+from ..fx.node import RANDOM_OPERATORS, Node
 from ..fx.trace_errors import explain
 from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
@@ -27,7 +27,7 @@ from .errors import ConversionError
 from .expansions import find_expansion, import_formulas
 from .export_modes import TrainingMode, select_model_mode_for_export
 from .graph_builder import DTYPES, GraphBuilder, short
-from .program import ONNXProgram
+from .program import ONNXProgram, read_names
 from .shared_memory import SharedMemory, find_fixed_nodes, find_operator_name
 
 __all__ = ["export", "is_exporting"]
@@ -148,7 +148,7 @@ def _agree(program: ExportedProgram, expanded: ExportedProgram) -> bool:
     They do not if the body of a composite operator reads the values of tensors.
     """
     if program.example_inputs is None or any(
-        find_operator_name(node).rstrip("_") in _RANDOM
+        find_operator_name(node).rstrip("_") in RANDOM_OPERATORS
         for node in _iterate_nodes(expanded.graph_module) if node.op == "call_function"
     ):
         return True
@@ -243,17 +243,6 @@ def _iterate_nodes(module: Any) -> Iterator[Node]:
             yield from _iterate_nodes(part)
 
 
-def _read_names(nodes: Iterable[Any]) -> set[str]:
-    """Return the names that nodes read, and those that their subgraphs read."""
-    names: set[str] = set()
-    for node in nodes:
-        names.update(node.input)
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                names |= _read_names(attribute.g.node)
-    return names
-
-
 def _check_operators(program: ExportedProgram, fixed: set[Node]) -> None:
     """Raise ConversionError naming each operator without a conversion, and its module."""
     missing = _list_missing(program, fixed)
@@ -301,7 +290,7 @@ def _model(
             _convert(builder, node, memory)
     outputs = _add_outputs(builder, program, list(output_names or ()))
     helper = builder.helper
-    read = _read_names(builder.nodes)
+    read = read_names(builder.nodes)
     constants = [c for c in builder.initializers if c.name in read]
     graph = helper.make_graph(builder.nodes, "main_graph", inputs, outputs, constants)
     model = helper.make_model(

@@ -6,9 +6,10 @@ tensor that it makes depends on its arguments or is constant.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
+
+from ..fx.qualified_names import torch_module
 
 __all__ = ["FORMULAS", "formula", "torch"]
 
@@ -19,7 +20,7 @@ class _Torch:
     """The public functions; flambeau itself is imported after this package."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(__package__.partition(".")[0]), name)
+        return getattr(torch_module(), name)
 
 
 torch: Any = _Torch()

@@ -14,7 +14,8 @@ _REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "am
                "amin": "min"}
 
 
-def _as_index(b: GraphBuilder, index: Any) -> str:
+def cast_to_index(b: GraphBuilder, index: Any) -> str:
+    """Return an index as int64, which ONNX requires."""
     return b.op("Cast", b.value(index), to=DTYPES["int64"])
 
 
@@ -77,7 +78,7 @@ def _diagonal(b: GraphBuilder, node: Node, x: Any, offset: int = 0, dim1: int = 
 @converts("take")
 def _take(b: GraphBuilder, node: Node, x: Any, index: Any) -> str:
     flat = b.op("Reshape", b.value(x), b.constant([-1], "int64"))
-    return str(b.op("Gather", flat, _as_index(b, index), axis=0))
+    return str(b.op("Gather", flat, cast_to_index(b, index), axis=0))
 
 
 @converts("nonzero", "argwhere")
@@ -104,10 +105,10 @@ def _scatter_into(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any, sou
                   reduction: str | None) -> str:
     value = b.value(x)
     if b.rank(x):
-        return str(b.op("ScatterElements", value, _as_index(b, index), source,
+        return str(b.op("ScatterElements", value, cast_to_index(b, index), source,
                         axis=b.axis(x, dim), reduction=reduction))
     row = b.constant([-1], "int64")
-    parts = [b.op("Reshape", part, row) for part in (value, _as_index(b, index), source)]
+    parts = [b.op("Reshape", part, row) for part in (value, cast_to_index(b, index), source)]
     result = b.op("ScatterElements", *parts, axis=0, reduction=reduction)
     return str(b.op("Reshape", result, b.constant([], "int64")))
 
@@ -138,7 +139,7 @@ def _index_rows(b: GraphBuilder, x: Any, dim: int, index: Any, source: str) -> s
     """Return `index` along `dim`, repeated to the shape of `source`."""
     rank = b.rank(x)
     shape = [-1 if d == b.axis(x, dim) else 1 for d in range(rank)]
-    column = b.op("Reshape", _as_index(b, index), b.constant(shape, "int64"))
+    column = b.op("Reshape", cast_to_index(b, index), b.constant(shape, "int64"))
     return str(b.op("Expand", column, b.op("Shape", source)))
 
 
@@ -184,7 +185,7 @@ def _index_put(b: GraphBuilder, node: Node, x: Any, indices: Any, values: Any,
 def join_indices(b: GraphBuilder, indices: list[Any]) -> str:
     """Return broadcast index tensors, one for each leading axis, as tuples along a last axis."""
     rank = max(b.rank(i) for i in indices)
-    names = [_as_index(b, i) for i in indices]
+    names = [cast_to_index(b, i) for i in indices]
     zero = b.op("Mul", names[0], b.constant(0, "int64"))
     for name in names[1:]:
         zero = b.op("Add", zero, b.op("Mul", name, b.constant(0, "int64")))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
-import importlib
+import os
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..export import ExportedProgram
+from ..fx.qualified_names import torch_module
 from ..native.foundation.user_frames import warn
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
@@ -170,7 +171,7 @@ class ONNXProgram:
         if not large:
             onnx.save(proto, destination)
             return
-        location = importlib.import_module("os").path.basename(str(destination)) + ".data"
+        location = os.path.basename(str(destination)) + ".data"
         onnx.save(proto, destination, save_as_external_data=True, location=location,
                   size_threshold=0)
 
@@ -191,13 +192,12 @@ def _feed(names: Sequence[str], args: Any, kwargs: Any) -> dict[str, np.ndarray]
 
 
 def _as_tensors(arrays: Any) -> tuple[Tensor, ...]:
-    from_numpy: Any = importlib.import_module(__package__.partition(".")[0]).from_numpy
-    return tuple(from_numpy(np.asarray(array)) for array in arrays)
+    return tuple(torch_module().from_numpy(np.asarray(array)) for array in arrays)
 
 
 def remove_copies(graph: Any) -> None:
     """Remove Identity nodes except those that name outputs, and nodes that nothing reads."""
-    needed = {value.name for value in graph.output} | _read_inside(graph)
+    needed = {value.name for value in graph.output}.union(*map(_read_inside, graph.node))
     source: dict[str, str] = {}
     for node in graph.node:
         for i, name in enumerate(node.input):
@@ -213,13 +213,16 @@ def remove_copies(graph: Any) -> None:
     graph.node.extend(live)
 
 
-def _read_inside(graph: Any) -> set[str]:
-    """Return the names that subgraphs of a graph's nodes read."""
+def read_names(nodes: Iterable[Any]) -> set[str]:
+    """Return the names that nodes read, and those that their subgraphs read."""
     names: set[str] = set()
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                for inner in attribute.g.node:
-                    names.update(inner.input)
-                names |= _read_inside(attribute.g)
+    for node in nodes:
+        names.update(node.input)
+        names |= _read_inside(node)
     return names
+
+
+def _read_inside(node: Any) -> set[str]:
+    """Return the names that a node's subgraphs read."""
+    parts = (read_names(a.g.node) for a in node.attribute if a.HasField("g"))
+    return set().union(*parts)

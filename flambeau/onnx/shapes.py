@@ -8,7 +8,7 @@ from ..fx.node import Node
 from ..tensor.tensor import Tensor
 from .conversion_table import converts
 from .graph_builder import DTYPES, GraphBuilder, short
-from .indexed import join_indices
+from .indexed import cast_to_index, join_indices
 
 _LAST = 2**63 - 1
 
@@ -186,12 +186,8 @@ def _of_row(b: GraphBuilder, node: Node, kind: str, x: Any, index: Any) -> str:
     """Apply a gather to a value that may be a number, as a row of one element."""
     row = b.constant([-1], "int64")
     result = b.op(kind, b.op("Reshape", b.value(x), row),
-                  b.op("Reshape", _as_index(b, index), row), axis=0)
+                  b.op("Reshape", cast_to_index(b, index), row), axis=0)
     return b.op("Reshape", result, b.constant(list(node.meta["val"].shape), "int64"))
-
-
-def _as_index(b: GraphBuilder, index: Any) -> str:
-    return b.op("Cast", b.value(index), to=DTYPES["int64"])
 
 
 @converts("narrow")
@@ -205,17 +201,17 @@ def _narrow(b: GraphBuilder, node: Node, x: Any, dim: int, start: Any, length: A
 def _index_select(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any) -> str:
     if not b.rank(x) or not b.rank(index):
         if b.rank(x) > 1:
-            row = b.op("Reshape", _as_index(b, index), b.constant([-1], "int64"))
+            row = b.op("Reshape", cast_to_index(b, index), b.constant([-1], "int64"))
             return b.op("Gather", b.value(x), row, axis=b.axis(x, dim))
         return _of_row(b, node, "Gather", x, index)
-    return b.op("Gather", b.value(x), _as_index(b, index), axis=b.axis(x, dim))
+    return b.op("Gather", b.value(x), cast_to_index(b, index), axis=b.axis(x, dim))
 
 
 @converts("gather")
 def _gather(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any, **named: Any) -> str:
     if not b.rank(x) or not b.rank(index):
         return _of_row(b, node, "GatherElements", x, index)
-    return b.op("GatherElements", b.value(x), _as_index(b, index), axis=b.axis(x, dim))
+    return b.op("GatherElements", b.value(x), cast_to_index(b, index), axis=b.axis(x, dim))
 
 
 @converts("index")

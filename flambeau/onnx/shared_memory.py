@@ -10,7 +10,7 @@ import numpy as np
 
 from ..export import ExportedProgram
 from ..export.graph_signature import InputKind
-from ..fx.node import _RANDOM, Node
+from ..fx.node import RANDOM_OPERATORS, Node
 from ..tensor.tensor import Tensor
 from .graph_builder import DTYPES, GraphBuilder, short
 
@@ -59,7 +59,7 @@ def find_fixed_nodes(program: ExportedProgram) -> set[Node]:
         fixed: set[Node] = set()
         for node in calls:
             if fixed.issuperset(node.all_input_nodes) and _find_memory(node) not in varying and \
-                    find_operator_name(node).rstrip("_") not in _RANDOM:
+                    find_operator_name(node).rstrip("_") not in RANDOM_OPERATORS:
                 fixed.add(node)
         writers = {_find_memory(node.args[0]) for node in calls if _writes(node) and node.args
                    and (node not in fixed

@@ -87,25 +87,6 @@ def _mark(x: Tensor, dim: int, index: Tensor) -> Tensor:
     return is_chosen.reshape([-1 if d == dim % rank else 1 for d in range(rank)])
 
 
-@formula("expand_as")
-def _expand_as(x: Tensor, other: Tensor) -> Tensor:
-    return x.expand(other.shape)
-
-
-@formula("roll")
-def _roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
-    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
-    dims = [dims] if isinstance(dims, int) else list(dims)
-    if not dims:
-        return _roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
-    for shift, dim in zip(shifts, dims, strict=True):
-        length = x.shape[dim]
-        if length:
-            places = (torch.arange(length) - shift) % length
-            x = x.index_select(dim, places)
-    return x
-
-
 def _create_division(axis: int) -> Any:
     """Return hsplit, vsplit or dsplit: split along an axis, the only one if there is only one."""
     def divide(x: Tensor, sections: Any) -> Any:

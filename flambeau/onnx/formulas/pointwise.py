@@ -46,11 +46,6 @@ def _frac(x: Tensor) -> Tensor:
     return x - x.trunc()
 
 
-@formula("fix")
-def _fix(x: Tensor) -> Tensor:
-    return x.trunc()
-
-
 @formula("square")
 def _square(x: Tensor) -> Tensor:
     return x * x
@@ -128,14 +123,18 @@ def _exp2(x: Tensor) -> Tensor:
 @formula("xlogy", "special_xlogy")
 def _xlogy(x: Any, y: Any) -> Tensor:
     x, y = _pair(x, y)
-    product = torch.where(x == 0, torch.zeros_like(y * 1.0), x * y.log())
-    return torch.where(y.isnan(), y, product) if y.is_floating_point() else product
+    return _multiply_by_logarithm(x, y, y.log())
 
 
 @formula("special_xlog1py")
 def _xlog1py(x: Any, y: Any) -> Tensor:
     x, y = _pair(x, y)
-    product = torch.where(x == 0, torch.zeros_like(y * 1.0), x * y.log1p())
+    return _multiply_by_logarithm(x, y, y.log1p())
+
+
+def _multiply_by_logarithm(x: Tensor, y: Tensor, logarithm: Tensor) -> Tensor:
+    """Return x times the logarithm of y: 0 where x is 0, nan where y is nan."""
+    product = torch.where(x == 0, torch.zeros_like(y * 1.0), x * logarithm)
     return torch.where(y.isnan(), y, product) if y.is_floating_point() else product
 
 

@@ -55,18 +55,15 @@ def _median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None:
         row = x.reshape(-1)
         return row.sort().values[(row.shape[0] - 1) // 2]
-    values, places = x.sort(dim)
-    middle = (x.shape[dim] - 1) // 2 if x.ndim else 0
-    parts = [part if not x.ndim else part.narrow(dim, middle, 1) for part in (values, places)]
-    return tuple(part if keepdim or not x.ndim else part.squeeze(dim) for part in parts)
+    return _kthvalue(x, (x.shape[dim] + 1) // 2 if x.ndim else 1, dim, keepdim)
 
 
 @formula("kthvalue")
 def _kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    values, places = x.sort(dim)
+    values, indices = x.sort(dim)
     if not x.ndim:
-        return values, places
-    parts = [part.narrow(dim, k - 1, 1) for part in (values, places)]
+        return values, indices
+    parts = [part.narrow(dim, k - 1, 1) for part in (values, indices)]
     return tuple(part if keepdim else part.squeeze(dim) for part in parts)
 
 

@@ -132,12 +132,12 @@ def read_number(x: Any) -> Any:
 def check_out_place(out: Tensor, layout: Any, device: Any) -> None:
     """Raise RuntimeError if a layout or device was asked for and `out` has another."""
     if layout is not None and layout is not out.layout:
-        wanted, actual = (
+        expected, actual = (
             "".join(map(str.capitalize, str(x).partition(".")[2].removesuffix("_coo").split("_")))
             for x in (layout, out.layout))
-        raise RuntimeError(f"layout {wanted} does not match layout of out parameter ({actual})")
-    if device is not None and (where := devices.require_usable(device)).type != out.device.type:
-        raise RuntimeError(f"device type {where.type} does not match device type of out parameter "
+        raise RuntimeError(f"layout {expected} does not match layout of out parameter ({actual})")
+    if device is not None and (target := devices.require_usable(device)).type != out.device.type:
+        raise RuntimeError(f"device type {target.type} does not match device type of out parameter "
                            f"({out.device.type})")
 
 

@@ -1,4 +1,4 @@
-"""The state of the default generator, read and kept by a step, is that of each call."""
+"""The state of the default generator, read and states by a step, is that of each call."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import flambeau as torch
 def test_a_state_that_a_step_keeps(read):
     def run(transform):
         torch.manual_seed(0)
-        kept = {}
+        states = {}
 
         def step(x):
-            kept["state"] = read()
+            states["state"] = read()
             return x + torch.rand(4)
 
         step, seen = transform(step), []
         for call in range(8):
             if call in (4, 6):
-                torch.set_rng_state(kept["state"])
+                torch.set_rng_state(states["state"])
             seen.append(step(torch.zeros(4)).tolist())
         return seen
 

@@ -52,20 +52,24 @@ def local_map(
 
     Source: https://docs.pytorch.org/docs/2.13/distributed.tensor.html
     """
-    settings: dict[str, Any] = {
-        "out_placements": out_placements, "in_placements": in_placements,
-        "in_grad_placements": in_grad_placements, "device_mesh": device_mesh,
-        "redistribute_inputs": redistribute_inputs}
     if func is None:
-        return functools.partial(local_map, **settings)
+        return functools.partial(
+            local_map, out_placements=out_placements, in_placements=in_placements,
+            in_grad_placements=in_grad_placements, device_mesh=device_mesh,
+            redistribute_inputs=redistribute_inputs)
 
     @functools.wraps(func)
     def run_on_parts(*args: Any, **kwargs: Any) -> Any:
         flat, structure = tree_flatten(args)
         _check_inputs(flat, in_placements)
         distributed = [x for x in flat if isinstance(x, DTensor)]
-        parts = [_take_part(x, i, settings) if isinstance(x, DTensor) else x
-                 for i, x in enumerate(flat)]
+        parts = list(flat)
+        for i, x in enumerate(flat):
+            if isinstance(x, DTensor):
+                if in_placements is not None:
+                    x = _match_placements(x, in_placements[i], redistribute_inputs)
+                parts[i] = x.to_local() if in_grad_placements is None else \
+                    _take_part(x, in_grad_placements[i])
         result = func(*tree_unflatten(parts, structure), **kwargs)
         if not distributed:
             return result
@@ -89,34 +93,34 @@ def _check_inputs(flat: list[Any], in_placements: tuple[Placements, ...] | None)
                 f"Non-Tensor input {x} expects None placements but received {placements}!")
 
 
-def _take_part(x: DTensor, position: int, settings: dict[str, Any]) -> Tensor:
-    """Return the local part of an argument, in the placements that the function expects."""
-    if settings["in_placements"] is not None:
-        expected = tuple(settings["in_placements"][position])
-        if x.placements != expected:
-            if not settings["redistribute_inputs"]:
-                raise ValueError(
-                    f"arg {x} in local_map has a mismatched placements: arg placements is "
-                    f"{x.placements} but the input placements is {expected}! If "
-                    "redistribute_inputs is wanted, set redistribute_inputs=True to local_map.")
-            x = x.redistribute(placements=expected)
-    grad_placements = settings["in_grad_placements"]
+def _match_placements(x: DTensor, expected: Any, redistribute_inputs: bool) -> DTensor:
+    """Return an argument in the placements that the function expects."""
+    if x.placements == tuple(expected):
+        return x
+    if not redistribute_inputs:
+        raise ValueError(
+            f"arg {x} in local_map has a mismatched placements: arg placements is "
+            f"{x.placements} but the input placements is {tuple(expected)}! If "
+            "redistribute_inputs is wanted, set redistribute_inputs=True to local_map.")
+    return x.redistribute(placements=tuple(expected))
+
+
+def _take_part(x: DTensor, grad_placements: Placements) -> Tensor:
+    """Return the local part of an argument, whose gradient comes back in these placements."""
     if grad_placements is None:
-        return x.to_local()
-    if grad_placements[position] is None:
         raise AssertionError(f"DTensor input {x} expects in grad placements but received None!")
-    return x.to_local(grad_placements=tuple(grad_placements[position]))
+    return x.to_local(grad_placements=tuple(grad_placements))
 
 
 def _wrap_results(result: Any, mesh: DeviceMesh, out_placements: Any) -> Any:
     """Return the function's results with each tensor as a DTensor."""
     flat, structure = tree_flatten(result)
-    each = out_placements if isinstance(out_placements, tuple) else (out_placements,)
-    if len(flat) != len(each):
+    placements = out_placements if isinstance(out_placements, tuple) else (out_placements,)
+    if len(flat) != len(placements):
         raise AssertionError(
             "local_map requires one PlacementType be provided for each output value, received "
-            f"{len(each)} out_placements but {len(flat)} is expected!")
-    wrapped = [_wrap(y, mesh, placements) for y, placements in zip(flat, each, strict=True)]
+            f"{len(placements)} out_placements but {len(flat)} is expected!")
+    wrapped = [_wrap(y, mesh, p) for y, p in zip(flat, placements, strict=True)]
     return tree_unflatten(wrapped, structure)
 
 
