@@ -175,6 +175,9 @@ def _run_composite(
     name: str, function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """Run a composite function; if it reads elements, loop over examples instead."""
+    if not STATE.batches:  # between vmaps: nested data is not searched, however long or circular
+        _stubs.count_idle_call()
+        return original(*args, **kwargs)
     batch = find_innermost_batch(args) if not kwargs else find_innermost_batch((*args,
                                                                                 *kwargs.values()))
     if batch is None:

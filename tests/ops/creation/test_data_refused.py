@@ -41,6 +41,12 @@ def test_lists_in_themselves():
             torch.tensor(value)
 
 
+def test_lists_in_themselves_after_vmap():
+    """The stubs that a vmap leaves behind for a while do not search the data of `tensor`."""
+    torch.vmap(lambda x: x + 1)(torch.ones(3))
+    test_lists_in_themselves()
+
+
 @pytest.mark.parametrize("make", [
     lambda: torch.ones(2, dtype=torch.int64, requires_grad=True),
     lambda: torch.ones(2).int().new_empty(2, requires_grad=True),
