@@ -21,7 +21,7 @@ from .profiler_util import (
 )
 from .traces.chrome_trace import write_chrome_trace
 from .traces.kineto_results import _ProfilerResult
-from .traces.recorder import Details, Recorder, collect_user_stack
+from .traces.recorder import Recorder, collect_user_stack, read_details
 from .traces.recorder import Recording as Recording
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "KinetoStepTracker",
@@ -202,8 +202,9 @@ class profile:
 def _create_events(recorder: Recorder) -> EventList:
     threads: dict[int, int] = {}
     result = []
-    for i, (name, begin, end, thread, shapes, stack, scope, *extra) in enumerate(recorder.events):
-        details = extra[0] if extra else Details()
+    for i, recorded in enumerate(recorder.events):
+        name, begin, end, thread, shapes, stack, scope = recorded[:7]
+        details = read_details(recorded)
         lines = None if stack is None else [
             f"{code.co_filename}({line}): {code.co_name}" for code, line in stack]
         result.append(FunctionEvent(

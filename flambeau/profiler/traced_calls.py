@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd.traces.argument_texts import number_of, type_of
-from ..autograd.traces.recorder import Details, Recorder, RecordScope
+from ..autograd.traces.recorder import Details, Recorder, RecordScope, read_details
 from ..tensor.devices import device
 from ..tensor.dtypes import dtype
 from ..tensor.layout import get_strides, layout, memory_format
@@ -109,10 +109,10 @@ class TracedCalls:
         """Take the calls of the attached recorders; those that come later do not count."""
         for recorder, first in self._attached:
             for i, event in enumerate(recorder.events[first:], first + 1):
-                name, begin, end, thread, _, _, scope, *optional_details = event
+                name, begin, end, thread, _, _, scope = event[:7]
                 if not name.startswith(("nn.Module: ", "kernel: ")):
-                    details = optional_details[0] if optional_details else Details()
-                    self.calls.append(_Call(name, begin, end, thread, scope, details, i))
+                    self.calls.append(_Call(name, begin, end, thread, scope, read_details(event),
+                                            i))
         self._attached.clear()
 
     def describe(self, values: Iterable[Any], is_operator: bool = False) -> list[_Value]:

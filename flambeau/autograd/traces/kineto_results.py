@@ -13,7 +13,7 @@ from typing import Any
 
 from ..profiler_util import DeviceType
 from .python_calls import PythonCall
-from .recorder import Details, MemoryEvent, Recorder, RecordScope
+from .recorder import Details, MemoryEvent, Recorder, RecordScope, read_details
 
 _numbers = itertools.count(1)  # event ids, unique in a process
 
@@ -191,8 +191,9 @@ class _ProfilerResult:
 
     def _make(self, recorder: Recorder) -> Iterable[_ProfilerEvent]:
         began = recorder.began_ns
-        for name, begin, end, thread, shapes, stack, scope, *extra in recorder.events:
-            fields = _ExtraFields_TorchOp(name, scope, shapes, extra[0] if extra else Details())
+        for recorded in recorder.events:
+            name, begin, end, thread, shapes, stack, scope = recorded[:7]
+            fields = _ExtraFields_TorchOp(name, scope, shapes, read_details(recorded))
             event = _ProfilerEvent(name, begin - began, end - began, thread, fields, stack)
             self._list.append(_KinetoEvent(event))
             yield event

@@ -17,6 +17,9 @@ import numpy as np
 from .python_calls import PythonCalls
 
 
+_PLAIN_FIELDS = 7  # of an event; its details follow
+
+
 class RecordScope(IntEnum):
     """What an event times, with PyTorch's numbers."""
 
@@ -53,11 +56,19 @@ class Details(NamedTuple):
     described: Any = None
 
 
+def read_details(event: tuple[Any, ...]) -> Details:
+    """Return the details of a recorder's event."""
+    if len(event) == _PLAIN_FIELDS:
+        return Details()
+    more = event[_PLAIN_FIELDS]
+    return more if more.__class__ is Details else Details(more)
+
+
 class Recorder:
     """The events of a profile, collected while it is on.
 
     `events`: (name, begin, end, thread, shapes, stack, scope) with times of perf_counter_ns,
-    optionally followed by a Details.
+    optionally followed by a Details or only its `sequence`.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from ...autograd.node import Node
 from ...autograd.traces.chrome_trace import TraceSwitches
 from ...autograd.traces.flops import count_flops
 from ...autograd.traces.recorder import (
-    Details, Recorder, Recording, RecordScope, collect_user_stack,
+    Details, Recorder, Recording, RecordScope, collect_user_stack, read_details,
 )
 from ...native.foundation.method_patches import library_attributes
 from ...tensor.layout import get_strides
@@ -33,7 +33,8 @@ from .operator_arguments import list_arguments
 # Each yields (function, its timing observer) pairs, whole the profile's recorder.
 TIMED: list[Callable[[Recorder], Iterable[tuple[Any, Callable]]]] = []
 _swaps: list[Swap] = []
-_FUNCTION = RecordScope.FUNCTION  # read at each timed call
+# Scopes as plain integers: the garbage collector stops tracking tuples of plain values.
+_FUNCTION, _NODE = int(RecordScope.FUNCTION), int(RecordScope.BACKWARD_FUNCTION)
 
 
 def _turn(recorder: Recorder | None) -> None:
@@ -45,8 +46,7 @@ def _turn(recorder: Recorder | None) -> None:
     for function, name in _list_operators().items():
         targets[function] = time_operators(recorder, f"aten::{name}", _EXPANDED.get(name))
     targets[Node.apply] = time_as(
-        recorder, lambda node, *_: node.name(), RecordScope.BACKWARD_FUNCTION,
-        lambda node, *_: node.sequence)
+        recorder, lambda node, *_: node.name(), _NODE, lambda node, *_: node.sequence)
     for more in TIMED:
         targets.update(more(recorder))
     _swaps.extend([swap_of(f, record) for f, record in targets.items()])
@@ -98,8 +98,8 @@ _SHORT_CUTS = {"__matmul__": "matmul"}
 
 def _split_factory(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
     """Return a factory's event, and at its end the `empty` that the memory is counted to."""
-    computed_ns = event[7].computed_ns if len(event) > 7 else event[2]
-    return event, ("aten::empty", computed_ns, *event[2:4], None, *event[5:7])
+    return event, ("aten::empty", read_details(event).computed_ns or event[2], *event[2:4], None,
+                   *event[5:7])
 
 
 def _split_product(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
@@ -117,8 +117,9 @@ def _split_linear(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable
 
 def _create_part(event: tuple, name: str) -> tuple:
     """Return an inner event of the same span; only the outer one counts operations."""
-    details = [more._replace(flops=0) for more in event[7:]]
-    return (name, *event[1:7], *details)
+    if event[-1].__class__ is Details:
+        event = (*event[:-1], event[-1]._replace(flops=0))
+    return (name, *event[1:])
 
 
 def _classify_index(index: Any) -> str:
@@ -162,16 +163,21 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
     note, clock, thread = recorder.events.append, perf_counter_ns, get_ident
 
     def plain(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        y, begin = None, clock()
+        begin = clock()
         try:
             y = original(*args, **kwargs)
-            return y
-        finally:
-            end, node = clock(), getattr(y, "_node", None)
-            event: tuple[Any, ...] = (name, begin, end, thread(), None, None, _FUNCTION)
-            if node is not None:
-                event = (*event, Details(_find_sequence_number(node), computed_ns=end))
-            note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))
+        except BaseException:
+            note((name, begin, clock(), thread(), None, None, _FUNCTION))
+            raise
+        end, node = clock(), getattr(y, "_node", None)
+        event: tuple[Any, ...] = (name, begin, end, thread(), None, None, _FUNCTION)
+        if node is not None:
+            event = (*event, _find_sequence_number(node))
+        if expand is None:
+            note(event)
+        else:
+            recorder.events.extend(expand(event, args, kwargs))
+        return y
 
     return plain
 
@@ -212,8 +218,8 @@ def _time_in_detail(recorder: Recorder, name: str, expand: Callable | None) -> C
 
 def _find_sequence_number(node: Any) -> int:
     """Return the sequence number of a node, or of the node of an output."""
-    number: int = getattr(node.shown(), "sequence", -1)
-    return number
+    number: int | None = getattr(node, "sequence", None)
+    return getattr(node.shown(), "sequence", -1) if number is None else number
 
 
 def _collect_details(
@@ -241,17 +247,17 @@ def time_as(
     `sequence`: the number of the node that a call runs; `remarks`: the event's arguments.
     """
 
+    clock, note = perf_counter_ns, recorder.events.append
+
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         stack = collect_user_stack(2) if recorder.stack else None
-        begin = perf_counter_ns()
+        begin = clock()
         try:
             return original(*args, **kwargs)
         finally:
-            details = Details(-1 if sequence is None else sequence(*args),
-                              () if remarks is None else remarks(*args))
-            recorder.events.append((
-                name(*args), begin, perf_counter_ns(), get_ident(), None, stack, scope, details,
-            ))
+            number = -1 if sequence is None else sequence(*args)
+            note((name(*args), begin, clock(), get_ident(), None, stack, scope,
+                  number if remarks is None else Details(number, remarks(*args))))
 
     return record
 
