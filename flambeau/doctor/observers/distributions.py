@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ..places import find_spot
 from . import Observer
+from .calls import Call, report_after, report_before
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -22,54 +23,31 @@ def iterate_targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     classes = {cls for cls in vars(package).values()
                if isinstance(cls, type) and issubclass(cls, package.Distribution)}
     for cls in (package.Categorical, package.Bernoulli):
-        yield cls.__init__, _observe_logits(session)
-    for name, observer in (
-        ("sample", _observe_sample(session)), ("log_prob", _log_prob(session)),
-        ("entropy", _observe_entropy(session)),
-    ):
-        yield from ((function, observer) for function in {
-            vars(cls)[name] for cls in classes if inspect.isfunction(vars(cls).get(name))
-        })
+        yield cls.__init__, report_before(session, _report_logits)
+    reports = {"sample": _report_sample, "log_prob": _report_log_prob, "entropy": _report_entropy}
+    for name, report in reports.items():
+        methods = {vars(cls)[name] for cls in classes if inspect.isfunction(vars(cls).get(name))}
+        for method in methods:
+            yield method, report_after(session, report)
 
 
-def _observe_logits(session: Session) -> Observer:
-    def make(original: Callable, args: tuple, kwargs: dict) -> Any:
-        logits = args[2] if len(args) > 2 else kwargs.get("logits")
-        if not session.busy:
-            session.emit("on_distribution", args[0], logits, find_spot())
-        return original(*args, **kwargs)
-
-    return make
+def _report_logits(session: Session, call: Call) -> None:
+    session.emit("on_distribution", call.args[0], call.get(2, "logits"), find_spot())
 
 
-def _observe_sample(session: Session) -> Observer:
-    def sample(original: Callable, args: tuple, kwargs: dict) -> Any:
-        result = original(*args, **kwargs)
-        trained = any(isinstance(value, Tensor) and value.requires_grad
-                      for value in vars(args[0]).values())
-        if not session.busy and trained and MODE.grad:
-            session.emit("on_sample", args[0], result, find_spot())
-        return result
-
-    return sample
+def _report_sample(session: Session, call: Call) -> None:
+    """Report a sample whose distribution has parameters that are trained."""
+    is_trained = any(isinstance(value, Tensor) and value.requires_grad
+                     for value in vars(call.args[0]).values())
+    if is_trained and MODE.grad:
+        session.emit("on_sample", call.args[0], call.result, find_spot())
 
 
-def _log_prob(session: Session) -> Observer:
-    def log_prob(original: Callable, args: tuple, kwargs: dict) -> Any:
-        result = original(*args, **kwargs)
-        if not session.busy:
-            value = args[1] if len(args) > 1 else kwargs.get("value")
-            session.emit("on_log_prob", args[0], value, result, find_spot())
-        return result
-
-    return log_prob
+def _report_log_prob(session: Session, call: Call) -> None:
+    value = call.get(1, "value")
+    session.emit("on_log_prob", call.args[0], value, call.result, find_spot())
 
 
-def _observe_entropy(session: Session) -> Observer:
-    def entropy(original: Callable, args: tuple, kwargs: dict) -> Any:
-        result = original(*args, **kwargs)
-        if not session.busy and isinstance(result, Tensor):
-            session.emit("on_entropy", result, find_spot())
-        return result
-
-    return entropy
+def _report_entropy(session: Session, call: Call) -> None:
+    if isinstance(call.result, Tensor):
+        session.emit("on_entropy", call.result, find_spot())

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ...native.foundation.user_frames import is_internal
 from ...nn.parameter import Parameter
 from ...tensor.tensor import Tensor
 from ..places import find_spot
 from . import Observer
+from .calls import Call, is_called_by_user, report_after
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -20,35 +19,34 @@ if TYPE_CHECKING:
 def iterate_targets(session: Session) -> Iterator[tuple[Any, Observer]]:
     """Yield the tensor methods to patch, with their observers."""
     methods = vars(Tensor)
-    yield methods["data"].fget, _alias(session)
-    for name in ("mul_", "add_", "lerp_", "copy_"):
+    yield methods["data"].fget, report_after(session, _report_alias)
+    reports = {"mul_": _report_scale, "add_": _report_mix, "lerp_": _report_mix,
+               "copy_": _report_mix}
+    for name, report in reports.items():
         if inspect.isfunction(methods.get(name)):
-            yield methods[name], _observe_mix(session, name)
+            yield methods[name], report_after(session, report, name)
 
 
-def _alias(session: Session) -> Observer:
-    def read(original: Callable, args: tuple, kwargs: dict) -> Any:
-        result = original(*args, **kwargs)
-        if not session.busy and isinstance(args[0], Parameter):
-            session.emit("on_alias", result, find_spot())
-        return result
-
-    return read
+def _report_alias(session: Session, call: Call) -> None:
+    if isinstance(call.args[0], Parameter):
+        session.emit("on_alias", call.result, find_spot())
 
 
-def _observe_mix(session: Session, name: str) -> Observer:
-    def mix(original: Callable, args: tuple, kwargs: dict) -> Any:
-        result = original(*args, **kwargs)
-        if session.busy or len(args) < 2 or is_internal(sys._getframe(2).f_code):
-            return result
-        tensor, other = args[0], args[1]
-        if name == "mul_":
-            if other.__class__ is float and 0 < other < 1:
-                session.emit("on_mixed", name, tensor, other, other, find_spot())
-        elif isinstance(other, Tensor) and other._array.shape == tensor._array.shape \
-                and other.data_ptr() == tensor.data_ptr():
-            factor = kwargs.get("alpha", 1) if name == "add_" else 0.0
-            session.emit("on_mixed", name, tensor, other, float(factor), find_spot())
-        return result
+def _report_scale(session: Session, call: Call) -> None:
+    """Report a product with a factor between 0 and 1: the first half of a moving average."""
+    if len(call.args) < 2 or not is_called_by_user():
+        return
+    tensor, factor = call.args[:2]
+    if factor.__class__ is float and 0 < factor < 1:
+        session.emit("on_mixed", call.name, tensor, factor, factor, find_spot())
 
-    return mix
+
+def _report_mix(session: Session, call: Call) -> None:
+    """Report a write of a tensor into itself, with its factor."""
+    if len(call.args) < 2 or not is_called_by_user():
+        return
+    tensor, other = call.args[:2]
+    if isinstance(other, Tensor) and other._array.shape == tensor._array.shape \
+            and other.data_ptr() == tensor.data_ptr():
+        factor = call.kwargs.get("alpha", 1) if call.name == "add_" else 0.0
+        session.emit("on_mixed", call.name, tensor, other, float(factor), find_spot())

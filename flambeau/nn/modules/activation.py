@@ -13,7 +13,7 @@ from ..init import constant_
 from ..module import Module
 from ..parameter import Parameter
 from .attention import MultiheadAttention
-from .utils import _format_settings
+from .utils import format_settings
 
 __all__ = [
     "CELU",
@@ -65,7 +65,7 @@ class _Switchable(Module):
 
 def _with_inplace(module: Any, *names: str) -> str:
     """The named settings, and `inplace=True` if set."""
-    return _format_settings(module, *names) + (", inplace=True" if module.inplace else "")
+    return format_settings(module, *names) + (", inplace=True" if module.inplace else "")
 
 
 class ReLU(_Switchable):
@@ -325,7 +325,7 @@ class PReLU(Module):
         return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "num_parameters")
+        return format_settings(self, "num_parameters")
 
 
 class GLU(Module):
@@ -345,7 +345,7 @@ class GLU(Module):
         return F.glu(input, self.dim)
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "dim")
+        return format_settings(self, "dim")
 
 
 class GELU(Module):
@@ -437,7 +437,7 @@ class Softplus(Module):
         return F.softplus(input, self.beta, self.threshold)
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "beta", "threshold")
+        return format_settings(self, "beta", "threshold")
 
 
 class Hardshrink(Module):
@@ -492,7 +492,7 @@ class _Along(Module):
         self.__dict__.setdefault("dim", None)  # old pickles lack it
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "dim")
+        return format_settings(self, "dim")
 
 
 class Softmax(_Along):

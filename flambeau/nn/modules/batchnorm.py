@@ -16,7 +16,7 @@ from .. import init
 from ..module import Module
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from .lazy import LazyModuleMixin
-from .utils import _format_settings
+from .utils import format_settings
 
 __all__ = [
     "BatchNorm1d",
@@ -93,8 +93,8 @@ class _NormBase(Module):
         raise NotImplementedError(f"{type(self).__name__}._check_input_dim")
 
     def extra_repr(self) -> str:
-        front = _format_settings(self, "eps", "momentum", "affine")
-        back = _format_settings(self, "track_running_stats")
+        front = format_settings(self, "eps", "momentum", "affine")
+        back = format_settings(self, "track_running_stats")
         return f"{self.num_features}, {front}, bias={self.bias is not None}, {back}"
 
     def _load_from_state_dict(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...tensor import Tensor
 from .. import functional as F
 from ..module import Module
-from .utils import _format_settings
+from .utils import format_settings
 
 __all__ = ["ChannelShuffle"]
 
@@ -29,4 +29,4 @@ class ChannelShuffle(Module):
         return F.channel_shuffle(input, self.groups)
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "groups")
+        return format_settings(self, "groups")

@@ -43,11 +43,11 @@ class Conv1d(_Convolution):
     torch.Size([2, 8, 10])
     """
 
-    _flambeau_tuple = staticmethod(_single)
+    _flambeau_as_tuple = staticmethod(_single)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.padding_mode != "zeros":
-            padded = self._flambeau_padded(input)
+            padded = self._flambeau_pad(input)
             return F.conv1d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
         return F.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
@@ -62,11 +62,11 @@ class Conv2d(_Convolution):
     Conv2d(16, 33, kernel_size=(3, 5), stride=(2, 1), padding=(4, 2))
     """
 
-    _flambeau_tuple = staticmethod(_pair)
+    _flambeau_as_tuple = staticmethod(_pair)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.padding_mode != "zeros":
-            padded = self._flambeau_padded(input)
+            padded = self._flambeau_pad(input)
             return F.conv2d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
         return F.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
@@ -81,11 +81,11 @@ class Conv3d(_Convolution):
     torch.Size([1, 8, 4, 5, 6])
     """
 
-    _flambeau_tuple = staticmethod(_triple)
+    _flambeau_as_tuple = staticmethod(_triple)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.padding_mode != "zeros":
-            padded = self._flambeau_padded(input)
+            padded = self._flambeau_pad(input)
             return F.conv3d(padded, weight, bias, self.stride, 0, self.dilation, self.groups)
         return F.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
@@ -98,10 +98,10 @@ class ConvTranspose1d(_Transposed):
     (torch.Size([1, 2, 11]), torch.Size([1, 2, 12]))
     """
 
-    _flambeau_tuple = staticmethod(_single)
+    _flambeau_as_tuple = staticmethod(_single)
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
-        settings = self._flambeau_settings_for(input, output_size)
+        settings = self._flambeau_list_settings(input, output_size)
         return F.conv_transpose1d(input, self.weight, self.bias, *settings)
 
 
@@ -112,10 +112,10 @@ class ConvTranspose2d(_Transposed):
     torch.Size([1, 2, 10, 10])
     """
 
-    _flambeau_tuple = staticmethod(_pair)
+    _flambeau_as_tuple = staticmethod(_pair)
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
-        settings = self._flambeau_settings_for(input, output_size)
+        settings = self._flambeau_list_settings(input, output_size)
         return F.conv_transpose2d(input, self.weight, self.bias, *settings)
 
 
@@ -126,10 +126,10 @@ class ConvTranspose3d(_Transposed):
     torch.Size([1, 2, 6, 8, 10])
     """
 
-    _flambeau_tuple = staticmethod(_triple)
+    _flambeau_as_tuple = staticmethod(_triple)
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
-        settings = self._flambeau_settings_for(input, output_size)
+        settings = self._flambeau_list_settings(input, output_size)
         return F.conv_transpose3d(input, self.weight, self.bias, *settings)
 
 
@@ -140,7 +140,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         groups: int
         kernel_size: tuple[int, ...]
 
-        def _weight_shape(self) -> tuple[int, ...]: ...
+        def _flambeau_compute_weight_shape(self) -> tuple[int, ...]: ...
 
     def _flambeau_postpone(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
         """Replace the empty parameters by parameters without a shape."""
@@ -160,7 +160,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         self.in_channels = self._get_in_channels(input)
         if self.in_channels % self.groups != 0:
             raise ValueError("in_channels must be divisible by groups")
-        self.weight.materialize(self._flambeau_weight_shape())
+        self.weight.materialize(self._flambeau_compute_weight_shape())
         if self.bias is not None:
             self.bias.materialize((self.out_channels,))
         self.reset_parameters()

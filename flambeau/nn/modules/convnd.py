@@ -19,7 +19,7 @@ from .. import functional as F
 from .. import init
 from ..module import Module
 from ..parameter import Parameter
-from .utils import _reverse_repeat_tuple, _format_settings
+from .utils import _reverse_repeat_tuple, format_settings
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 _PADDING_NAMES = ("same", "valid")
@@ -32,6 +32,34 @@ def _compute_same_padding(kernel_size: Sequence[int], dilation: Sequence[int]) -
         total = d * (k - 1)
         widths += [total // 2, total - total // 2]
     return widths
+
+
+def _check_arguments(
+    in_channels: int,
+    out_channels: int,
+    groups: int,
+    padding: str | tuple[int, ...],
+    stride: tuple[int, ...],
+    padding_mode: str,
+) -> None:
+    if groups <= 0:
+        raise ValueError("groups must be a positive integer")
+    if in_channels % groups != 0:
+        raise ValueError("in_channels must be divisible by groups")
+    if out_channels % groups != 0:
+        raise ValueError("out_channels must be divisible by groups")
+    if isinstance(padding, str):
+        if padding not in _PADDING_NAMES:
+            raise ValueError(
+                f"Invalid padding string {padding!r}, should be one of {_PADDING_NAMES}"
+            )
+        if padding == "same" and any(s != 1 for s in stride):
+            raise ValueError("padding='same' is not supported for strided convolutions")
+    if padding_mode not in _PADDING_MODES:
+        raise ValueError(
+            f"padding_mode must be one of {_PADDING_MODES}, "
+            f"but got padding_mode='{padding_mode}'"
+        )
 
 
 class _ConvNd(Module):
@@ -57,7 +85,7 @@ class _ConvNd(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self._flambeau_check(in_channels, out_channels, groups, padding, stride, padding_mode)
+        _check_arguments(in_channels, out_channels, groups, padding, stride, padding_mode)
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = kernel_size
@@ -77,7 +105,7 @@ class _ConvNd(Module):
         else:
             self._reversed_padding_repeated_twice = _reverse_repeat_tuple(padding, 2)
         self.weight = Parameter(
-            ops.empty(self._flambeau_weight_shape(), device=device, dtype=dtype)
+            ops.empty(self._flambeau_compute_weight_shape(), device=device, dtype=dtype)
         )
         if bias:
             self.bias = Parameter(ops.empty(out_channels, device=device, dtype=dtype))
@@ -85,35 +113,7 @@ class _ConvNd(Module):
             self.register_parameter("bias", None)
         self.reset_parameters()
 
-    @staticmethod
-    def _flambeau_check(
-        in_channels: int,
-        out_channels: int,
-        groups: int,
-        padding: str | tuple[int, ...],
-        stride: tuple[int, ...],
-        padding_mode: str,
-    ) -> None:
-        if groups <= 0:
-            raise ValueError("groups must be a positive integer")
-        if in_channels % groups != 0:
-            raise ValueError("in_channels must be divisible by groups")
-        if out_channels % groups != 0:
-            raise ValueError("out_channels must be divisible by groups")
-        if isinstance(padding, str):
-            if padding not in _PADDING_NAMES:
-                raise ValueError(
-                    f"Invalid padding string {padding!r}, should be one of {_PADDING_NAMES}"
-                )
-            if padding == "same" and any(s != 1 for s in stride):
-                raise ValueError("padding='same' is not supported for strided convolutions")
-        if padding_mode not in _PADDING_MODES:
-            raise ValueError(
-                f"padding_mode must be one of {_PADDING_MODES}, "
-                f"but got padding_mode='{padding_mode}'"
-            )
-
-    def _flambeau_weight_shape(self) -> tuple[int, ...]:
+    def _flambeau_compute_weight_shape(self) -> tuple[int, ...]:
         channels = (self.out_channels, self.in_channels)
         first, second = reversed(channels) if self.transposed else channels
         return (first, second // self.groups, *self.kernel_size)
@@ -125,20 +125,19 @@ class _ConvNd(Module):
             if weight.is_contiguous():
                 init.kaiming_uniform_(weight, a=math.sqrt(5))
             else:
-                drawn = ops.empty(weight.shape, dtype=weight.dtype, device=weight.device)
-                weight.copy_(init.kaiming_uniform_(drawn, a=math.sqrt(5)))
+                contiguous = ops.empty(weight.shape, dtype=weight.dtype, device=weight.device)
+                weight.copy_(init.kaiming_uniform_(contiguous, a=math.sqrt(5)))
             if self.bias is not None:
                 fan_in = math.prod(weight.shape[1:])
                 bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
                 init.uniform_(self.bias, -bound, bound)
 
     def extra_repr(self) -> str:
-        dims = len(self.padding)
         settings = [f"{self.in_channels}, {self.out_channels}"]
-        settings.append(_format_settings(self, "kernel_size", "stride"))
-        for name, usual in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
+        settings.append(format_settings(self, "kernel_size", "stride"))
+        for name, default in (("padding", 0), ("dilation", 1), ("output_padding", 0)):
             value = getattr(self, name)
-            if value != (usual,) * (dims if name == "padding" else len(value)):
+            if value != (default,) * len(value):
                 settings.append(f"{name}={value}")
         if self.groups != 1:
             settings.append(f"groups={self.groups}")
@@ -154,11 +153,11 @@ class _ConvNd(Module):
 
 
 class _Convolution(_ConvNd):
-    """A forward convolution. Subclasses define `_flambeau_tuple` and `_conv_forward`."""
+    """A forward convolution. Subclasses define `_flambeau_as_tuple` and `_conv_forward`."""
 
     __init_subclass__ = own_constructor
 
-    _flambeau_tuple: Any
+    _flambeau_as_tuple: Any
 
     def __init__(
         self,
@@ -174,16 +173,16 @@ class _Convolution(_ConvNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        spread = type(self)._flambeau_tuple
+        as_tuple = type(self)._flambeau_as_tuple
         super().__init__(
             in_channels,
             out_channels,
-            spread(kernel_size),
-            spread(stride),
-            padding if isinstance(padding, str) else spread(padding),
-            spread(dilation),
+            as_tuple(kernel_size),
+            as_tuple(stride),
+            padding if isinstance(padding, str) else as_tuple(padding),
+            as_tuple(dilation),
             False,
-            spread(0),
+            as_tuple(0),
             groups,
             bias,
             padding_mode,
@@ -191,7 +190,7 @@ class _Convolution(_ConvNd):
             dtype,
         )
 
-    def _flambeau_padded(self, input: Tensor) -> Tensor:
+    def _flambeau_pad(self, input: Tensor) -> Tensor:
         return F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -266,21 +265,21 @@ class _ConvTransposeNd(_ConvNd):
             for d, size in enumerate(input.shape[leading:])
         ]
         largest = [size + stride[d] - 1 for d, size in enumerate(smallest)]
-        bounds = zip(smallest, output_size, largest, strict=True)
-        if any(not low <= size <= high for low, size, high in bounds):
+        sizes = zip(smallest, output_size, largest, strict=True)
+        if any(not lower <= size <= upper for lower, size, upper in sizes):
             raise ValueError(
                 f"requested an output size of {output_size}, but valid sizes range from {smallest} "
                 f"to {largest} (for an input of {input.shape[2:]})"
             )
-        return [size - a for size, a in zip(output_size, smallest, strict=True)]
+        return [size - lower for size, lower in zip(output_size, smallest, strict=True)]
 
 
 class _Transposed(_ConvTransposeNd):
-    """The public constructor. Subclasses define `_flambeau_tuple` and `forward`."""
+    """The public constructor. Subclasses define `_flambeau_as_tuple` and `forward`."""
 
     __init_subclass__ = own_constructor
 
-    _flambeau_tuple: Any
+    _flambeau_as_tuple: Any
 
     def __init__(
         self,
@@ -297,16 +296,16 @@ class _Transposed(_ConvTransposeNd):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        spread = type(self)._flambeau_tuple
+        as_tuple = type(self)._flambeau_as_tuple
         super().__init__(
             in_channels,
             out_channels,
-            spread(kernel_size),
-            spread(stride),
-            spread(padding),
-            spread(dilation),
+            as_tuple(kernel_size),
+            as_tuple(stride),
+            as_tuple(padding),
+            as_tuple(dilation),
             True,
-            spread(output_padding),
+            as_tuple(output_padding),
             groups,
             bias,
             padding_mode,
@@ -314,12 +313,12 @@ class _Transposed(_ConvTransposeNd):
             dtype,
         )
 
-    def _flambeau_settings_for(self, input: Tensor, output_size: Sequence[int] | None) -> tuple:
+    def _flambeau_list_settings(self, input: Tensor, output_size: Sequence[int] | None) -> tuple:
         """Stride, padding, output padding, groups and dilation, in the operator's order."""
         if self.padding_mode != "zeros":
             raise ValueError(f"Only `zeros` padding mode is supported for {type(self).__name__}")
         assert not isinstance(self.padding, str)  # "same" is for forward convolutions
-        added = self._output_padding(
+        output_padding = self._output_padding(
             input,
             output_size,
             self.stride,
@@ -328,7 +327,7 @@ class _Transposed(_ConvTransposeNd):
             len(self.kernel_size),
             self.dilation,
         )
-        return self.stride, self.padding, added, self.groups, self.dilation
+        return self.stride, self.padding, output_padding, self.groups, self.dilation
 
 
 class _ConvTransposeMixin(_ConvTransposeNd):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...tensor import Tensor
 from .. import functional as F
 from ..module import Module
-from .utils import _format_settings
+from .utils import format_settings
 
 __all__ = [
     "AlphaDropout",
@@ -31,7 +31,7 @@ class _DropoutNd(Module):
         self.inplace = inplace
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "p", "inplace")
+        return format_settings(self, "p", "inplace")
 
 
 class Dropout(_DropoutNd):

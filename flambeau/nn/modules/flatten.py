@@ -6,7 +6,7 @@ from typing import Any
 
 from ...tensor import Tensor
 from ..module import Module
-from .utils import _format_settings
+from .utils import format_settings
 
 __all__ = ["Flatten", "Unflatten"]
 
@@ -30,7 +30,7 @@ class Flatten(Module):
         return input.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "start_dim", "end_dim")
+        return format_settings(self, "start_dim", "end_dim")
 
 
 class Unflatten(Module):
@@ -64,4 +64,4 @@ class Unflatten(Module):
         return input.unflatten(self.dim, self.unflattened_size)
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "dim", "unflattened_size")
+        return format_settings(self, "dim", "unflattened_size")

@@ -6,7 +6,7 @@ from ...tensor import Tensor
 from .. import functional as F
 from ..common_types import _size_any_t
 from ..module import Module
-from .utils import _format_settings
+from .utils import format_settings
 
 __all__ = ["Fold", "Unfold"]
 
@@ -42,7 +42,7 @@ class Fold(Module):
         )
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "output_size", "kernel_size", "dilation", "padding", "stride")
+        return format_settings(self, "output_size", "kernel_size", "dilation", "padding", "stride")
 
 
 class Unfold(Module):
@@ -72,4 +72,4 @@ class Unfold(Module):
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "kernel_size", "dilation", "padding", "stride")
+        return format_settings(self, "kernel_size", "dilation", "padding", "stride")

@@ -13,7 +13,7 @@ from .. import init
 from ..module import Module
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
-from .utils import _format_settings
+from .utils import format_settings
 
 __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
@@ -77,7 +77,7 @@ class Linear(Module):
         return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        sizes = _format_settings(self, "in_features", "out_features")
+        sizes = format_settings(self, "in_features", "out_features")
         return f"{sizes}, bias={self.bias is not None}"
 
 
@@ -139,7 +139,7 @@ class Bilinear(Module):
         return F.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        sizes = _format_settings(self, "in1_features", "in2_features", "out_features")
+        sizes = format_settings(self, "in1_features", "in2_features", "out_features")
         return f"{sizes}, bias={self.bias is not None}"
 
 

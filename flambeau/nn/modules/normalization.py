@@ -13,7 +13,7 @@ from .. import functional as F
 from .. import init
 from ..module import Module
 from ..parameter import Parameter
-from .utils import _format_settings
+from .utils import format_settings
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
@@ -31,7 +31,7 @@ class _ResponseNorm(Module):
         self.k = k
 
     def extra_repr(self) -> str:
-        return f"{self.size}, {_format_settings(self, 'alpha', 'beta', 'k')}"
+        return f"{self.size}, {format_settings(self, 'alpha', 'beta', 'k')}"
 
 
 class LocalResponseNorm(_ResponseNorm):
@@ -130,7 +130,7 @@ class LayerNorm(_Scaled):
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        affine = _format_settings(self, "eps", "elementwise_affine")
+        affine = format_settings(self, "eps", "elementwise_affine")
         return f"{self.normalized_shape}, {affine}, bias={self.bias is not None}"
 
 
@@ -171,7 +171,7 @@ class GroupNorm(_Scaled):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        affine = _format_settings(self, "eps", "affine")
+        affine = format_settings(self, "eps", "affine")
         return f"{self.num_groups}, {self.num_channels}, {affine}, bias={self.bias is not None}"
 
 
@@ -214,4 +214,4 @@ class RMSNorm(Module):
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, {_format_settings(self, 'eps', 'elementwise_affine')}"
+        return f"{self.normalized_shape}, {format_settings(self, 'eps', 'elementwise_affine')}"

@@ -9,7 +9,7 @@ from ...tensor import Tensor
 from .. import functional as F
 from ..common_types import _size_2_t, _size_4_t, _size_6_t
 from ..module import Module
-from .utils import _pair, _quadruple, _format_settings, _sextuple
+from .utils import _pair, _quadruple, format_settings, _sextuple
 
 __all__ = [
     "CircularPad1d",
@@ -114,7 +114,7 @@ class _ConstantPadNd(Module):
         return F.pad(input, self.padding, "constant", self.value)
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "padding", "value")
+        return format_settings(self, "padding", "value")
 
 
 class ConstantPad1d(_ConstantPadNd):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...tensor import Tensor
 from .. import functional as F
 from ..module import Module
-from .utils import _format_settings
+from .utils import format_settings
 
 __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
@@ -27,7 +27,7 @@ class PixelShuffle(Module):
         return F.pixel_shuffle(input, self.upscale_factor)
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "upscale_factor")
+        return format_settings(self, "upscale_factor")
 
 
 class PixelUnshuffle(Module):
@@ -47,4 +47,4 @@ class PixelUnshuffle(Module):
         return F.pixel_unshuffle(input, self.downscale_factor)
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "downscale_factor")
+        return format_settings(self, "downscale_factor")

@@ -17,7 +17,7 @@ from ..common_types import (
     _size_any_t,
 )
 from ..module import Module
-from .utils import _pair, _format_settings, _single, _triple
+from .utils import _pair, format_settings, _single, _triple
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -62,7 +62,7 @@ class _MaxPoolNd(Module):
         self.ceil_mode = ceil_mode
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "kernel_size", "stride", "padding", "dilation", "ceil_mode")
+        return format_settings(self, "kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
 
 class MaxPool1d(_MaxPoolNd):
@@ -124,11 +124,11 @@ class MaxPool3d(_MaxPoolNd):
 
 
 class _MaxUnpoolNd(Module):
-    """The inverse of max pooling. Subclasses define `_flambeau_tuple`."""
+    """The inverse of max pooling. Subclasses define `_flambeau_as_tuple`."""
 
     __init_subclass__ = own_constructor
 
-    _flambeau_tuple: Any
+    _flambeau_as_tuple: Any
 
     def __init__(
         self,
@@ -137,13 +137,13 @@ class _MaxUnpoolNd(Module):
         padding: _size_any_t = 0,
     ) -> None:
         super().__init__()
-        spread = type(self)._flambeau_tuple
-        self.kernel_size = spread(kernel_size)
-        self.stride = spread(kernel_size if stride is None else stride)
-        self.padding = spread(padding)
+        as_tuple = type(self)._flambeau_as_tuple
+        self.kernel_size = as_tuple(kernel_size)
+        self.stride = as_tuple(kernel_size if stride is None else stride)
+        self.padding = as_tuple(padding)
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "kernel_size", "stride", "padding")
+        return format_settings(self, "kernel_size", "stride", "padding")
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
@@ -154,7 +154,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
     tensor([[[0., 3., 2., 0.]]])
     """
 
-    _flambeau_tuple = staticmethod(_single)
+    _flambeau_as_tuple = staticmethod(_single)
 
     def forward(
         self, input: Tensor, indices: Tensor, output_size: list[int] | None = None
@@ -173,7 +173,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
               [0., 3.]]]])
     """
 
-    _flambeau_tuple = staticmethod(_pair)
+    _flambeau_as_tuple = staticmethod(_pair)
 
     def forward(
         self, input: Tensor, indices: Tensor, output_size: list[int] | None = None
@@ -191,7 +191,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
     (torch.Size([1, 3, 2, 2, 2]), torch.Size([1, 3, 4, 4, 4]))
     """
 
-    _flambeau_tuple = staticmethod(_triple)
+    _flambeau_as_tuple = staticmethod(_triple)
 
     def forward(
         self, input: Tensor, indices: Tensor, output_size: list[int] | None = None
@@ -203,7 +203,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
 class _AvgPoolNd(Module):
     def extra_repr(self) -> str:
-        return _format_settings(self, "kernel_size", "stride", "padding")
+        return format_settings(self, "kernel_size", "stride", "padding")
 
 
 class AvgPool1d(_AvgPoolNd):
@@ -307,9 +307,9 @@ class AvgPool3d(_DivisiblePool):
 
 
 class _FractionalMaxPool(Module):
-    """Checks and state of fractional max pooling. Subclasses define `_flambeau_tuple`."""
+    """Checks and state of fractional max pooling. Subclasses define `_flambeau_as_tuple`."""
 
-    _flambeau_tuple: Any
+    _flambeau_as_tuple: Any
 
     def __init__(
         self,
@@ -320,12 +320,12 @@ class _FractionalMaxPool(Module):
         _random_samples: Tensor | None = None,
     ) -> None:
         super().__init__()
-        spread = type(self)._flambeau_tuple
-        self.kernel_size = spread(kernel_size)
+        as_tuple = type(self)._flambeau_as_tuple
+        self.kernel_size = as_tuple(kernel_size)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
-        self.output_size = None if output_size is None else spread(output_size)
-        self.output_ratio = None if output_ratio is None else spread(output_ratio)
+        self.output_size = None if output_size is None else as_tuple(output_size)
+        self.output_ratio = None if output_ratio is None else as_tuple(output_ratio)
         if output_size is None and output_ratio is None:
             raise ValueError(
                 f"{type(self).__name__} requires specifying either an output size, "
@@ -348,7 +348,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     torch.Size([1, 3, 7, 7])
     """
 
-    _flambeau_tuple = staticmethod(_pair)
+    _flambeau_as_tuple = staticmethod(_pair)
 
     def __init__(
         self,
@@ -378,7 +378,7 @@ class FractionalMaxPool3d(_FractionalMaxPool):
     torch.Size([1, 3, 3, 3, 3])
     """
 
-    _flambeau_tuple = staticmethod(_triple)
+    _flambeau_as_tuple = staticmethod(_triple)
 
     def __init__(
         self,
@@ -418,7 +418,7 @@ class _LPPoolNd(Module):
         self.ceil_mode = ceil_mode
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "norm_type", "kernel_size", "stride", "ceil_mode")
+        return format_settings(self, "norm_type", "kernel_size", "stride", "ceil_mode")
 
 
 class LPPool1d(_LPPoolNd):
@@ -467,7 +467,7 @@ class _AdaptiveMaxPoolNd(Module):
         self.return_indices = return_indices
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "output_size")
+        return format_settings(self, "output_size")
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
@@ -510,7 +510,7 @@ class _AdaptiveAvgPoolNd(Module):
         self.output_size = output_size
 
     def extra_repr(self) -> str:
-        return _format_settings(self, "output_size")
+        return format_settings(self, "output_size")
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):

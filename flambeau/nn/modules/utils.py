@@ -43,7 +43,7 @@ def _list_with_default(out_size: Any, defaults: list[int]) -> Any:
     return [d if v is None else v for v, d in zip(out_size, last, strict=True)]
 
 
-def _format_settings(module: Any, *names: str) -> str:
+def format_settings(module: Any, *names: str) -> str:
     """`name=value` of the attributes, as `extra_repr` prints them."""
     return ", ".join(f"{name}={getattr(module, name)}" for name in names)
 

@@ -23,9 +23,9 @@ def collect_state(trainer: Trainer, position: dict[str, Any]) -> dict[str, Any]:
     }
     if supervised.scaler is not None:
         state["scaler"] = supervised.scaler.state_dict()
-    if supervised.kinds.known:
+    if supervised.kinds.records:
         state["kinds"] = supervised.kinds.state_dict()
-    if supervised.look_kinds.known:
+    if supervised.look_kinds.records:
         state["look_kinds"] = supervised.look_kinds.state_dict()
     if supervised.pending:
         state["accumulated"] = _collect_accumulation(trainer)

@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from ...native.target.compile_costs import MAX_SPECIALIZATIONS
 from ...tensor.tensor import Tensor
 from ...tensor.tree import describe
 
 
-class Kinds:
-    """The kinds of batches (shapes and dtypes) that are compiled; saved with the run."""
+@dataclass
+class KindRecord:
+    """What the run has learned about the step's program for one kind of batch."""
+
+    rebuilds: int = 0  # how often the program was invalidated and built again
+    stays_eager: bool = False
+    was_compiled: bool = False  # in this process or an earlier one
+
+
+class BatchKinds:
+    """A record for each kind of batch that the run has met; saved with the run."""
 
     def __init__(self) -> None:
-        self.known: dict[str, int] = {}  # number of rebuilds of each kind's program
-        self.plain: set[str] = set()  # kinds that stay eager
-        self.compiled: set[str] = set()  # kinds with a program, in this process or an earlier one
+        self.records: dict[str, KindRecord] = {}
+
+    def find(self, kind: str) -> KindRecord | None:
+        """Return the record of a kind. A new kind gets one unless there are too many kinds."""
+        record = self.records.get(kind)
+        if record is None and len(self.records) < MAX_SPECIALIZATIONS:
+            record = self.records[kind] = KindRecord()
+        return record
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the kinds as strings and numbers, for checkpoints."""
-        return {"known": dict(self.known), "plain": sorted(self.plain),
-                "compiled": sorted(self.compiled)}
+        """Return the records as strings and numbers, for checkpoints."""
+        records = sorted(self.records.items())
+        return {
+            "known": {kind: record.rebuilds for kind, record in self.records.items()},
+            "plain": [kind for kind, record in records if record.stays_eager],
+            "compiled": [kind for kind, record in records if record.was_compiled],
+        }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore what `state_dict` returned; missing entries are empty."""
-        self.known = dict(saved.get("known", {}))
-        self.plain = set(saved.get("plain", ()))
-        self.compiled = set(saved.get("compiled", ()))
+        eager, compiled = saved.get("plain", ()), saved.get("compiled", ())
+        self.records = {
+            kind: KindRecord(rebuilds, kind in eager, kind in compiled)
+            for kind, rebuilds in saved.get("known", {}).items()
+        }
 
 
 def describe_kind(batch: Any) -> str:

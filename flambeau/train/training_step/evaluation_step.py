@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._namespace.settings import are_deterministic_algorithms_enabled
-from .batch_kinds import Kinds
+from .batch_kinds import BatchKinds
 from .step_function import Region, call_net, try_compile
 
 _COMPILER = "flambeau.compiler.driver.compiled_function"
@@ -25,7 +25,7 @@ class Look:
     output."""
 
     def __init__(
-        self, net: Any, loss: Any, region: Region | None, compiled: bool, kinds: Kinds
+        self, net: Any, loss: Any, region: Region | None, compiled: bool, kinds: BatchKinds
     ) -> None:
         self.net = net
 
@@ -56,7 +56,9 @@ class Look:
 class Whole:
     """A function of a batch that is compiled after several calls."""
 
-    def __init__(self, function: Callable[..., Any], parts: tuple[Any, ...], kinds: Kinds) -> None:
+    def __init__(
+        self, function: Callable[..., Any], parts: tuple[Any, ...], kinds: BatchKinds
+    ) -> None:
         self.function, self.parts, self.kinds = function, parts, kinds
         self._calls = 0
         self._compiled: Any = None

@@ -21,7 +21,7 @@ from ..metrics.metric import batch_size
 from ..state.data import detach_tensors, move, split
 from ..state.epoch_numbers import Outcome
 from .adaptive import Frequent
-from .batch_kinds import Kinds
+from .batch_kinds import BatchKinds
 from .evaluation_step import Look
 from .fast_path import Body, build_whole_body
 from .model_loss import find_loss, find_output_loss, find_predictions, split_mapping, weigh_samples
@@ -56,7 +56,7 @@ class Supervised:
         self.pending = 0  # batches whose gradients no update has used yet
         self.region = find_region(self.fast)
         self.compiled = compiled
-        self.kinds, self.look_kinds = Kinds(), Kinds()
+        self.kinds, self.look_kinds = BatchKinds(), BatchKinds()
         self._looks: dict[tuple[int, bool], Look] = {}  # by net: averaged nets have their own
         self.hooked = False  # whether a user's hook prevents compiling
         self._handles = -1  # the count of hook changes at the last check

@@ -41,7 +41,7 @@ class _Conv(ReferenceQuantizedModule):
 class _ConvTranspose(_Conv):
     def forward(self: Any, x: Tensor, output_size: Any = None) -> Tensor:
         """The transposed convolution with rounded weights."""
-        settings = self._flambeau_settings_for(x, output_size)
+        settings = self._flambeau_list_settings(x, output_size)
         function = getattr(F, f"conv_transpose{len(self.kernel_size)}d")
         result: Tensor = function(x, self.get_weight(), self.bias, *settings)
         return result
