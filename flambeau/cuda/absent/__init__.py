@@ -13,8 +13,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ..native.foundation.user_frames import add_notes
-from ..tensor.absent import answer_for_absent
+from ...native.foundation.user_frames import add_notes
+from ...tensor.absent import answer_for_absent
 
 
 def refuse(*args: Any, **kwargs: Any) -> NoReturn:
