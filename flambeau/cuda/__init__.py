@@ -143,9 +143,9 @@ def get_rng_state_all() -> list[Any]:
 
 
 def set_rng_state_all(new_states: Any) -> None:
-    """Raise an error for the first state, if any: there are no GPUs."""
-    for state in new_states:
-        absent.refuse(state)
+    """Raise an error if there is a state: there are no GPUs."""
+    if list(new_states):
+        absent.refuse()
 
 
 class device:
@@ -208,8 +208,8 @@ has_magma = False
 max_memory_cached, memory_cached = max_memory_reserved, memory_reserved
 reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
-globals().update(absent.names())
-globals().update(absent.settle(__name__, globals()))
+globals().update(absent.collect_names())
+globals().update(absent.create_submodules(__name__, globals()))
 __all__ = [name for name in globals() if not name.startswith("_")
            and name not in ("Any", "Iterator", "OrderedDict", "absent", "annotations",
                             "contextmanager", "import_module")]

@@ -60,7 +60,7 @@ __all__ = [
     "send_object_list",
 ]
 
-globals().update(absent.settle(__name__))
+globals().update(absent.create_placeholders(__name__))
 if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a torchrun worker: report errors
     _worker_errors.record_uncaught()
 distributed_c10d = sys.modules[__name__ + ".distributed_c10d"] = sys.modules[__name__]

@@ -33,7 +33,7 @@ class _Absent(ModuleType):
         return Lacking(f"torch{self.__name__.removeprefix('flambeau')}.{name}")
 
 
-def settle(package: str) -> dict[str, ModuleType]:
+def create_placeholders(package: str) -> dict[str, ModuleType]:
     """Register the placeholders in `sys.modules`; return the top-level ones by name."""
     top: dict[str, ModuleType] = {}
     for path in _MODULES:
