@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...native.foundation.method_patches import library_attributes
-from ...ops.core import inplace as in_place
 from ...ops.core.dispatch import find_pointwise_operator
 from ...ops.core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.interception import window_stubs, torch_dispatch, torch_function
 from ...ops.interception.code_patching import (
-    Swap, clone, own_function, restore_stubs, swap_of,
+    Swap, restore_stubs, swap_of,
 )
 from ...ops.interception.stub_set import STUB_SETS
 from ...tensor.tensor import Tensor
@@ -49,17 +48,8 @@ def _is_function(x: Any) -> bool:
 
 
 def bypass_fast_path(twin: Any) -> Callable:
-    """Return the recorder of an in-place function, which runs it without its fast path."""
-    twin = own_function(twin)
-    free = twin.__code__.co_freevars
-    cells = list(twin.__closure__)
-    cells[free.index("direct")] = type(cells[0])(None)
-    longer = clone(twin, tuple(cells), _WITHOUT_KERNELS)
-    return lambda original, args, kwargs: longer(*args, **kwargs)
-
-
-# Globals of a recorded twin, without kernels that write over its operand unseen.
-_WITHOUT_KERNELS = {**vars(in_place), "_write_by_kernel": lambda *_: False}
+    """Return the recorder of an in-place function, which calls the operator's function."""
+    return lambda original, args, kwargs: twin.by_function(*args, **kwargs)
 
 
 _swaps: list[Any] = []  # active swaps, including any that Ctrl-C left behind

@@ -15,19 +15,16 @@ from ...autograd.saved.plan import INPUT
 from ...autograd.saved.values import SavedOutput
 from ...autograd.tape import record_binary, record_number, requires
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
-from ...tensor.dtypes import FLOAT32, FLOATS, FROM_NUMPY
-from ...tensor.layout import find_dense_order
-from ...tensor.overlap import check_no_internal_overlap, check_no_overlap, check_operands
+from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.overlap import check_no_internal_overlap, check_operands
 from ...tensor.promotion import check_cast
 from ...tensor.tensor import Tensor
-from ...tensor.windows.lazy_window import LazyWindow
 from ..documentation import source_listing
 from ..documentation.lazy_docstring import own_text
-from ..native.pointwise import try_kernel_with
 from ..native.row_copies import fill
 from .errors import build_tensor_error, explain_attribute_error
 from .legacy_argument_order import OLD_ORDERED, in_order
-from .number_cache import ORDINARY, number
+from .short_write import generate_short_write, has_short_write, write_by_kernel
 
 if TYPE_CHECKING:
     from .operator import Operator
@@ -38,18 +35,34 @@ OPERANDS = (Tensor, bool, int, float, complex, np.generic)
 
 
 def inplace_twin(operator: Operator, function: Callable) -> Callable:
-    """Return `name_`, which writes the operator's result over its first argument and returns it."""
-    body, direct = operator.body, operator.ufunc
+    """Return `name_`, which writes the operator's result over its first argument and returns it.
+
+    Its `by_function` does the same by a call of the operator's function, which recorders see.
+    """
+    body = operator.body
     old_ordered = operator.name in OLD_ORDERED
     name, name_ = operator.name, operator.name + "_"
     pointwise = operator.kind.name == "POINTWISE" and len(operator.tensor_names) > 1
-    kinds = FLOATS | {INT64} if direct in (np.add, np.subtract, np.multiply) else FLOATS
+    write_short: Callable[..., bool] | None = None
+    is_short = has_short_write(operator)
 
     def twin(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        nonlocal write_short
+        if is_short:
+            if write_short is None:
+                write_short = generate_short_write(operator)
+            try:
+                if write_short(self, *args, **kwargs):
+                    bump(self)
+                    return self
+            except (TypeError, AttributeError, RuntimeWarning, FloatingPointError):
+                pass  # nothing was written: the general path raises PyTorch's error
+        return write_general(self, args, kwargs, may_run_kernel=True)
+
+    def write_general(
+        self: Tensor, args: tuple, kwargs: dict[str, Any], may_run_kernel: bool
+    ) -> Tensor:
         try:
-            if direct and not kwargs and _write_at_once(operator, direct, kinds, self, args):
-                bump(self)
-                return self
             recorded = MODE.grad and (
                 check_writable(self, name_) or _requires(args)
                 or (kwargs and _requires(kwargs.values()))
@@ -64,8 +77,8 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
             array = self._array
             if pointwise:
                 check_operands(array, args)
-            if array.size <= MAX_NUMPY_POINTWISE_ELEMENTS \
-                    or not _write_by_kernel(operator, array, args, kwargs):
+            if array.size <= MAX_NUMPY_POINTWISE_ELEMENTS or not may_run_kernel \
+                    or not write_by_kernel(operator, array, args, kwargs):
                 write(self, function(self, *args, **kwargs)._array, name)
             bump(self)
         except AttributeError as error:
@@ -78,6 +91,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
     twin.__name__ = twin.__qualname__ = operator.name + "_"
     attributes: Any = twin
     attributes.operator = operator
+    attributes.by_function = lambda self, *args, **kwargs: write_general(self, args, kwargs, False)
     return twin
 
 
@@ -105,103 +119,6 @@ def _create_signature(operator: Operator) -> inspect.Signature:
     """Return the operator's signature with `self` first, without annotations."""
     first, *rest = (p.replace(annotation=inspect.Parameter.empty) for p in operator.parameters)
     return inspect.Signature([first.replace(name="self"), *rest])
-
-
-def _write_at_once(
-    operator: Operator, direct: np.ufunc, kinds: frozenset[np.dtype], self: Tensor, args: tuple
-) -> bool:
-    """Write a ufunc's result over `self` if there is nothing to record or convert."""
-    array = self._array
-    kind = array.dtype
-    if not (kind is FLOAT32 or kind in kinds) or array.__class__ is not np.ndarray \
-            or self._stamp is not None or (self._tracked and MODE.grad):
-        return False
-    if array.base is not None and 0 in array.strides:
-        return False  # an expanded view: the general path raises
-    operands: tuple = ()
-    for a in args:
-        if isinstance(a, Tensor):
-            b = a._array
-            if b.dtype is not kind or (b.shape != array.shape and b.ndim) \
-                    or (a._tracked and MODE.grad):
-                return False
-            check_no_overlap(array, b)
-            operands += (b,)
-        elif (a.__class__ is int or (a.__class__ is float and kind is not INT64)) \
-                and -ORDINARY < a < ORDINARY:
-            operands += (number(a, kind),)
-        else:
-            return False
-    if array.size > MAX_NUMPY_POINTWISE_ELEMENTS:
-        if _write_by_kernel(operator, array, args, {}):
-            return True
-        if not array.flags.c_contiguous:  # for gaps, a kernel with a new array is faster
-            return False
-    try:
-        direct(array, *operands, out=array)
-    except (RuntimeWarning, FloatingPointError):
-        _finish(direct, array, operands)
-    return True
-
-
-def _write_by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: dict) -> bool:
-    """Run a pointwise operator in place by a kernel; return False if there is none."""
-    if operator.kind.name != "POINTWISE" or array.__class__ is not np.ndarray \
-            or not array.flags.writeable or (order := find_dense_order(array)) is None:
-        return False
-    rest = operator.parameters[1:]
-    values = {p.name: p.default for p in rest}
-    if len(args) > len(rest) or not values.keys() >= kwargs.keys():
-        return False
-    values.update(zip(values, args, strict=False))
-    values.update(kwargs)
-    tensors = operator.tensor_names
-    operands: list[Any] = [array]
-    for name in tensors[1:]:
-        value = values.pop(name)
-        if operator.ufunc is not None and value.__class__ in (int, float):
-            value = np.asarray(value, array.dtype)
-        operands.append(value._array if isinstance(value, Tensor) else value)
-        if operands[-1].__class__ is np.ndarray and not _is_apart(operands[-1], array):
-            return False
-    options = {p.name: values.pop(p.name) for p in rest
-               if p.kind is p.KEYWORD_ONLY and p.name in values}
-    if not array.flags.c_contiguous:  # view it in memory order
-        if any(
-            a.__class__ is np.ndarray and a.ndim and a.strides != array.strides for a in operands
-        ):
-            return False
-        array = array.transpose(order)
-        operands = [
-            a.transpose(order) if a.__class__ is np.ndarray and a.ndim else a for a in operands
-        ]
-    body = operator.ufunc or operator.body
-    return try_kernel_with(body, tuple(operands), tuple(values.values()), options,
-                           array) is not None
-
-
-def _is_apart(operand: Any, array: Any) -> bool:
-    """Whether an operand is exactly the written array or does not overlap it."""
-    if operand.__class__ is LazyWindow or array.__class__ is LazyWindow:
-        return False
-    same = operand.ctypes.data == array.ctypes.data and operand.shape == array.shape \
-        and operand.strides == array.strides
-    return same or not np.may_share_memory(operand, array)
-
-
-def _finish(direct: np.ufunc, array: np.ndarray, args: tuple) -> None:
-    """Complete a write after a NumPy warning that the user's filters made an error.
-
-    NumPy raises it after writing, but drops the copy it wrote to if an argument overlaps the
-    result.
-    """
-    for a in args:
-        if isinstance(a, np.ndarray) and np.may_share_memory(a, array, 1):  # type: ignore[arg-type]
-            same = a.ctypes.data == array.ctypes.data and a.strides == array.strides
-            if not same:
-                with np.errstate(all="ignore"):
-                    direct(array, *args, out=array)
-                return
 
 
 def _requires(arguments: Iterable[Any]) -> bool:
