@@ -13,7 +13,7 @@ from ...native.target.eager_costs import (
 )
 from ...native.target.load_balance import TYPICAL_THREADS
 from ...tensor.dtypes import FLOATS
-from ..core.number_cache import number
+from ..core.scalar_conversion import number
 from ..linalg.matmul import multiply_matrices
 from ..native.pointwise import try_kernel
 from ..native.route import native_route

@@ -39,10 +39,6 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
 
     Its `by_function` does the same by a call of the operator's function, which recorders see.
     """
-    body = operator.body
-    old_ordered = operator.name in OLD_ORDERED
-    name, name_ = operator.name, operator.name + "_"
-    pointwise = operator.kind.name == "POINTWISE" and len(operator.tensor_names) > 1
     write_short: Callable[..., bool] | None = None
     is_short = has_short_write(operator)
 
@@ -57,10 +53,29 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
                     return self
             except (TypeError, AttributeError, RuntimeWarning, FloatingPointError):
                 pass  # nothing was written: the general path raises PyTorch's error
-        return write_general(self, args, kwargs, may_run_kernel=True)
+        return write_general(self, args, kwargs)
+
+    write_general = _create_general_write(operator, function, twin)
+    body = operator.body
+    functools.update_wrapper(twin, body, assigned=("__module__",), updated=())
+    twin.__doc__ = f"`{operator.name}` in place. {own_text(body).partition(chr(10))[0]}"
+    source_listing.attach(twin, operator, lambda: _create_signature(operator))
+    twin.__name__ = twin.__qualname__ = operator.name + "_"
+    attributes: Any = twin
+    attributes.operator = operator
+    attributes.by_function = lambda self, *args, **kwargs: write_general(
+        self, args, kwargs, may_run_kernel=False)
+    return twin
+
+
+def _create_general_write(operator: Operator, function: Callable, twin: Callable) -> Callable:
+    """Return the in-place function for all arguments, recorded if one of them requires grad."""
+    name, name_ = operator.name, operator.name + "_"
+    old_ordered = name in OLD_ORDERED
+    pointwise = operator.kind.name == "POINTWISE" and len(operator.tensor_names) > 1
 
     def write_general(
-        self: Tensor, args: tuple, kwargs: dict[str, Any], may_run_kernel: bool
+        self: Tensor, args: tuple, kwargs: dict[str, Any], may_run_kernel: bool = True
     ) -> Tensor:
         try:
             recorded = MODE.grad and (
@@ -70,13 +85,11 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
             _refuse_array(operator, args)
             if old_ordered and len(args) > 2:
                 return in_order(twin, name_, (self, *args), kwargs)
-            if recorded and (operator.differentiable or operator.flat_in_place):
-                if pointwise:
-                    check_operands(self._array, args)
-                return _record(operator, function, self, args, kwargs)
             array = self._array
             if pointwise:
                 check_operands(array, args)
+            if recorded and (operator.differentiable or operator.flat_in_place):
+                return _record(operator, function, self, args, kwargs)
             if array.size <= MAX_NUMPY_POINTWISE_ELEMENTS or not may_run_kernel \
                     or not write_by_kernel(operator, array, args, kwargs):
                 write(self, function(self, *args, **kwargs)._array, name)
@@ -85,14 +98,7 @@ def inplace_twin(operator: Operator, function: Callable) -> Callable:
             raise explain_attribute_error(error, name_, twin, (self, *args), kwargs) from None
         return self
 
-    functools.update_wrapper(twin, body, assigned=("__module__",), updated=())
-    twin.__doc__ = f"`{operator.name}` in place. {own_text(body).partition(chr(10))[0]}"
-    source_listing.attach(twin, operator, lambda: _create_signature(operator))
-    twin.__name__ = twin.__qualname__ = operator.name + "_"
-    attributes: Any = twin
-    attributes.operator = operator
-    attributes.by_function = lambda self, *args, **kwargs: write_general(self, args, kwargs, False)
-    return twin
+    return write_general
 
 
 def _refuse_array(operator: Operator, args: tuple) -> None:

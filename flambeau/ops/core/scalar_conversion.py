@@ -1,17 +1,20 @@
-"""Python numbers as elements of a dtype, with PyTorch's rule for what does not fit.
+"""Python numbers as arrays of a dtype: PyTorch's rule for what does not fit, and a cache.
 
-A number must lie between the dtype's limits. Two exceptions: infinity and NaN fit every floating
-type, and a negative integer wraps around in an unsigned type if its magnitude fits.
+Ufuncs take 0-dim arrays faster than Python numbers, so `number` caches them. `convert_scalar` also
+checks a number: it must lie between the dtype's limits, with two exceptions. Infinity and NaN fit
+every floating type, and a negative integer wraps around in an unsigned type if its magnitude fits.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from ...native.target.eager_costs import MAX_CACHED_NUMBERS
 from ...tensor.narrow_dtypes import NARROW, narrow
 
 # What PyTorch's message calls a dtype: its type in C++.
@@ -19,6 +22,27 @@ _CPP_NAMES = {
     "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16",
     "int32": "int", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
 }
+
+CACHED_NUMBERS: dict[Any, np.ndarray] = {}  # by (value, dtype)
+ONE = np.array(1, np.float32)  # a Python 1 would double the cost of a small ufunc call
+ORDINARY = float(1 << 24)  # smaller magnitudes convert to any floating dtype without a warning
+
+
+def number(value: float | int, kind: np.dtype) -> np.ndarray:
+    """Return a number as a read-only array of a dtype."""
+    known = CACHED_NUMBERS.get((value, kind))
+    return cache_number(value, kind) if known is None else known
+
+
+def cache_number(value: float | int, kind: np.dtype) -> np.ndarray:
+    """Return a number as an array and add it to the cache."""
+    if not value:  # 0.0 and -0.0 would be one key
+        return np.array(value, kind)
+    with np.errstate(all="ignore"):
+        result = np.array(value, kind)
+    if len(CACHED_NUMBERS) < MAX_CACHED_NUMBERS:
+        CACHED_NUMBERS[value, kind] = result
+    return result
 
 
 def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:
@@ -55,5 +79,10 @@ def fits(value: Any, kind: np.dtype) -> bool:
         wraps = kind.kind == "u" and isinstance(value, (int, np.integer))
         low = -int(limits.max) if wraps else int(limits.min)
         return bool(low <= value <= int(limits.max))
-    largest = ml_dtypes.finfo(kind).max  # type: ignore[no-untyped-call]
-    return not math.isfinite(value) or abs(value) <= float(largest)
+    return not math.isfinite(value) or abs(value) <= get_largest(kind)
+
+
+@functools.cache
+def get_largest(kind: np.dtype) -> float:
+    """Return the largest finite number of a floating dtype; the smallest is its negative."""
+    return float(ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]

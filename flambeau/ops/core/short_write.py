@@ -22,7 +22,7 @@ from ...tensor.tensor import Tensor
 from ...tensor.windows.lazy_window import LazyWindow
 from ..native.pointwise import try_kernel_with
 from .autocast import AUTOCAST
-from .number_cache import ORDINARY, number
+from .scalar_conversion import ORDINARY, number
 from .operator import Operator, Promotion
 
 INT64 = np.dtype(np.int64)

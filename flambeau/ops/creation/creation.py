@@ -22,7 +22,7 @@ from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
 from ..core.errors import wrap_with_explanation, explain_attribute_error
-from ..core.number_cache import number
+from ..core.scalar_conversion import number
 from ..core.operator import PUBLIC, publish
 from ..core.scalar_conversion import convert_scalar, fits
 from ..native.row_copies import fill

@@ -22,7 +22,7 @@ from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, window
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.lazy_window import LazyWindow
 from ..core.errors import build_overload_error, explain_attribute_error
-from ..core.number_cache import ORDINARY
+from ..core.scalar_conversion import ORDINARY
 from ..core.operator import Number
 from ..core.registry import composite
 from ..core.scalar_conversion import convert_scalar

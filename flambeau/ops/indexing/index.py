@@ -30,7 +30,7 @@ from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..core.errors import advise_on_array
 from ..core.inplace import assign
-from ..core.number_cache import ORDINARY
+from ..core.scalar_conversion import ORDINARY
 from ..core.operator import Array, Positions
 from ..core.output_layout import Layout, select_axes
 from ..core.registry import opaque

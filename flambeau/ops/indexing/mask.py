@@ -19,7 +19,7 @@ from ...tensor.overlap import check_operands
 from ...tensor.tensor import Tensor, wrap
 from ..core.errors import build_overload_error
 from ..core.inplace import assign
-from ..core.number_cache import ORDINARY
+from ..core.scalar_conversion import ORDINARY
 from ..core.operator import Array, Number, Promotion
 from ..core.out import write_result
 from ..core.output_layout import Layout

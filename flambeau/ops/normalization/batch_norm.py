@@ -14,7 +14,7 @@ from ...tensor.dtypes import uint8
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..core.errors import wrap_with_explanation
-from ..core.number_cache import number
+from ..core.scalar_conversion import number
 from ..core.operator import Array, Number, publish
 from ..core.output_layout import Layout, lay_out
 from ..core.promotion import compute_dtype

@@ -20,6 +20,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque, pointwise
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
+from ..core.scalar_conversion import get_largest
 from ..creation.creation import zeros_like
 from ..native.pointwise import try_kernel_with
 from .selection import select
@@ -240,11 +241,9 @@ def _(g: Tensor) -> Tensor:
 def _nan_to_num(
     x: np.ndarray, nan: float, posinf: float | None, neginf: float | None
 ) -> np.ndarray:
-    import ml_dtypes
-
-    limit = ml_dtypes.finfo(x.dtype)  # type: ignore[no-untyped-call]
-    high = float(limit.max) if posinf is None else float(posinf)
-    low = float(limit.min) if neginf is None else float(neginf)
+    limit = get_largest(x.dtype)
+    high = limit if posinf is None else float(posinf)
+    low = -limit if neginf is None else float(neginf)
     replacements = (float(nan), high, low)
     y = None
     if x.size > MAX_NUMPY_COSTLY_ELEMENTS:

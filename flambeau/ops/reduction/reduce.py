@@ -19,7 +19,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonicalize_dim, canonicalize_dims, means_all_axes
-from ..core.number_cache import number
+from ..core.scalar_conversion import number
 from ..core.operator import Array
 from ..core.out import write_result
 from ..core.promotion import compute_dtype
@@ -38,6 +38,8 @@ Dims = int | Sequence[int] | None  # None and () stand for all axes
 
 def parse_axes(dim: Dims, ndim: int) -> tuple[int, ...] | None:
     """Return NumPy's `axis` for a `dim`; None for all axes."""
+    if dim.__class__ is int and ndim:
+        return (canonicalize_dim(dim, ndim),)
     if dim is None or means_all_axes(dim):
         return None
     return canonicalize_dims(dim, ndim)
@@ -45,6 +47,8 @@ def parse_axes(dim: Dims, ndim: int) -> tuple[int, ...] | None:
 
 def count_along(shape: Sequence[int], dim: Dims) -> int:
     """Return the number of elements reduced to one."""
+    if dim.__class__ is int and shape:
+        return shape[canonicalize_dim(dim, len(shape))]
     axes = parse_axes(dim, len(shape))
     return math.prod(shape if axes is None else [shape[axis] for axis in axes])
 

@@ -183,9 +183,9 @@ def topk(
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)
     if sorted and axis == input.ndim - 1 and k \
-            and (indices := sort_kernels.sort_distinct(input, largest)) is not None:
-        indices = np.ascontiguousarray(indices[..., :k])
-        return sort_kernels.gather_elements(input, indices), indices
+            and (ordered := sort_kernels.sort_distinct(input, largest)) is not None:
+        values, indices = ordered
+        return values[..., :k].copy(), indices[..., :k].copy()
     return _find(input, axis, k, largest, lambda keys: sort_kernels.find_least(keys, k))
 
 
@@ -205,11 +205,11 @@ def _select_of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array
     """Return the element of this rank and its index, for a few distinct elements on one axis."""
     if input.ndim != 1 or input.dtype.kind == "V":  # would miss bfloat16 NaN
         return None
-    ranks = sort_kernels.sort_distinct(input, False)
-    if ranks is None:
+    if (ordered := sort_kernels.sort_distinct(input, False)) is None:
         return None
-    indices = ranks[rank : rank + 1] if keepdim else np.asarray(ranks[rank])
-    return np.asarray(input.take(indices)), indices
+    values, indices = [a[rank : rank + 1].copy() if keepdim else np.asarray(a[rank])
+                       for a in ordered]
+    return values, indices
 
 
 @opaque(result_type=return_type("kthvalue", "values", "indices"), constant_outputs=(1,),

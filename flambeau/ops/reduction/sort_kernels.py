@@ -44,9 +44,9 @@ def sort_small(x: Array, descending: bool) -> Array | None:
     return indices if short or not (result[..., 1:] == result[..., :-1]).any() else None
 
 
-def sort_distinct(x: Array, descending: bool) -> Array | None:
-    """The order of a few elements along the last axis; None if a row has ties or NaN, or for many
-    elements."""
+def sort_distinct(x: Array, descending: bool) -> tuple[Array, Array] | None:
+    """Sort a few elements along the last axis; return them and their indices. None if a row has
+    ties or NaN, or for many elements."""
     if x.__class__ is not np.ndarray or not x.ndim or not 0 < x.size <= MAX_KEYS_SORTED_WHOLE:
         return None
     if x.dtype.kind not in "iuf" or x.itemsize == 2:
@@ -56,7 +56,7 @@ def sort_distinct(x: Array, descending: bool) -> Array | None:
     are_distinct = result[..., 1:] > result[..., :-1] if x.shape[-1] > 1 else result == result
     if not are_distinct.item(are_distinct.argmin()):
         return None
-    return np.ascontiguousarray(indices[..., ::-1]) if descending else indices
+    return (result[..., ::-1], indices[..., ::-1]) if descending else (result, indices)
 
 
 def map_to_keys(x: Array, descending: bool = False) -> Array:

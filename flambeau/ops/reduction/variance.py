@@ -14,7 +14,7 @@ from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
 from ...tensor.narrow_dtypes import EIGHT_BIT, refuse_eight_bit
 from ...tensor.tensor import Tensor
 from ..core.axes import means_all_axes
-from ..core.number_cache import number
+from ..core.scalar_conversion import number
 from ..core.operator import Array
 from ..core.out import write_result
 from ..core.promotion import compute_dtype

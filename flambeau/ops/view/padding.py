@@ -18,7 +18,7 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
 from ..core.autocast import AUTOCAST, Policy, cast_inputs
-from ..core.number_cache import ORDINARY
+from ..core.scalar_conversion import ORDINARY
 from ..core.operator import Array, Number
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
