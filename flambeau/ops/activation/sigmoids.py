@@ -7,10 +7,10 @@ import numpy as np
 from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
-from ..core.scalar_conversion import ONE
 from ..core.operator import Array, Promotion
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import pairs_nonzero, real_line
+from ..core.scalar_conversion import ONE
 
 
 def logistic(x: np.ndarray) -> np.ndarray:

@@ -31,11 +31,11 @@ from .errors import build_tensor_error, explain_attribute_error
 from .function_writer import NUMPY_NAMES, write_function
 from .inplace import OPERANDS, inplace_twin
 from .legacy_argument_order import OLD_ORDERED
-from .scalar_conversion import CACHED_NUMBERS, cache_number
 from .operator import Kind, Operator, Promotion, publish
 from .out import write_out
 from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
+from .scalar_conversion import CACHED_NUMBERS, cache_number
 
 _new = object.__new__
 _ndarray = np.ndarray

@@ -22,8 +22,8 @@ from ...tensor.tensor import Tensor
 from ...tensor.windows.lazy_window import LazyWindow
 from ..native.pointwise import try_kernel_with
 from .autocast import AUTOCAST
-from .scalar_conversion import ORDINARY, number
 from .operator import Operator, Promotion
+from .scalar_conversion import ORDINARY, number
 
 INT64 = np.dtype(np.int64)
 ShortWrite = Callable[..., bool]

@@ -9,11 +9,9 @@ import numpy as np
 
 from ...autograd.backward import Functions, requires_grad_
 from ...native.foundation.user_frames import add_notes, warn
-from ...tensor import devices
-from ...tensor import dtypes as types
+from ...tensor import devices, dtypes as types
 from ...tensor.determinism import fill_new, new_memory, should_fill
-from ...tensor.dtypes import FLOATS, as_dtype
-from ...tensor.dtypes import dtype as Dtype
+from ...tensor.dtypes import FLOATS, as_dtype, dtype as Dtype
 from ...tensor.layout import (
     allocate_copy, empty_strided_array, format_strides, is_plain, preserve_format, strided,
 )
@@ -22,9 +20,8 @@ from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
 from ..core.errors import wrap_with_explanation, explain_attribute_error
-from ..core.scalar_conversion import number
 from ..core.operator import PUBLIC, publish
-from ..core.scalar_conversion import convert_scalar, fits
+from ..core.scalar_conversion import convert_scalar, fits, number
 from ..native.row_copies import fill
 
 _default = devices._Default

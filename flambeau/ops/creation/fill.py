@@ -22,10 +22,9 @@ from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, window
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.lazy_window import LazyWindow
 from ..core.errors import build_overload_error, explain_attribute_error
-from ..core.scalar_conversion import ORDINARY
 from ..core.operator import Number
 from ..core.registry import composite
-from ..core.scalar_conversion import convert_scalar
+from ..core.scalar_conversion import ORDINARY, convert_scalar
 from ..indexing.index import overwrite
 from ..native.row_copies import fill as fill_array
 from .creation import parse_shape, public

@@ -30,11 +30,10 @@ from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor, view_of, wrap
 from ..core.errors import advise_on_array
 from ..core.inplace import assign
-from ..core.scalar_conversion import ORDINARY
 from ..core.operator import Array, Positions
 from ..core.output_layout import Layout, select_axes
 from ..core.registry import opaque
-from ..core.scalar_conversion import convert_scalar
+from ..core.scalar_conversion import ORDINARY, convert_scalar
 from ..core.value_rules import ValueRule
 from ..native import pointwise
 from ..native.embedding import add_to_rows, take_rows

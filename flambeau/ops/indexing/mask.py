@@ -19,12 +19,11 @@ from ...tensor.overlap import check_operands
 from ...tensor.tensor import Tensor, wrap
 from ..core.errors import build_overload_error
 from ..core.inplace import assign
-from ..core.scalar_conversion import ORDINARY
 from ..core.operator import Array, Number, Promotion
 from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, pointwise, shape_depends_on_values
-from ..core.scalar_conversion import convert_scalar
+from ..core.scalar_conversion import ORDINARY, convert_scalar
 from ..creation.creation import public
 from ..native.pointwise import serve
 from ..pointwise.selection import select

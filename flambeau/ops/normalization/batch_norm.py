@@ -14,12 +14,12 @@ from ...tensor.dtypes import uint8
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..core.errors import wrap_with_explanation
-from ..core.scalar_conversion import number
 from ..core.operator import Array, Number, publish
 from ..core.output_layout import Layout, lay_out
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..core.scalar_conversion import number
 from ..reduction.variance import var_mean
 from .duals import normalize_channels_with_tangent
 from .norm_arrays import affine, channel_moments, channel_sums, combine

@@ -19,12 +19,12 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonicalize_dim, canonicalize_dims, means_all_axes
-from ..core.scalar_conversion import number
 from ..core.operator import Array
 from ..core.out import write_result
 from ..core.promotion import compute_dtype
 from ..core.registry import Declared, composite, opaque
 from ..core.sample_inputs import Rng, Sample, reductions
+from ..core.scalar_conversion import number
 from ..native.pointwise import try_kernel
 from ..native.rows import reduce_axes
 from ..view.join import cat

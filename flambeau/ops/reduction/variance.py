@@ -14,12 +14,12 @@ from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
 from ...tensor.narrow_dtypes import EIGHT_BIT, refuse_eight_bit
 from ...tensor.tensor import Tensor
 from ..core.axes import means_all_axes
-from ..core.scalar_conversion import number
 from ..core.operator import Array
 from ..core.out import write_result
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..core.scalar_conversion import number
 from ..native.pointwise import try_kernel
 from ..native.rows import reduce_axes
 from .numpy_reductions import reduce_sum

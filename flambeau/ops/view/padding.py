@@ -18,13 +18,12 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
 from ..core.autocast import AUTOCAST, Policy, cast_inputs
-from ..core.scalar_conversion import ORDINARY
 from ..core.operator import Array, Number
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import matrices
-from ..core.scalar_conversion import convert_scalar
+from ..core.scalar_conversion import ORDINARY, convert_scalar
 from ..native.row_copies import fill
 
 _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
