@@ -11,7 +11,7 @@ from typing import Any
 
 from .._subclasses.fake_tensor import FakeTensor
 from ..export.control_flow import unrecorded
-from ..export.sizes import get_first_value
+from ..export.symbolic.sizes import get_first_value
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.interpreter import Interpreter

@@ -17,7 +17,7 @@ from ..autograd.mode import set_grad_enabled
 from ..export.graph_signature import (
     CustomObjArgument, InputKind, InputSpec, SymIntArgument, TensorArgument, TokenArgument,
 )
-from ..export.sizes import SymbolicFloat, SymbolicSize
+from ..export.symbolic.sizes import SymbolicFloat, SymbolicSize
 from ..fx.graph_module import GraphModule
 from ..fx.module_paths import attribute_at, has_attribute
 from ..fx.node import Node

@@ -15,7 +15,7 @@ from ..ops.interception import torch_function
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .errors import UserError, UserErrorType
-from .sizes import SymbolicFloat, SymbolicSize, get_first_value, get_second_value
+from .symbolic.sizes import SymbolicFloat, SymbolicSize, get_first_value, get_second_value
 
 __all__ = ["Subgraph", "SubgraphRecorder", "add_subgraph", "choose", "map_over", "unrecorded"]
 

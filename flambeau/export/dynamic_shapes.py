@@ -8,7 +8,7 @@ from typing import Any
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .errors import UserError, UserErrorType
-from .symbolic_expressions import INFINITE
+from .symbolic.expressions import INFINITE
 
 __all__ = ["Dim", "ShapesCollection", "collect_dynamic_dims", "dims"]
 

@@ -19,7 +19,7 @@ from ..utils._sympy.numbers import int_oo
 from ..utils._sympy.value_ranges import ValueRanges
 from .decompositions import Decomposer
 from .graph_signature import ConstantArgument, ExportGraphSignature, InputKind, InputSpec
-from .symbolic_expressions import INFINITE
+from .symbolic.expressions import INFINITE
 
 __all__ = ["ExportedProgram"]
 

@@ -27,14 +27,14 @@ from ..utils import _pytree as pytree
 from .aten_calls import decompose_call, decompose_getitem
 from .control_flow import Subgraph, choose, map_over
 from .loops import combine_over, loop_while, scan_over
-from .read_numbers import (
+from .symbolic.read_numbers import (
     is_counted, lift_constant, read_number, read_numbers, recount, refuse,
 )
-from .sizes import (
+from .symbolic.sizes import (
     SpecializationError, SymbolicBool, SymbolicFloat, SymbolicSize, get_first_value,
     get_second_value,
 )
-from .symbolic_expressions import Expression, SymbolTable
+from .symbolic.expressions import Expression, SymbolTable
 
 __all__ = ["Recorder"]
 

@@ -37,7 +37,7 @@ from .graph_signature import (
 from .module_calls import ModuleCalls
 from .module_state import find_constant_paths, collect_state_tensors, find_transient_buffers
 from .recorder import Recorder
-from .sizes import SpecializationError
+from .symbolic.sizes import SpecializationError
 
 __all__ = ["export"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._higher_order_ops.active_export import jit_tracing
 from ..export import Dim, ExportedProgram, archive, export
-from ..export.sizes import SpecializationError
+from ..export.symbolic.sizes import SpecializationError
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..tensor.tensor import Tensor

@@ -24,8 +24,8 @@ from ...tensor.layout import layout, memory_format
 from ...tensor.tensor import Tensor
 from ...utils import _pytree as pytree
 from ..graph_signature import ConstantArgument, InputKind, SymIntArgument
-from ..sizes import SymbolicSize, get_first_value
-from ..symbolic_expressions import INFINITE
+from ..symbolic.sizes import SymbolicSize, get_first_value
+from ..symbolic.expressions import INFINITE
 from .reading import DTYPES
 
 __all__ = ["Unwritable", "describe_tensor", "write_document"]

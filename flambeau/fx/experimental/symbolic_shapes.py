@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...export.errors import GuardOnDataDependentSymNode
-from ...export.sizes import SpecializationError, SymbolicBool, SymbolicSize, get_first_value
+from ...export.symbolic.sizes import (
+    SpecializationError, SymbolicBool, SymbolicSize, get_first_value,
+)
 from ...tensor.symbolic_length import SymBool, SymFloat, SymInt
 from ...tensor.tensor import Tensor
 from ...utils import _pytree as pytree

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..fx.node import Node
-from ..fx.trace_errors import explain
-from ..ops.core.aten import aten
-from ..ops.core.operator import PUBLIC
-from ..tensor.tensor import Tensor
-from .errors import UserError, UserErrorType
+from ...fx.node import Node
+from ...fx.trace_errors import explain
+from ...ops.core.aten import aten
+from ...ops.core.operator import PUBLIC
+from ...tensor.tensor import Tensor
+from ..errors import UserError, UserErrorType
 from .sizes import SymbolicBool, SymbolicFloat, SymbolicSize
-from .symbolic_expressions import INFINITE, Expression
+from .expressions import INFINITE, Expression
 
 __all__ = ["is_counted", "lift_constant", "read_number", "read_numbers", "recount", "refuse"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ..fx.node import Node
+from ...fx.node import Node
 
 __all__ = ["INFINITE", "Expression", "Symbol", "SymbolTable", "ValueRange"]
 

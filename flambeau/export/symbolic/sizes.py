@@ -13,13 +13,13 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from .._higher_order_ops.active_export import active_recorder
-from ..fx.node import Node
-from ..fx.trace_errors import explain
-from ..native.foundation.user_frames import find_user_frame
-from ..tensor.symbolic_length import SymBool, SymFloat, SymInt
-from .errors import GuardOnDataDependentSymNode, UserError, UserErrorType
-from .symbolic_expressions import INFINITE, Expression, SymbolTable
+from ..._higher_order_ops.active_export import active_recorder
+from ...fx.node import Node
+from ...fx.trace_errors import explain
+from ...native.foundation.user_frames import find_user_frame
+from ...tensor.symbolic_length import SymBool, SymFloat, SymInt
+from ..errors import GuardOnDataDependentSymNode, UserError, UserErrorType
+from .expressions import INFINITE, Expression, SymbolTable
 
 __all__ = ["SpecializationError", "SymbolicBool", "SymbolicFloat", "SymbolicSize",
            "get_first_value", "get_second_value"]
@@ -169,7 +169,7 @@ class SymbolicBool(SymBool):
         if answer is False or not self.value:
             raise RuntimeError(str(message()) if callable(message) else
                                f"Expected cond to be True, but got False: {self.text}")
-        from ..ops.core.aten import aten
+        from ...ops.core.aten import aten
 
         node = self.node
         text = f"Runtime assertion failed for expression {self.text} on node '{node.name}'"

@@ -1,0 +1,1 @@
+"""Symbolic numbers of a trace: expressions over symbols, sizes, conditions, numbers in tensors."""
