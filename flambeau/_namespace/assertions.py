@@ -88,7 +88,7 @@ def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], An
                 ) -> None:
     """Raise `error_type` with what `message` gives, unless `cond` is True."""
     if isinstance(cond, SymBool) and error_type is RuntimeError:
-        cond.state(message)  # a condition in a program that is exported
+        cond.require(message)  # a condition in a program that is exported
         return
     if cond.__class__ is not bool:
         if isinstance(cond, Tensor):

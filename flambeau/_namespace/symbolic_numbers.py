@@ -20,14 +20,14 @@ __all__ = [
 
 
 def _recordable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Has numbers that vary compute the function themselves."""
+    """Let numbers that vary apply the function themselves."""
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
         for a in args:
-            computed = getattr(a, "computed", None)
-            if computed is not None:
-                return computed(call, args)
+            apply_function = getattr(a, "apply_function", None)
+            if apply_function is not None:
+                return apply_function(call, args)
         return function(*args)
 
     return call

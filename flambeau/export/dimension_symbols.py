@@ -15,8 +15,8 @@ from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 from .dynamic_shapes import Dim
 from .sized_example import SizedExample
-from .symbolic.sizes import SpecializationError, SymbolicSize
 from .symbolic.expressions import INFINITE, Expression, Symbol, SymbolTable
+from .symbolic.sizes import SpecializationError, SymbolicSize
 
 __all__ = ["DimensionSymbols"]
 

@@ -14,8 +14,8 @@ from ..autograd.mode import no_grad
 from ..fx.node import Node
 from ..tensor.tensor import Tensor
 from .control_flow import Subgraph, add_subgraph, unrecorded
-from .symbolic.sizes import SymbolicSize, get_first_value, get_second_value
 from .symbolic.expressions import INFINITE, Expression
+from .symbolic.sizes import SymbolicSize, get_first_value, get_second_value
 
 __all__ = ["combine_over", "loop_while", "scan_over"]
 

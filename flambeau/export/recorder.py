@@ -27,14 +27,14 @@ from ..utils import _pytree as pytree
 from .aten_calls import decompose_call, decompose_getitem
 from .control_flow import Subgraph, choose, map_over
 from .loops import combine_over, loop_while, scan_over
+from .symbolic.conditions import SymbolicBool
+from .symbolic.expressions import Expression, SymbolTable
 from .symbolic.read_numbers import (
     is_counted, lift_constant, read_number, read_numbers, recount, refuse,
 )
 from .symbolic.sizes import (
-    SpecializationError, SymbolicBool, SymbolicFloat, SymbolicSize, get_first_value,
-    get_second_value,
+    SpecializationError, SymbolicFloat, SymbolicSize, get_first_value, get_second_value,
 )
-from .symbolic.expressions import Expression, SymbolTable
 
 __all__ = ["Recorder"]
 
@@ -319,7 +319,7 @@ def _copy_origin(node: Node) -> dict[str, Any]:
 
 def _create_length(recorder: Recorder, node: Node, dim: int, a: int, b: int) -> SymbolicSize:
     """Return a symbolic size for a length that differs between the two inputs."""
-    expression = recorder.table.like(a, b)
+    expression = recorder.table.find(a, b)
     if expression is None:
         symbol = recorder.table.add("d", a, b, low=0, unbacked=node in recorder.unbacked)
         expression = Expression([(symbol, 1)])

@@ -21,9 +21,9 @@ class SymFloat:
 class SymBool:
     """A truth value that an exported program computes."""
 
-    def state(self, message: Any = None) -> None:
+    def require(self, message: Any = None) -> None:
         """Take it as true from here on, and check it whenever the program runs."""
-        raise NotImplementedError(f"{type(self).__name__}.state")
+        raise NotImplementedError(f"{type(self).__name__}.require")
 
 
 class SymInt(ABC):  # noqa: B024  # for `register`

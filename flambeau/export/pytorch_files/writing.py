@@ -24,8 +24,8 @@ from ...tensor.layout import layout, memory_format
 from ...tensor.tensor import Tensor
 from ...utils import _pytree as pytree
 from ..graph_signature import ConstantArgument, InputKind, SymIntArgument
-from ..symbolic.sizes import SymbolicSize, get_first_value
 from ..symbolic.expressions import INFINITE
+from ..symbolic.sizes import SymbolicSize, get_first_value
 from .reading import DTYPES
 
 __all__ = ["Unwritable", "describe_tensor", "write_document"]
@@ -255,7 +255,7 @@ class _GraphWriter:
         for n, other in zip(map(get_first_value, value.shape), others, strict=True):
             text = None
             if n != other and self.table is not None:
-                text = self.table.like(n, other)
+                text = self.table.find(n, other)
             result.append({"as_int": n} if text is None else
                           {"as_expr": {"expr_str": str(text), "hint": {"as_int": n}}})
         return result

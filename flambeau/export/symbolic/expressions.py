@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...fx.node import Node
 
-__all__ = ["INFINITE", "Expression", "Symbol", "SymbolTable", "ValueRange"]
+__all__ = ["INFINITE", "Expression", "Guard", "Symbol", "SymbolTable", "ValueRange"]
 
 INFINITE = 2**63 - 2
 
@@ -23,6 +23,15 @@ class ValueRange(NamedTuple):
     upper: int
 
 
+class Guard(NamedTuple):
+    """A decision of the program: `factor` times a symbol plus `constant` has a relation to zero."""
+
+    relation: str
+    factor: int
+    constant: int
+    location: str  # source line
+
+
 class Symbol:
     """A number without a fixed value, in [low, high]; `unbacked`: not determined by any size."""
 
@@ -30,8 +39,7 @@ class Symbol:
                  unbacked: bool) -> None:
         self.name, self.value, self.other, self.unbacked = name, value, other, unbacked
         self.low, self.high = low, high
-        # Decisions that depended on it: relation, factor and constant of the sum, source line.
-        self.guards: list[tuple[str, int, int, str]] = []
+        self.guards: list[Guard] = []
 
     def __repr__(self) -> str:
         return self.name
@@ -46,14 +54,14 @@ class Expression:
         self.terms = tuple(sorted(((s, n) for s, n in terms if n), key=lambda t: t[0].name))
         self.constant = constant
 
-    def plus(self, other: Expression, times: int = 1) -> Expression:
+    def add(self, other: Expression, times: int = 1) -> Expression:
         """Return the sum with a multiple of another expression."""
         factors = dict(self.terms)
         for symbol, n in other.terms:
             factors[symbol] = factors.get(symbol, 0) + times * n
         return Expression(factors.items(), self.constant + times * other.constant)
 
-    def scaled(self, times: int) -> Expression:
+    def scale(self, times: int) -> Expression:
         """Return the product with a number."""
         return Expression([(s, n * times) for s, n in self.terms], self.constant * times)
 
@@ -104,35 +112,36 @@ class SymbolTable:
         self.lengths.setdefault((value, other), Expression([(symbol, 1)]))
         return symbol
 
-    def named(self, name: str, value: int, other: int, low: int, high: int, unbacked: bool
-              ) -> Symbol:
+    def find_or_add(
+        self, name: str, value: int, other: int, bounds: ValueRange, unbacked: bool
+    ) -> Symbol:
         """Return the symbol of a nonlinear term; equal names give the same symbol."""
-        return self.symbols.setdefault(name, Symbol(name, value, other, low, high, unbacked))
+        return self.symbols.setdefault(name, Symbol(name, value, other, *bounds, unbacked))
 
-    def like(self, value: int, other: int) -> Expression | None:
+    def find(self, value: int, other: int) -> Expression | None:
         """Return an expression that has these values in the two runs."""
         return self.lengths.get((value, other))
 
     # ---------------------------------------------------------------- what is known
 
-    def state(self, relation: str, difference: Expression) -> None:
+    def assume(self, relation: str, difference: Expression) -> None:
         """Record that a difference has this relation to zero."""
-        if relation == "lt":
-            self.state("ge", difference.scaled(-1).plus(Expression((), -1)))
-        elif relation == "gt":
-            self.state("ge", difference.plus(Expression((), -1)))
-        elif relation == "le":
-            self.state("ge", difference.scaled(-1))
-        elif relation == "eq":
-            self.state("ge", difference)
-            self.state("ge", difference.scaled(-1))
-        elif relation == "ne":
-            self.unequal |= {(e.terms, e.constant) for e in (difference, difference.scaled(-1))}
-        else:
-            self._bound(difference)
+        negative, minus_one = difference.scale(-1), Expression((), -1)
+        if relation == "ne":
+            self.unequal |= {(e.terms, e.constant) for e in (difference, negative)}
+            return
+        bounds = {
+            "ge": [difference],
+            "gt": [difference.add(minus_one)],
+            "le": [negative],
+            "lt": [negative.add(minus_one)],
+            "eq": [difference, negative],
+        }
+        for bound in bounds[relation]:
+            self._assume_not_negative(bound)
 
-    def _bound(self, difference: Expression) -> None:
-        """Record that an expression is at least zero."""
+    def _assume_not_negative(self, difference: Expression) -> None:
+        """Record that an expression is zero or more."""
         least = -difference.constant
         self.lower[difference.terms] = max(least, self.lower.get(difference.terms, least))
         if len(difference.terms) == 1:
@@ -148,10 +157,9 @@ class SymbolTable:
             inverse = self.answer({"lt": "ge", "gt": "le", "ne": "eq"}[relation], difference)
             return None if inverse is None else not inverse
         if relation == "le":
-            return self.answer("ge", difference.scaled(-1))
-        low, high = self._find_lower_bound(difference), -self._find_lower_bound(
-            difference.scaled(-1)
-        )
+            return self.answer("ge", difference.scale(-1))
+        low = self._find_lower_bound(difference)
+        high = -self._find_lower_bound(difference.scale(-1))
         if relation == "ge":
             return True if low >= 0 else False if high < 0 else None
         if low == high == 0:
@@ -161,5 +169,5 @@ class SymbolTable:
 
     def _find_lower_bound(self, expression: Expression) -> int:
         stated = self.lower.get(expression.terms, -INFINITE)
-        return max(expression.range.lower, stated + expression.constant
-                   if stated > -INFINITE else -INFINITE)
+        lower = expression.range.lower
+        return lower if stated == -INFINITE else max(lower, stated + expression.constant)

@@ -11,8 +11,9 @@ from ...ops.core.aten import aten
 from ...ops.core.operator import PUBLIC
 from ...tensor.tensor import Tensor
 from ..errors import UserError, UserErrorType
-from .sizes import SymbolicBool, SymbolicFloat, SymbolicSize
+from .conditions import SymbolicBool
 from .expressions import INFINITE, Expression
+from .sizes import SymbolicFloat, SymbolicSize
 
 __all__ = ["is_counted", "lift_constant", "read_number", "read_numbers", "recount", "refuse"]
 
@@ -96,7 +97,7 @@ def recount(recorder: Any, value: Any, other: Any, kwargs: dict[str, Any]) -> An
 def _resize(recorder: Any, value: Tensor, other: Tensor) -> Tensor:
     n, step = len(value), recorder.offset
     rows = n + step if n + step >= 0 else n + 1
-    if recorder.table.like(n, rows) is None:
+    if recorder.table.find(n, rows) is None:
         recorder.table.add("u", n, rows, 0, unbacked=True)
     if not len(other):
         return other.new_zeros((rows, *other.shape[1:]))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...export.errors import GuardOnDataDependentSymNode
-from ...export.symbolic.sizes import (
-    SpecializationError, SymbolicBool, SymbolicSize, get_first_value,
-)
+from ...export.symbolic.conditions import SymbolicBool
+from ...export.symbolic.sizes import SpecializationError, SymbolicSize, get_first_value
 from ...tensor.symbolic_length import SymBool, SymFloat, SymInt
 from ...tensor.tensor import Tensor
 from ...utils import _pytree as pytree
@@ -64,7 +63,7 @@ def guard_int(a: Any) -> int:
 
 def _answer(condition: Any, otherwise: bool) -> bool:
     if isinstance(condition, SymbolicBool):
-        known = condition.known()
+        known = condition.answer()
         return otherwise if known is None else known
     return bool(condition)
 
@@ -101,7 +100,7 @@ def constrain_range(a: Any, *, min: int, max: int | None = None) -> None:
     """Constrain a number to [min, max]. ValueError if a fixed number is out of range."""
     for condition in (a >= min, True if max is None else a <= max):
         if isinstance(condition, SymbolicBool):
-            condition.state()
+            condition.require()
         elif not condition:
             raise ValueError(f"Invalid value {a} for range [{min}:{max}]")
 
