@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _UFuncTypeError: Any = vars(np)["_core"]._exceptions.UFuncTypeError  # not exported by NumPy
 # Raised by NumPy for bad arguments; other subclasses of ValueError are already clear.
 _OF_NUMPY = frozenset((ValueError, np.exceptions.AxisError, np.linalg.LinAlgError))
+_NO_INTEGERS = (bool, np.bool_, float, complex, str, NoneType)
 _NO_NAMES: dict[str, Any] = {}
 
 
@@ -52,6 +54,10 @@ def explain(operator: Operator, error: Exception, args: tuple) -> Exception:
         refused = _describe_refused_argument(operator, args)
         if refused is not None:
             return refused
+    if isinstance(error, TypeError) and str(error).startswith("dim must be int"):
+        for i, value in enumerate(args):
+            if "int" in str(operator.parameters[i].annotation):
+                check_integer(operator, i, value)
     if error.__class__ is RefusedValue:
         return ValueError(*error.args)
     if error.__class__ in _OF_NUMPY:
@@ -96,6 +102,16 @@ def check_sequence(operator: Operator, position: int, value: Any) -> None:
         raise TypeError(
             f"{operator.name}(): argument '{operator.names[position]}' (position {position + 1}) "
             f"must be tuple of Tensors, not {c_class_name(value)}"
+        )
+
+
+def check_integer(operator: Operator, position: int, value: Any) -> None:
+    """Raise TypeError for a value that PyTorch does not take as an int: bools, floats, no number.
+    Tensors and symbolic lengths pass."""
+    if isinstance(value, _NO_INTEGERS):
+        raise TypeError(
+            f"{name_in_errors(operator)}(): argument '{operator.names[position]}' "
+            f"(position {position + 1}) must be int, not {c_class_name(value)}"
         )
 
 

@@ -19,7 +19,7 @@ from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
 from ..native.pointwise import try_kernel_with
 from .autocast import AUTOCAST, cast_inputs
-from .errors import MISSING, Overriding, check_sequence, explain
+from .errors import MISSING, Overriding, check_integer, check_sequence, explain
 from .legacy_argument_order import OLD_ORDERED, in_order
 from .operator import Kind, Operator, Promotion
 from .out import write_out
@@ -36,6 +36,7 @@ _NAMES: dict[str, Any] = {
     "cast_inputs": cast_inputs, "creation": creation, "FAST": FLOATS,
     "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
     "try_kernel_with": try_kernel_with, "laid_out": lay_out, "check_sequence": check_sequence,
+    "check_integer": check_integer,
     "as_dtype": as_dtype, "refuse_eight_bit": refuse_eight_bit, "in_order": in_order,
     "__name__": __name__,
 }
@@ -162,6 +163,12 @@ class _Signature:
                 f" or isinstance({n}[0], list)):", f"    {n} = tuple({n}[0])")
         for name, alias in self.aliases:
             add(f"if {alias} is not MISSING:", f"    {name} = {alias}")
+        for i, p in enumerate(operator.parameters):
+            # Axes are checked where they are counted from the front.
+            if p.annotation == "int" and not p.name.startswith("dim") \
+                    and not operator.name.startswith("_"):
+                add(f"if {p.name}.__class__ is not int:",
+                    f"    check_integer(operator, {i}, {p.name})")
         if "dtype" in operator.names:
             add("if dtype.__class__ is type:", "    dtype = as_dtype(dtype)")
         if operator.dtype_of_out:

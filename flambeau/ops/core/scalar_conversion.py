@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import functools
 import math
+from types import NoneType
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+<<<<<<< HEAD
 from ...native.target.eager_costs import MAX_CACHED_NUMBERS
+=======
+from ...native.foundation.public_names import c_class_name
+>>>>>>> 5d60b646 (Numbers are refused in place where a tensor belongs; errors of in-place methods count as PyTorch's; floats and bools are no integers, text and None no numbers)
 from ...tensor.narrow_dtypes import NARROW, narrow
 
 # What PyTorch's message calls a dtype: its type in C++.
@@ -23,6 +28,7 @@ _CPP_NAMES = {
     "int32": "int", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
 }
 
+<<<<<<< HEAD
 CACHED_NUMBERS: dict[Any, np.ndarray] = {}  # by (value, dtype)
 ONE = np.array(1, np.float32)  # a Python 1 would double the cost of a small ufunc call
 ORDINARY = float(1 << 24)  # smaller magnitudes convert to any floating dtype without a warning
@@ -43,6 +49,9 @@ def cache_number(value: float | int, kind: np.dtype) -> np.ndarray:
     if len(CACHED_NUMBERS) < MAX_CACHED_NUMBERS:
         CACHED_NUMBERS[value, kind] = result
     return result
+=======
+_NO_NUMBERS = (str, bytes, list, tuple, dict, np.ndarray, NoneType)
+>>>>>>> 5d60b646 (Numbers are refused in place where a tensor belongs; errors of in-place methods count as PyTorch's; floats and bools are no integers, text and None no numbers)
 
 
 def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:
@@ -64,6 +73,18 @@ def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:
         if kind.kind == "u" and value < 0:
             return np.asarray(value, np.int64).astype(kind)
         return np.asarray(value).astype(kind)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value may stand for a Number: anything but text, sequences and None."""
+    return not isinstance(value, _NO_NUMBERS)
+
+
+def check_number(name: str, argument: str, position: int, value: Any) -> None:
+    """Raise PyTorch's TypeError unless an argument is a number."""
+    if not is_number(value):
+        raise TypeError(f"{name}(): argument '{argument}' (position {position}) must be Number, "
+                        f"not {c_class_name(value)}")
 
 
 def fits(value: Any, kind: np.dtype) -> bool:

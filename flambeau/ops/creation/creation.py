@@ -21,7 +21,11 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
 from ..core.errors import wrap_with_explanation, explain_attribute_error
 from ..core.operator import PUBLIC, publish
+<<<<<<< HEAD
 from ..core.scalar_conversion import convert_scalar, fits, number
+=======
+from ..core.scalar_conversion import check_number, convert_scalar, fits
+>>>>>>> 5d60b646 (Numbers are refused in place where a tensor belongs; errors of in-place methods count as PyTorch's; floats and bools are no integers, text and None no numbers)
 from ..native.row_copies import fill
 
 _default = devices._Default
@@ -273,7 +277,8 @@ def full(
     >>> torch.full((2,), 3)
     tensor([3, 3])
     """
-    value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    value = read_number(fill_value)
+    check_number("full", "fill_value", 2, value)
     shape = parse_shape((size,))
     if out is not None:
         array = np.full(shape, convert_scalar(value, out._array.dtype))
@@ -458,7 +463,9 @@ def full_like(
     except AttributeError as error:
         raise explain_attribute_error(error, "full_like", full_like, (input, fill_value)) from None
     if array.__class__ is not MetaArray:
-        fill(array, convert_scalar(read_number(fill_value), array.dtype))
+        value = read_number(fill_value)
+        check_number("full_like", "fill_value", 2, value)
+        fill(array, convert_scalar(value, array.dtype))
     result = wrap(array)
     return require_grad(result) if requires_grad else result
 

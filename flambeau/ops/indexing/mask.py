@@ -23,7 +23,11 @@ from ..core.operator import Array, Number, Promotion
 from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, pointwise, shape_depends_on_values
+<<<<<<< HEAD
 from ..core.scalar_conversion import ORDINARY, convert_scalar
+=======
+from ..core.scalar_conversion import convert_scalar, is_number
+>>>>>>> 5d60b646 (Numbers are refused in place where a tensor belongs; errors of in-place methods count as PyTorch's; floats and bools are no integers, text and None no numbers)
 from ..creation.creation import public
 from ..native.pointwise import serve
 from ..pointwise.selection import select
@@ -61,7 +65,7 @@ def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
         if value.dtype.category > max(input.dtype.category, INTEGER):
             return wrap(convert_scalar(value._array.item(), input._array.dtype))
         return value.to(input.dtype)
-    if isinstance(value, np.ndarray):
+    if not is_number(value):
         raise build_overload_error(name, ("input", "value"), (input, value))
     return wrap(convert_scalar(value, input._array.dtype))
 

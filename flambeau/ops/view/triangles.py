@@ -22,6 +22,7 @@ from ..core.operator import Array, Number
 from ..core.out import write_result
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import matrices
+from ..core.scalar_conversion import check_number
 from ..creation.creation import place, public
 from ..reduction.reduce import round_to, sum_dtype
 from .slices import _on_diagonal, on_diagonal
@@ -209,6 +210,7 @@ def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool = False) -> Tens
     tensor([[1., 0.],
             [0., 1.]])
     """
+    check_number("fill_diagonal_", "fill_value", 1, fill_value)
     shape = self._array.shape
     if len(shape) < 2:
         raise RuntimeError("dimensions must larger than 1")
