@@ -22,7 +22,7 @@ from ...tensor.tensor import Tensor
 from ..documentation import source_listing
 from ..documentation.lazy_docstring import own_text
 from ..native.row_copies import fill
-from .errors import build_tensor_error, explain_attribute_error
+from .errors import build_tensor_error, explain_attribute_error, restate_for_method
 from .legacy_argument_order import OLD_ORDERED, in_order
 from .short_write import generate_short_write, has_short_write, write_by_kernel
 
@@ -96,6 +96,9 @@ def _create_general_write(operator: Operator, function: Callable, twin: Callable
             bump(self)
         except AttributeError as error:
             raise explain_attribute_error(error, name_, twin, (self, *args), kwargs) from None
+        except TypeError as error:
+            restate_for_method(error, operator, args, kwargs)
+            raise
         return self
 
     return write_general

@@ -15,11 +15,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-<<<<<<< HEAD
-from ...native.target.eager_costs import MAX_CACHED_NUMBERS
-=======
 from ...native.foundation.public_names import c_class_name
->>>>>>> 5d60b646 (Numbers are refused in place where a tensor belongs; errors of in-place methods count as PyTorch's; floats and bools are no integers, text and None no numbers)
+from ...native.target.eager_costs import MAX_CACHED_NUMBERS
 from ...tensor.narrow_dtypes import NARROW, narrow
 
 # What PyTorch's message calls a dtype: its type in C++.
@@ -28,7 +25,7 @@ _CPP_NAMES = {
     "int32": "int", "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
 }
 
-<<<<<<< HEAD
+_NO_NUMBERS = (str, bytes, list, tuple, dict, np.ndarray, NoneType)
 CACHED_NUMBERS: dict[Any, np.ndarray] = {}  # by (value, dtype)
 ONE = np.array(1, np.float32)  # a Python 1 would double the cost of a small ufunc call
 ORDINARY = float(1 << 24)  # smaller magnitudes convert to any floating dtype without a warning
@@ -49,9 +46,6 @@ def cache_number(value: float | int, kind: np.dtype) -> np.ndarray:
     if len(CACHED_NUMBERS) < MAX_CACHED_NUMBERS:
         CACHED_NUMBERS[value, kind] = result
     return result
-=======
-_NO_NUMBERS = (str, bytes, list, tuple, dict, np.ndarray, NoneType)
->>>>>>> 5d60b646 (Numbers are refused in place where a tensor belongs; errors of in-place methods count as PyTorch's; floats and bools are no integers, text and None no numbers)
 
 
 def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:

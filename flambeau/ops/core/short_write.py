@@ -92,8 +92,7 @@ def _write_tests(source: SourceBuilder, operator: Operator, target: str) -> None
 
 def _read_operand(source: SourceBuilder, operator: Operator, name: str) -> None:
     """Read an operand's array, which has the target's dtype and shape, or a plain number."""
-    may_be_number = "Number" in str(operator.parameters[operator.names.index(name)].annotation) \
-        or operator.ufunc
+    may_be_number = operator.takes_number(name)
     source.add(f"if isinstance({name}, Tensor):",
                f"    {name}_ = {name}._array",
                f"    if {name}_.dtype is not dtype_ or {name}_.__class__ is not ndarray "
@@ -166,6 +165,8 @@ def write_by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: 
     operands: list[Any] = [array]
     for name in operator.tensor_names[1:]:
         value = values.pop(name)
+        if value.__class__ in (int, float) and not operator.takes_number(name):
+            return False
         if operator.ufunc is not None and value.__class__ in (int, float):
             value = np.asarray(value, array.dtype)
         operands.append(value._array if isinstance(value, Tensor) else value)

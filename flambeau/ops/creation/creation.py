@@ -21,11 +21,7 @@ from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
 from ..core.errors import wrap_with_explanation, explain_attribute_error
 from ..core.operator import PUBLIC, publish
-<<<<<<< HEAD
-from ..core.scalar_conversion import convert_scalar, fits, number
-=======
-from ..core.scalar_conversion import check_number, convert_scalar, fits
->>>>>>> 5d60b646 (Numbers are refused in place where a tensor belongs; errors of in-place methods count as PyTorch's; floats and bools are no integers, text and None no numbers)
+from ..core.scalar_conversion import check_number, convert_scalar, fits, number
 from ..native.row_copies import fill
 
 _default = devices._Default

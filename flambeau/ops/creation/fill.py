@@ -24,11 +24,7 @@ from ...tensor.windows.lazy_window import LazyWindow
 from ..core.errors import build_overload_error, explain_attribute_error
 from ..core.operator import Number
 from ..core.registry import composite
-<<<<<<< HEAD
-from ..core.scalar_conversion import ORDINARY, convert_scalar
-=======
-from ..core.scalar_conversion import convert_scalar, is_number
->>>>>>> 5d60b646 (Numbers are refused in place where a tensor belongs; errors of in-place methods count as PyTorch's; floats and bools are no integers, text and None no numbers)
+from ..core.scalar_conversion import ORDINARY, convert_scalar, is_number
 from ..indexing.index import overwrite
 from ..native.row_copies import fill as fill_array
 from .creation import parse_shape, public

@@ -23,11 +23,7 @@ from ..core.operator import Array, Number, Promotion
 from ..core.out import write_result
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, pointwise, shape_depends_on_values
-<<<<<<< HEAD
-from ..core.scalar_conversion import ORDINARY, convert_scalar
-=======
-from ..core.scalar_conversion import convert_scalar, is_number
->>>>>>> 5d60b646 (Numbers are refused in place where a tensor belongs; errors of in-place methods count as PyTorch's; floats and bools are no integers, text and None no numbers)
+from ..core.scalar_conversion import ORDINARY, convert_scalar, is_number
 from ..creation.creation import public
 from ..native.pointwise import serve
 from ..pointwise.selection import select
