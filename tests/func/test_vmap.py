@@ -404,3 +404,18 @@ def test_convolutions_of_no_images(torch, shared):
         weight = w if convolve is torch.conv1d else w.transpose(-2, -3)
         y = torch.vmap(convolve, dims)(x, weight)
         assert y.shape == (3, 0, 4, length)
+
+
+ROLLS = [(1,), ((2,),), (-7, ()), (1, 0), ((1, -2), (0, 1)), ((1, 2, 0), (0, -1, 0))]
+
+
+@pytest.mark.parametrize("arguments", ROLLS)
+def test_elements_of_an_example_roll_among_themselves(torch, arguments):
+    """Without axes the elements roll as one row, which is each example's own."""
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    expected = torch.stack([torch.roll(example, *arguments) for example in x])
+    assert torch.vmap(lambda example: torch.roll(example, *arguments))(x).equal(expected)
+    gradients = torch.vmap(torch.func.grad(lambda e: (torch.roll(e, *arguments) * e).sum()))(x)
+    expected = torch.stack([
+        torch.func.grad(lambda e: (torch.roll(e, *arguments) * e).sum())(e) for e in x])
+    assert gradients.equal(expected)

@@ -405,6 +405,17 @@ def roll(
     return np.roll(input, moves, axis)
 
 
+@roll.batch
+def _(batch: Batch, input: Tensor, shifts: int | Sequence[int],
+      dims: int | Sequence[int] | None) -> Tensor:
+    below = batch.lower(input)
+    if dims is None or dims == () or dims == []:  # the elements of each example in a row
+        return roll(below.reshape(batch.size, -1), shifts, 1).reshape(below.shape)
+    n = input.dim()
+    chosen = (dims,) if isinstance(dims, int) else dims
+    return roll(below, shifts, tuple([canonicalize_dim(d, n) + 1 for d in chosen]))
+
+
 @roll.vjp
 def _(g: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None) -> Tensor:
     back = -shifts if isinstance(shifts, int) else tuple(-s for s in shifts)
