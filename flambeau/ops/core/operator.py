@@ -201,10 +201,6 @@ class Operator:
             result.append(sources.index(source))
         return tuple(result)
 
-    def takes_number(self, name: str) -> bool:
-        """Return whether a number may stand where a tensor may."""
-        return "Number" in str(self.parameters[self.names.index(name)].annotation)
-
     def source_of(self, name: str) -> tuple[int, int]:
         """Return where a vjp's parameter of this name gets its value."""
         if name in ("y", "ys"):

@@ -92,7 +92,7 @@ def _write_tests(source: SourceBuilder, operator: Operator, target: str) -> None
 
 def _read_operand(source: SourceBuilder, operator: Operator, name: str) -> None:
     """Read an operand's array, which has the target's dtype and shape, or a plain number."""
-    may_be_number = operator.takes_number(name)
+    may_be_number = _takes_number(operator, name)
     source.add(f"if isinstance({name}, Tensor):",
                f"    {name}_ = {name}._array",
                f"    if {name}_.dtype is not dtype_ or {name}_.__class__ is not ndarray "
@@ -107,6 +107,11 @@ def _read_operand(source: SourceBuilder, operator: Operator, name: str) -> None:
                    f"and dtype_ is not INT64) and -ORDINARY < {name} < ORDINARY:",
                    f"    {name}_ = {value}")
     source.add("else:", "    return False")
+
+
+def _takes_number(operator: Operator, name: str) -> bool:
+    """Return whether a number may stand in an operand's place."""
+    return "Number" in str(operator.parameters[operator.names.index(name)].annotation)
 
 
 def _write_ufunc(source: SourceBuilder, operands: list[str]) -> None:
@@ -165,7 +170,7 @@ def write_by_kernel(operator: Operator, array: np.ndarray, args: tuple, kwargs: 
     operands: list[Any] = [array]
     for name in operator.tensor_names[1:]:
         value = values.pop(name)
-        if value.__class__ in (int, float) and not operator.takes_number(name):
+        if value.__class__ in (int, float) and not _takes_number(operator, name):
             return False
         if operator.ufunc is not None and value.__class__ in (int, float):
             value = np.asarray(value, array.dtype)

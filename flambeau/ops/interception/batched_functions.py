@@ -14,6 +14,7 @@ from typing import Any
 from ...autograd.function import BackwardCFunction, Function
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
+from ...tensor.size import Size
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch, find_innermost_batch
 from .batching import OTHER_TARGETS, batch_of
@@ -189,7 +190,8 @@ def _as_moved(batch: Batch, outputs: Any, dims: Any) -> Any:
 def _find_axes(batch: Batch, x: Any) -> Any:
     """Return the batch axis of an argument, 0 or None; for a sequence, one per element."""
     if isinstance(x, (tuple, list)):
-        return type(x)([_find_axes(batch, v) for v in x])
+        axes = [_find_axes(batch, v) for v in x]
+        return axes if isinstance(x, Size) else type(x)(axes)  # a Size holds integers
     return 0 if batch.holds(x) else None
 
 

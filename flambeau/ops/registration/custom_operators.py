@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ...autograd.function import Function
 from ...autograd.inplace import bump
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
@@ -20,6 +19,7 @@ from ..core.autocast import AUTOCAST, STATE
 from ..interception import torch_dispatch
 from ..interception.batched_functions import apply_own_rule
 from .autograd_fallback import note_backward
+from .custom_autograd import RecordedCall, create_function
 from .schema import Schema
 
 # Keys whose kernels serve the CPU, the most specific first.
@@ -62,7 +62,8 @@ class CustomOperator:
         if any(t.device.type == "meta" for t in tensors):
             return self._infer_shapes(args, kwargs)
         if self.vmap is not None and (batch := find_innermost_batch((*args, *kwargs.values()))):
-            if MODE.grad and any(t.requires_grad for t in tensors):
+            # Gradients of one example; those below the vmap pass through the rule's operators.
+            if MODE.grad and any(t.requires_grad and batch.holds(t) for t in tensors):
                 raise RuntimeError(
                     "In order to use an autograd.Function with functorch transforms (vmap, grad, "
                     "jvp, jacrev, ...), it must override the setup_context staticmethod. For more "
@@ -138,49 +139,13 @@ class CustomOperator:
 
     def _record_call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         if self._node is None:
-            self._node = _create_node(self)
-        return self._node.apply(*args, kwargs)
-
-
-def _create_node(operator: CustomOperator) -> type:
-    """Make an operator's autograd Function: kernel as forward, the user's rule as backward."""
-
-    def forward(ctx: Any, *inputs: Any) -> Any:
-        *args, kwargs = inputs  # last, so that the indices of ctx.needs_input_grad are the user's
-        y = operator.compute(tuple(map(_detach_tensors, args)), kwargs)
-        if operator.setup_context is not None:
-            options = {"keyword_only_inputs": kwargs} if kwargs else {}
-            operator.setup_context(ctx=ctx, inputs=tuple(args), output=y, **options)
-        return tuple(y) if isinstance(y, list) else y
-
-    def backward(ctx: Any, *g: Any) -> Any:
-        if operator.backward is None:
-            raise RuntimeError(
-                f"Trying to backward through {operator} but no autograd formula was "
-                "registered. Please use register_autograd to add one."
-            )
-        needs = ctx.needs_input_grad
-        ctx.needs_input_grad = needs[:-1]
-        try:
-            result = operator.backward(ctx, *g)
-        finally:
-            ctx.needs_input_grad = needs
-        return (*(result if isinstance(result, tuple) else (result,)), None)
-
-    name = f"{operator.namespace}_{operator._opname}_{operator._overloadname}"
-    body = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    return type(f"GeneratedBackwardFor_{name}", (Function,), body)
+            self._node = create_function(self)
+        call = RecordedCall(args, kwargs)
+        return call.restore_results(self._node.apply(call, *call.tensors))
 
 
 def _get_owner(tensor: Tensor) -> Tensor:
     return tensor if tensor._base is None else tensor._base
-
-
-def _detach_tensors(value: Any) -> Any:
-    """Detach all tensors in an argument, for the kernel."""
-    if isinstance(value, Tensor):
-        return value.detach()
-    return [_detach_tensors(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 class CustomPacket:
