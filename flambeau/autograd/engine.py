@@ -516,12 +516,12 @@ def _own_cotangent(leaf: Tensor, g: Tensor) -> Tensor:
     """Return the cotangent as a leaf's grad: itself if nothing else references it, else a copy."""
     array = g._array
     if g.__class__ is not Tensor:  # a subclass can't be built from its array alone
-        shared = sys.getrefcount(g) > _HELD_BY_ENGINE
+        shared = sys.getrefcount(g) > _held
         return g if array.strides is not None else g._owned(shared)
     if (
         array.base is None
         and array.strides == leaf._array.strides
-        and sys.getrefcount(g) <= _HELD_BY_ENGINE
+        and sys.getrefcount(g) <= _held
         and sys.getrefcount(array) <= _HELD_BY_COTANGENT
         and g._base is None
         and not g._requires_grad
@@ -542,4 +542,11 @@ def _own_cotangent(leaf: Tensor, g: Tensor) -> Tensor:
 # _own_cotangent, and getrefcount's argument. Any other holder (a hook, a second target) would see
 # it change.
 _HELD_BY_ENGINE = 1 + 3 * PARAMETER_REFERENCES + ARGUMENT_REFERENCES
+_held = _HELD_BY_ENGINE  # the same while observers of `_add` refer to its arguments
 _HELD_BY_COTANGENT = 2 + ARGUMENT_REFERENCES  # to its array: the cotangent and a variable
+
+
+def set_observers_of_leaves(count: int) -> None:
+    """Note how many observers are on `_add`; each refers to its arguments once more."""
+    global _held
+    _held = _HELD_BY_ENGINE + count

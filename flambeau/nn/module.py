@@ -12,7 +12,8 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
-from ..autograd.traces.recorder import Recorder
+from ..autograd.traces.recorder import Details, Recorder
+from ..autograd.traces.tensor_records import ModuleRecord
 from ..ops.interception import operator_timing
 from .conversion import Conversion
 from .error_path import locate
@@ -192,6 +193,7 @@ Module.__module__ = "flambeau.nn.modules.module"
 def _timed_calls(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
     """For profiles: time module calls as events named after the class and a count."""
     names: dict[Module, str] = {}
+    records: dict[Module, ModuleRecord] = {}
     counts: dict[str, int] = {}
 
     def name(module: Module, *args: Any) -> str:
@@ -201,8 +203,18 @@ def _timed_calls(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
             names[module] = f"nn.Module: {class_name}_{counts[class_name]}"
         return names[module]
 
+    def describe(module: Module, *args: Any) -> Details:
+        """Note the module's own parameters, at its first call."""
+        if module not in records:
+            numbers = recorder.numbers
+            records[module] = ModuleRecord(module, tuple(
+                (key, numbers.record(p), numbers.record_any(p.grad))
+                for key, p in module._parameters.items() if p is not None))
+        return Details(subject=records[module])
+
     if recorder.modules:
-        yield Module.__call__, operator_timing.time_as(recorder, name)
+        yield Module.__call__, operator_timing.time_as(
+            recorder, name, remarks=describe if recorder.stack else None)
         yield Module.zero_grad, operator_timing.time_as(
             recorder, lambda module, *_: f"{type(module).__name__}.zero_grad")
 

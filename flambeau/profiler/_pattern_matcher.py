@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ..autograd.traces.kineto_results import _ExtraFields_TorchOp
+from ..autograd.traces.event_fields import _ExtraFields_TorchOp
 from ..tensor.dtypes import bfloat16, float16
 from ._utils import traverse_bfs, traverse_dfs
 
@@ -281,7 +281,7 @@ def _operator(event: Any) -> _ExtraFields_TorchOp:
 
 def input_shapes(event: Any) -> tuple[tuple[Any, ...], ...]:
     """Return the shapes of an operator's arguments."""
-    return tuple(tuple(shape) for shape in _operator(event).inputs)
+    return tuple(tuple(shape) for shape in _operator(event).shapes)
 
 
 def input_dtypes(event: Any) -> tuple[Any, ...]:

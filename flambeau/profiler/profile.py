@@ -14,6 +14,8 @@ from ..autograd import profiler
 from ..autograd.profiler import KinetoStepTracker, record_function
 from ..autograd.profiler_util import EventList
 from ..native.foundation.user_frames import warn
+from .memory.memory_profile import MemoryProfile
+from .memory.memory_timeline import MemoryProfileTimeline
 from .schedule import ProfilerAction, _default_schedule_fn
 
 
@@ -189,6 +191,26 @@ class profile:
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Write stacks and their weights for flame graph tools."""
         self._recorded().export_stacks(path, metric)
+
+    def _memory_profile(self) -> MemoryProfile:
+        """Return the categories and the timeline of the profile's memory."""
+        names = ("record_shapes", "profile_memory", "with_stack")
+        missing = ", ".join(f"{name}=True" for name in names if not getattr(self, name))
+        if missing:
+            raise ValueError(f"{missing} required for memory profiling.")
+        return MemoryProfile(self._recorded().kineto_results)
+
+    def export_memory_timeline(self, path: str, device: str | None = None) -> None:
+        """Write the memory of each category over time: a page for a path that ends in .html, every
+        change for .raw.json and .raw.json.gz, else times and totals as JSON, compressed for .gz.
+        """
+        timeline, on = MemoryProfileTimeline(self._memory_profile()), device or "cpu"
+        if path.endswith(".html"):
+            timeline.export_memory_timeline_html(path, on)
+        elif path.endswith((".raw.json", ".raw.json.gz")):
+            timeline.export_memory_timeline_raw(path, on)
+        else:
+            timeline.export_memory_timeline(path, on)
 
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text entry to the trace file."""

@@ -12,36 +12,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..profiler_util import DeviceType
-from .python_calls import PythonCall
-from .recorder import Details, MemoryEvent, Recorder, RecordScope, read_details
+from .event_fields import (
+    StorageIdentities, _EventType, _ExtraFields_Allocation, _ExtraFields_PyCall,
+    _ExtraFields_TorchOp, describe_subject,
+)
+from .recorder import Recorder, RecordScope, read_details
 
 _numbers = itertools.count(1)  # event ids, unique in a process
-
-
-class _ExtraFields_TorchOp:
-    """Fields of an operator, a node of the backward pass or a label."""
-
-    def __init__(self, name: str, scope: int, shapes: Any, details: Details) -> None:
-        self.name, self.scope = name, scope
-        self.sequence_number, self.inputs = details.sequence, shapes or []
-        self.arguments, self.dtypes = details.arguments, details.dtypes
-        self.is_async = False
-
-
-class _ExtraFields_PyCall:
-    """Fields of a call of a Python function."""
-
-    def __init__(self, call: PythonCall) -> None:
-        self.python_id, self.caller_id = call.number, call.caller
-        self.file_name, self.function_name = call.code.co_filename, call.code.co_name
-        self.line_number = call.code.co_firstlineno
-
-
-class _ExtraFields_Allocation:
-    """Fields of an allocation or a free."""
-
-    def __init__(self, event: MemoryEvent) -> None:
-        self.ptr, self.alloc_size, self.total_allocated = event.address, event.nbytes, event.total
 
 
 class _ProfilerEvent:
@@ -68,9 +45,14 @@ class _ProfilerEvent:
         return self.end_time_ns - self.start_time_ns
 
     @property
-    def typed(self) -> tuple[str, Any]:
+    def tag(self) -> _EventType:
+        """The event's kind."""
+        return self.extra_fields.tag
+
+    @property
+    def typed(self) -> tuple[_EventType, Any]:
         """The event's kind and its fields."""
-        return type(self.extra_fields).__name__.removeprefix("_ExtraFields_"), self.extra_fields
+        return self.tag, self.extra_fields
 
     def __repr__(self) -> str:
         return f"<_ProfilerEvent {self.name}>"
@@ -111,7 +93,7 @@ class _KinetoEvent:
 
     def shapes(self) -> Any:
         """Return the shapes of an operator's arguments."""
-        return [] if self._operator is None else self._operator.inputs
+        return [] if self._operator is None else self._operator.shapes
 
     def stack(self) -> list[str]:
         """Return the calling lines of the program, innermost first."""
@@ -186,26 +168,36 @@ class _ProfilerResult:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._list: list[_KinetoEvent] = []
+        self._identities = StorageIdentities()
         all_events = list(self._make(recorder))
         self._roots = _nest(all_events)
+        by_start = sorted(all_events, key=lambda e: (e.start_time_ns, -e.end_time_ns))
+        self._identities.assign(
+            (noted for event in by_start for noted in event.extra_fields.list_identified()),
+            recorder.holders)
 
     def _make(self, recorder: Recorder) -> Iterable[_ProfilerEvent]:
         began = recorder.began_ns
         for recorded in recorder.events:
             name, begin, end, thread, shapes, stack, scope = recorded[:7]
-            fields = _ExtraFields_TorchOp(name, scope, shapes, read_details(recorded))
+            details = read_details(recorded)
+            fields: Any = _ExtraFields_TorchOp(name, scope, shapes, details, self._identities)
+            if details.subject is not None:
+                fields = describe_subject(details.subject, self._identities)
             event = _ProfilerEvent(name, begin - began, end - began, thread, fields, stack)
             self._list.append(_KinetoEvent(event))
             yield event
-        for call in recorder.python.calls if recorder.python is not None else ():
+        calls = [] if recorder.python is None else recorder.python.calls
+        callers = {call.number: call for call in calls}
+        for call in calls:
             event = _ProfilerEvent(call.name, call.begin_ns - began, call.end_ns - began,
-                                   call.thread, _ExtraFields_PyCall(call))
+                                   call.thread, _ExtraFields_PyCall.of_call(call, callers))
             self._list.append(_KinetoEvent(event))
             yield event
         for change in recorder.memory_events:
             time_ns = change.time_ns - began
-            event = _ProfilerEvent(
-                "[memory]", time_ns, time_ns, change.thread, _ExtraFields_Allocation(change))
+            fields = _ExtraFields_Allocation(change, self._identities)
+            event = _ProfilerEvent("[memory]", time_ns, time_ns, change.thread, fields)
             self._list.append(_KinetoEvent(event))
             yield event
 

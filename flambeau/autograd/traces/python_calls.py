@@ -37,7 +37,7 @@ class PythonCall(NamedTuple):
 
 
 def _is_program(frame: FrameType) -> bool:
-    return not frame.f_globals.get("__name__", "").startswith(_PACKAGE)
+    return not frame.f_globals.get("__name__", "").startswith((_PACKAGE, "namedtuple_"))
 
 
 def _stack(frame: FrameType | None) -> list[FrameType]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .python_calls import PythonCalls
+from .tensor_records import ObjectNumbers
 
 
 _PLAIN_FIELDS = 7  # of an event; its details follow
@@ -29,13 +30,17 @@ class RecordScope(IntEnum):
 
 
 class MemoryEvent(NamedTuple):
-    """An allocation (`nbytes` > 0) or free of a result at `time_ns` of perf_counter_ns."""
+    """An allocation (`nbytes` > 0) or free of a result at `time_ns` of perf_counter_ns.
+
+    `storage`: the number of the array, None if it was allocated during another profile.
+    """
 
     time_ns: int
     thread: int
     nbytes: int
     address: int
     total: int
+    storage: int | None
 
 
 class Details(NamedTuple):
@@ -44,7 +49,8 @@ class Details(NamedTuple):
     `sequence`: number of the node that the call recorded, or that ran; -1 if none.
     `dtypes`: dtypes of the arguments, None for non-tensors. `computed_ns`: when the result was
     there, before its memory was noted. `described`: what an execution trace wants to know of
-    arguments and results.
+    arguments and results. `values`: records of the arguments' tensors, and plain numbers.
+    `subject`: the ModuleRecord or OptimizerRecord of a module's or an optimizer's call.
     """
 
     sequence: int = -1
@@ -54,6 +60,8 @@ class Details(NamedTuple):
     dtypes: tuple[Any, ...] = ()
     computed_ns: int = 0
     described: Any = None
+    values: tuple[Any, ...] = ()
+    subject: Any = None
 
 
 def read_details(event: tuple[Any, ...]) -> Details:
@@ -79,13 +87,14 @@ class Recorder:
         self.events: list[tuple[Any, ...]] = []
         self.memory_events: list[MemoryEvent] = []
         self.python = PythonCalls() if stack else None
+        self.numbers = ObjectNumbers()
         self.is_legacy = False  # started by torch.autograd.profiler_legacy
         self.observer = Recording.observer
         self.thread = threading.get_ident()
         self.began_ns = self.ended_ns = 0
         self.wall_ns = 0
+        self.holders: set[tuple[int, int]] = set()  # numbers of results and of their storages
         self._alive: dict[int, weakref.ref[Any]] = {}
-        self._total_bytes = 0
 
     def watch(self, array: np.ndarray) -> None:
         """Record the allocation of an array now, and its free when it dies."""
@@ -93,21 +102,23 @@ class Recorder:
         known = self._alive.get(key)
         if known is not None and known() is array:
             return
-        nbytes, address = array.nbytes, array.ctypes.data
-        self._note(nbytes, address)
+        nbytes, (storage, address) = array.nbytes, self.numbers.number_memory(array)
+        self._note(nbytes, address, storage)
 
         def forget(reference: Any) -> None:
             if self._alive.get(key) is reference:
                 del self._alive[key]
-                if Recording.now is self:
-                    self._note(-nbytes, address)
+                current = Recording.now
+                if current is not None and current.memory:
+                    current._note(-nbytes, address, storage if current is self else None)
 
         self._alive[key] = weakref.ref(array, forget)
 
-    def _note(self, nbytes: int, address: int) -> None:
-        self._total_bytes += nbytes
+    def _note(self, nbytes: int, address: int, storage: int | None) -> None:
+        Recording.total_bytes += nbytes
         self.memory_events.append(MemoryEvent(
-            perf_counter_ns(), threading.get_ident(), nbytes, address, self._total_bytes))
+            perf_counter_ns(), threading.get_ident(), nbytes, address, Recording.total_bytes,
+            storage))
 
 
 class CallObserver(Protocol):
@@ -125,12 +136,14 @@ class Recording:
 
     `now`: the profile's recorder; `own`: that of an execution trace, for the time without a
     profile; `target`: the one of both that operators report to. `turn` starts and stops this.
+    `total_bytes`: of results that profiles saw allocated, less those that they saw freed.
     """
 
     now: Recorder | None = None
     own: Recorder | None = None
     target: Recorder | None = None
     observer: CallObserver | None = None
+    total_bytes = 0
     turn: Callable[[Recorder | None], None]
     lock = threading.RLock()
 

@@ -48,6 +48,9 @@ def list_arguments(name: str, function: Callable, args: tuple, kwargs: dict[str,
             values.append(kwargs[parameter.name])
         elif parameter.default is not Parameter.empty:
             values.append(parameter.default)
+    if kwargs.get("out") is not None:
+        out = kwargs["out"]
+        values += out if isinstance(out, (list, tuple)) else [out]
     return args if rest else tuple(values)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd import engine
 from ...autograd.node import Node
 from ...autograd.traces.chrome_trace import TraceSwitches
 from ...autograd.traces.flops import count_flops
@@ -40,13 +41,16 @@ _FUNCTION, _NODE = int(RecordScope.FUNCTION), int(RecordScope.BACKWARD_FUNCTION)
 def _turn(recorder: Recorder | None) -> None:
     while _swaps:
         _swaps.pop().restore()
+    engine.set_observers_of_leaves(0)
     if recorder is None:
         return
     targets: dict[Any, Callable] = {}
     for function, name in _list_operators().items():
         targets[function] = time_operators(recorder, f"aten::{name}", _EXPANDED.get(name))
-    targets[Node.apply] = time_as(
-        recorder, lambda node, *_: node.name(), _NODE, lambda node, *_: node.sequence)
+    targets[Node.apply] = _time_nodes(recorder)
+    if recorder.shapes or recorder.memory:
+        targets[engine._add] = _time_leaves(recorder)
+        engine.set_observers_of_leaves(1)
     for more in TIMED:
         targets.update(more(recorder))
     _swaps.extend([swap_of(f, record) for f, record in targets.items()])
@@ -82,7 +86,7 @@ def _list_operators() -> dict[Any, str]:
         if isinstance(function, FunctionType):
             result.setdefault(function, name)
     for name in ("__matmul__", "__getitem__", "__setitem__", "view", "item", "copy_", "fill_",
-                 "zero_", "detach"):
+                 "zero_", "detach", "set_", "resize_"):
         function = library_attributes(Tensor).get(name)
         if isinstance(function, FunctionType):
             result.setdefault(function, _SHORT_CUTS.get(name, name))
@@ -193,13 +197,15 @@ def _time_in_detail(recorder: Recorder, name: str, expand: Callable | None) -> C
         arguments = list_arguments(bare, original, args, kwargs) if wants_all else args
         inputs = None if observer is None else observer.describe(arguments, is_operator=True)
         shapes = [_read_shape(a) for a in arguments] if recorder.shapes else None
+        values = recorder.numbers.record_all(arguments) if recorder.shapes else ()
         stack = collect_user_stack(2) if recorder.stack else None
+        before = getattr(args[0], "_array", None) if args else None
         y, computed, begin = None, 0, clock()
         try:
             y = original(*args, **kwargs)
             computed = clock()
             if recorder.memory:
-                _watch(recorder, y, args)
+                _watch(recorder, y, args, before)
             return y
         finally:
             end = clock()
@@ -207,7 +213,7 @@ def _time_in_detail(recorder: Recorder, name: str, expand: Callable | None) -> C
                 inputs, observer.describe(y if isinstance(y, tuple) else (y,)),
                 str(find_overload(bare, args, kwargs) or ""))
             details = _collect_details(recorder, name, arguments, shapes, y)._replace(
-                computed_ns=computed or end, described=described)
+                computed_ns=computed or end, described=described, values=values)
             event = (name, begin, end, get_ident(), shapes, stack, _FUNCTION, details)
             note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))
             if paused and python is not None:
@@ -238,26 +244,75 @@ def _collect_details(
     return Details(sequence, plain, tuple(_read_strides(a) for a in args), flops, dtypes)
 
 
+def _time_nodes(recorder: Recorder) -> Callable:
+    """Return an observer of nodes; in detail it notes their cotangents, and results' memory."""
+    simple = time_as(recorder, lambda node, *_: node.name(), _NODE, lambda node, *_: node.sequence)
+    if not recorder.shapes and not recorder.memory:
+        return simple
+
+    def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        node, stack = args[0], collect_user_stack(2) if recorder.stack else None
+        values = recorder.numbers.record_all(_list_read_tensors(node, args[1:])) \
+            if recorder.shapes else ()
+        begin = perf_counter_ns()
+        try:
+            y = original(*args, **kwargs)
+            if recorder.memory:
+                _watch(recorder, y, args)
+            return y
+        finally:
+            recorder.events.append((node.name(), begin, perf_counter_ns(), get_ident(), None, stack,
+                                    _NODE, Details(node.sequence, values=values)))
+
+    return record
+
+
+def _list_read_tensors(node: Node, cotangents: Any) -> list[Tensor]:
+    """Return the saved tensors and the cotangents that a node reads."""
+    saved = [v for v in node.saved or () if isinstance(v, Tensor)]
+    return [*saved, *collect_leaves(Tensor, cotangents)]
+
+
+def _time_leaves(recorder: Recorder) -> Callable:
+    """Return an observer of gradients' accumulation: the event's argument is the leaf's grad."""
+
+    def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        begin, stack = perf_counter_ns(), collect_user_stack(2) if recorder.stack else None
+        try:
+            return original(*args, **kwargs)
+        finally:
+            grad = args[0]._grad
+            if recorder.memory and grad is not None:
+                _watch(recorder, grad, (grad,))
+            recorder.events.append((
+                "torch::autograd::AccumulateGrad", begin, perf_counter_ns(), get_ident(), None,
+                stack, _NODE, Details(values=recorder.numbers.record_all([grad]))))
+
+    return record
+
+
 def time_as(
     recorder: Recorder, name: Callable[..., str], scope: int = _FUNCTION,
-    sequence: Callable[..., int] | None = None, remarks: Callable[..., tuple] | None = None,
+    sequence: Callable[..., int] | None = None, remarks: Callable[..., Details] | None = None,
 ) -> Callable:
     """Return an observer for calls whose event is named by their arguments.
 
-    `sequence`: the number of the node that a call runs; `remarks`: the event's arguments.
+    `sequence`: the number of the node that a call runs; `remarks`: the event's details, asked for
+    before the call.
     """
 
     clock, note = perf_counter_ns, recorder.events.append
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         stack = collect_user_stack(2) if recorder.stack else None
+        details = None if remarks is None else remarks(*args)
         begin = clock()
         try:
             return original(*args, **kwargs)
         finally:
             number = -1 if sequence is None else sequence(*args)
             note((name(*args), begin, clock(), get_ident(), None, stack, scope,
-                  number if remarks is None else Details(number, remarks(*args))))
+                  number if details is None else details))
 
     return record
 
@@ -288,13 +343,23 @@ def _read_dtypes(value: Any) -> Any:
     return None
 
 
-def _watch(recorder: Recorder, y: Any, args: tuple) -> None:
-    """Record the allocation of results that own their memory and are not arguments."""
+def _watch(recorder: Recorder, y: Any, args: tuple, before: Any = None) -> None:
+    """Note the memory of results, and its allocation if they own it and are not arguments.
+
+    `before`: the array that the first argument had before the call, which may have replaced it.
+    """
     for result in collect_leaves(Tensor, y):
         array = result._array
-        if not any(result is a for a in args) and array.__class__ is np.ndarray \
-                and not isinstance(array.base, np.ndarray):
+        if array.__class__ is not np.ndarray:
+            continue
+        if any(result is a for a in args):
+            is_new = array.base is None and result is args[0] and array is not before
+        else:
+            is_new = not isinstance(array.base, np.ndarray)
+        if is_new:
             recorder.watch(array)
+        numbers = recorder.numbers
+        recorder.holders.add((numbers.number(result), numbers.number_memory(array)[0]))
 
 
 Recording.turn = staticmethod(_turn)
