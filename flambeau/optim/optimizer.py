@@ -230,9 +230,6 @@ class Optimizer(GraphCaptureChecks):
 
         return step
 
-    def _optimizer_step_code(self) -> None:
-        """Do nothing: the name under which profiles with stacks show a step and its tensors."""
-
     def _flambeau_step_with_hooks(self, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         local = self._optimizer_step_pre_hooks
         for hook in [*_global_optimizer_pre_hooks.values(), *local.values()]:

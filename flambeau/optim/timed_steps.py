@@ -39,6 +39,10 @@ def _describe_implementation(optimizer: Optimizer, *args: Any) -> Details:
     return Details(arguments=("single_tensor",) if is_single else ())
 
 
+def _optimizer_step_code(optimizer: Optimizer) -> None:
+    """Do nothing: profiles with stacks show a step and its tensors as a call of this."""
+
+
 def _record_state(recorder: Recorder, optimizer: Optimizer) -> OptimizerRecord:
     """Return what a profile notes of an optimizer's tensors."""
     numbers = recorder.numbers
@@ -68,7 +72,7 @@ def _name_events(
             if recorder.memory:
                 for value in collect_leaves(Tensor, list(optimizer.state.values())):
                     recorder.watch(value._array)
-        code = Optimizer._optimizer_step_code.__code__
+        code = _optimizer_step_code.__code__
         recorder.events.append((
             f"{code.co_filename}({code.co_firstlineno}): {code.co_name}", begin_ns,
             perf_counter_ns(), get_ident(), None, None, 0, Details(subject=known[optimizer])))

@@ -201,7 +201,7 @@ def describe_subject(record: Any, identities: StorageIdentities) -> _ExtraFields
     """Return the fields of a call of a module, or of an optimizer's step."""
     is_module = isinstance(record, ModuleRecord)
     subject = record.module if is_module else record.optimizer
-    function = type(subject).forward if is_module else type(subject)._optimizer_step_code
+    function = type(subject).forward if is_module else type(subject).step
     code = getattr(function, "__code__", None)
     place = _PyFrameState(0, "", "") if code is None else \
         _PyFrameState(code.co_firstlineno, code.co_filename, code.co_name)

@@ -70,14 +70,14 @@ class MemoryProfile:
 
     def _find_versions_leading_to_gradients(self) -> set[TensorAndID]:
         """Return what gradients or uses of parameters depend on, and what these use beside it."""
-        found: set[TensorAndID] = set()
+        leading: set[TensorAndID] = set()
         for node in reversed(self._data_flow_graph.flow_nodes):
             versions = [*_list_versions(node), *node.outputs.items()]
             categories = self._list_categories(versions)
             if Category.GRADIENT in categories or Category.PARAMETER in categories \
-                    or not found.isdisjoint(versions):
-                found.update(versions)
-        return found
+                    or not leading.isdisjoint(versions):
+                leading.update(versions)
+        return leading
 
     def _set_parameters_using_data_flow(self) -> None:
         """A parameter is used on the way to a gradient, and changed by a gradient afterwards."""
