@@ -140,11 +140,13 @@ class ShapesCollection:
                 for name, value in bound.arguments.items()}
 
 
-def collect_dynamic_dims(spec: Any, names: list[str], args: tuple, kwargs: dict) -> dict[int, dict]:
+def collect_dynamic_dims(
+    spec: Any, signature: inspect.Signature, args: tuple, kwargs: dict
+) -> dict[int, dict]:
     """For each tensor input, by its place among the leaves: {dimension: Dim or hint}.
 
-    `names`: the parameters', in order. `spec`: by parameter name, or by position. UserError for
-    one that does not fit.
+    `spec`: by the name of a parameter of the signature, or by position; a parameter that takes
+    several arguments has the specs of all. UserError for one that does not fit.
     """
     if spec is None:
         return {}
@@ -152,24 +154,65 @@ def collect_dynamic_dims(spec: Any, names: list[str], args: tuple, kwargs: dict)
         leaves = pytree.tree_leaves((args, kwargs))
         pairs = [(i, x, spec._shapes.get(id(x), (x, None))[1]) for i, x in enumerate(leaves)]
         return {i: _list_tensor_dims(s, x, str(i)) for i, x, s in pairs if s}
-    values = dict(zip(names, args, strict=False)) | kwargs
-    order = [n for n in names if n in values] + [n for n in values if n not in names]
-    if isinstance(spec, (tuple, list)):
-        spec = dict(zip(order, spec, strict=False))
-    if set(spec) - set(values):
-        raise UserError(
-            UserErrorType.INVALID_INPUT,
-            f"When `dynamic_shapes` is specified as a dict, its top-level keys must be the arg "
-            f"names {list(values)} of `inputs`, but here they are {list(spec)}."
-        )
     result: dict[int, dict] = {}
     place = 0
-    for name, value in values.items():
-        count = len(pytree.tree_leaves(value))
-        _collect(spec.get(name), value, place, result, f"L['{name}']")
-        place += count
+    specs = _Specs(spec, signature.bind(*args, **kwargs).arguments)
+    inputs = [*enumerate(args), *kwargs.items()]
+    for key, value in inputs:
+        label, inner = specs.of_argument(key, signature)
+        _collect(inner, value, place, result, label)
+        place += len(pytree.tree_leaves(value))
     _check_names(result)
     return {i: dims for i, dims in result.items() if dims}
+
+
+class _Specs:
+    """The specs of a call's arguments. `bound`: the arguments by parameter."""
+
+    def __init__(self, spec: Any, bound: dict[str, Any]) -> None:
+        if isinstance(spec, (tuple, list)):
+            _check_parts("", tuple(bound), spec)
+            spec = dict(zip(bound, spec, strict=True))
+        if set(spec) - set(bound):
+            raise UserError(
+                UserErrorType.INVALID_INPUT,
+                f"When `dynamic_shapes` is specified as a dict, its top-level keys must be the arg "
+                f"names {list(bound)} of `inputs`, but here they are {list(spec)}."
+            )
+        self._spec, self._bound = spec, bound
+
+    def of_argument(self, key: int | str, signature: inspect.Signature) -> tuple[str, Any]:
+        """Return label and spec of the argument with a position or a keyword."""
+        parameters = list(signature.parameters.values())
+        if isinstance(key, int):
+            parameter = parameters[key] if key < len(parameters) else parameters[-1]
+            starred = [i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL]
+            if not starred or key < starred[0]:
+                return f"L['{parameter.name}']", self._spec.get(parameter.name)
+            name, key = parameters[starred[0]].name, key - starred[0]
+        else:
+            if key in signature.parameters:
+                return f"L['{key}']", self._spec.get(key)
+            name = next(p.name for p in parameters if p.kind is p.VAR_KEYWORD)
+        several = self._spec.get(name)
+        if several is None:
+            return f"L['{name}'][{key!r}]", None
+        _check_parts(f"[{name!r}]", self._bound[name], several)
+        return f"L['{name}'][{key!r}]", \
+            several.get(key) if isinstance(several, dict) else several[key]
+
+
+def _check_parts(place: str, inputs: Any, specs: Any) -> None:
+    """Raise UserError unless there is a spec for each input."""
+    inputs_have, specs_have = (
+        f"keys {list(parts)}" if isinstance(parts, dict) else f"{len(parts)} elements"
+        for parts in (inputs, specs))
+    if inputs_have != specs_have:
+        raise UserError(
+            UserErrorType.INVALID_INPUT,
+            "Detected mismatch between the structure of `inputs` and `dynamic_shapes`: "
+            f"`inputs{place}` has {inputs_have}, but `dynamic_shapes{place}` has {specs_have}"
+        )
 
 
 def _check_names(result: dict[int, dict]) -> None:

@@ -123,7 +123,7 @@ class _Export:
         labels = _list_labels(self.names, args, kwargs)
         self.labels = [_make_unique(labels, i) for i in range(len(labels))]
         signature.bind(*args, **kwargs)
-        self.dims = collect_dynamic_dims(spec, _list_positional(signature), args, kwargs)
+        self.dims = collect_dynamic_dims(spec, signature, args, kwargs)
         self.graph = Graph()
         self.inputs: list[InputSpec] = []
         self.state: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
@@ -333,11 +333,6 @@ def _draws(node: Node) -> bool:
     name = getattr(node.target, "__name__", "").partition(".")[0]
     off = name.endswith("dropout") and len(node.args) > 2 and node.args[2] is False
     return name in RANDOM_OPERATORS and not off
-
-
-def _list_positional(signature: inspect.Signature) -> list[str]:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [n for n, p in signature.parameters.items() if p.kind in kinds]
 
 
 def _list_parameter_names(signature: inspect.Signature, args: tuple, kwargs: dict) -> list[str]:

@@ -78,3 +78,25 @@ def test_attention_with_keywords_is_taken_apart():
     q = torch.randn(1, 2, 3, 4)
     program = export(Attends(), (q,)).run_decompositions()
     assert torch.allclose(program.module()(q), Attends()(q), atol=1e-6)
+
+
+class Several(nn.Module):
+    def forward(self, x, *args, **words):
+        return x + args[0] + words["k"]
+
+
+def test_dynamic_dimensions_of_several_arguments():
+    """A spec for `*args` or `**kwargs` holds those of all the arguments that these take."""
+    rows, x, y = {0: Dim("rows")}, torch.ones(3, 2), torch.ones(5, 2)
+    for spec in ((rows, (rows,), {"k": rows}), {"x": rows, "args": (rows,), "words": {"k": rows}}):
+        module = export(Several(), (x, x), {"k": x}, dynamic_shapes=spec).module()
+        assert torch.equal(module(y, y, k=y), 3 * y)
+    error = torch._dynamo.exc.UserError
+    for spec, message in (
+        ((rows, rows), r"`inputs` has 3 elements, but `dynamic_shapes` has 2 elements"),
+        ((rows, (rows, rows), None), r"`inputs\['args'\]` has 1 elements, but `dynamic_shapes"),
+        ((rows, None, {"z": rows}), r"`inputs\['words'\]` has keys \['k'\], but `dynamic_shapes"),
+        ({"k": rows}, r"the arg names \['x', 'args', 'words'\] of `inputs`"),
+    ):
+        with pytest.raises(error, match=message):
+            export(Several(), (x, x), {"k": x}, dynamic_shapes=spec)
