@@ -14,13 +14,13 @@ from .registration.aten_schemas import get_schemas
 
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
-    "core": "attributes foreach",
+    "core": "attributes",
     "creation": (
         "conversion copies creation dropout fill gamma_draws interchange random sequences"
     ),
     "pointwise": (
         "arithmetic bitwise combination compare complex_numbers division exponential extrema "
-        "logical power python_callback rounding selection trigonometric"
+        "foreach logical power python_callback rounding selection trigonometric"
     ),
     "activation": "exponential_units gates gelu rectifiers sigmoids softmax softplus",
     "special": "bessel entropy error_function gamma polynomials quantile_gradient",

@@ -11,7 +11,7 @@ from itertools import repeat
 from typing import Any
 
 from ...tensor.tensor import Tensor
-from .operator import PUBLIC, publish
+from ..core.operator import PUBLIC, publish
 
 _UNARY = (
     "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import flambeau as torch
-from flambeau.ops.core.foreach import _BINARY, _SCALED, _UNARY
+from flambeau.ops.pointwise.foreach import _BINARY, _SCALED, _UNARY
 
 
 def two():
