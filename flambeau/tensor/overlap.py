@@ -7,12 +7,21 @@ hard to compare (windows with gaps) pass.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
 
 from ..native.foundation.user_frames import warn
 from .layout import find_dense_order
+
+
+class Overlap(Enum):
+    """Which operands may share memory with the tensor that an operator writes to."""
+
+    ANY = auto()  # PyTorch does not check
+    SAME = auto()  # only the target itself, element for element
+    NONE = auto()  # the operator reads elements out of order
 
 
 def has_internal_overlap(array: np.ndarray) -> bool:

@@ -19,7 +19,7 @@ from ..trace.trace import Trace
 from ..trace.trace_signature import Precedent
 from ..validation.reference import Reference
 from .binding_manifest import read_manifest, write_manifest
-from .build_task import Pending
+from .build_task import BuildTask
 from .call_policy import CallPolicy
 
 
@@ -30,35 +30,32 @@ class ProgramBuilder:
         self.policy = policy
 
     def start(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
-              precedent: Precedent | None = None) -> Pending:
+              precedent: Precedent | None = None) -> BuildTask:
         """Build the graph and bindings of a recorded call. Raises Unfit. `precedent`: the call's
         precedent, which receives the manifest."""
-        pending = Pending()
         leaves = flatten_call(args, kwargs)
         try:
-            pending.graph, pending.bindings = trace_to_graph(trace, leaves)
+            graph, bindings = trace_to_graph(trace, leaves)
         except Unfit:
             raise
         except Exception as error:
             raise Unfit(describe_failure(error, "trace_to_graph")) from error
         if precedent is not None:
-            precedent.recipe = write_manifest(trace, leaves, pending.graph, pending.bindings)
-        pending.bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
-        pending.modes, pending.proof = trace.modes, trace.proof
-        pending.arguments = describe_arguments((args, kwargs))
-        pending.groups = snapshot_groups(pending.bindings)
-        return pending
+            precedent.recipe = write_manifest(trace, leaves, graph, bindings)
+        bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
+        return BuildTask(graph, bindings, trace.modes, trace.proof,
+                         describe_arguments((args, kwargs)), snapshot_groups(bindings))
 
-    def compile(self, pending: Pending, arena: Arena | None = None) -> None:
-        """Compile a graph. `arena`: memory to run in. Errors are stored in `pending`."""
+    def compile(self, task: BuildTask, arena: Arena | None = None) -> None:
+        """Compile a graph. `arena`: memory to run in. Errors are stored in `task`."""
         try:
-            pending.step = self.build(pending.graph, arena)
-            if pending.bindings.backward is not None:
-                pending.backward = self.build(pending.bindings.backward.usual.graph)
+            task.step = self.build(task.graph, arena)
+            if task.bindings.backward is not None:
+                task.backward = self.build(task.bindings.backward.usual.graph)
         except BaseException as error:
-            pending.error = error
+            task.error = error
         finally:
-            pending.done.set()
+            task.done.set()
 
     def build(self, graph: Graph, arena: Arena | None = None) -> Any:
         """Compile a graph and return its program."""
@@ -74,7 +71,7 @@ class ProgramBuilder:
 
         return plan(optimize(graph))[0]
 
-    def restore(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> Pending | None:
+    def restore(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> BuildTask | None:
         """Restore a program from disk; None if its manifest cannot be bound to this call."""
         from .restore import restore_program
 
@@ -85,11 +82,10 @@ class ProgramBuilder:
         result = read_manifest(known.recipe, trace, leaves)
         if result is None or not can_commit(*result, trace.result):
             return None
-        pending = Pending()
-        pending.graph, pending.bindings = result
-        trace.deferred.expect(pending.bindings)
+        graph, bindings = result
+        trace.deferred.expect(bindings)
+        task = BuildTask(graph, bindings, trace.modes, trace.proof)
         with suppress(MemoryError):  # out of memory: rebuilding from the recording reports why
-            pending.step = restore_program(pending.graph, known.table, trace.deferred.arena)
-        pending.modes, pending.proof = trace.modes, trace.proof
-        pending.bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
-        return None if pending.step is None else pending
+            task.step = restore_program(graph, known.table, trace.deferred.arena)
+        bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
+        return None if task.step is None else task

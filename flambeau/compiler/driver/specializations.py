@@ -17,7 +17,7 @@ from ..trace.ambient_modes import read_ambient_modes
 from ..trace.operands import list_numbers
 from ..trace.plain_values import make_plain_key
 from ..trace.trace import Trace
-from .build_task import Pending
+from .build_task import BuildTask
 from .conditions import Conditions
 from .eviction import SpecializationTable
 from .named_modules import find_named_modules
@@ -106,7 +106,7 @@ class Specializations:
             specialization.become(Event.FOLLOWED, Followed())
         self._table.clear()
 
-    def list_builds(self) -> list[Pending]:
+    def list_builds(self) -> list[BuildTask]:
         """Return the programs being built."""
         return [s.state.pending for s in list(self._table.values())
                 if isinstance(s.state, Building)]

@@ -13,7 +13,7 @@ from typing import ClassVar
 from ..runtime.guarded_call import Program
 from ..runtime.reachable_state import ReachableState
 from ..trace.trace import Trace
-from .build_task import Pending
+from .build_task import BuildTask
 
 
 class Event(Enum):
@@ -56,7 +56,7 @@ class Building(State):
     """A program is being built, possibly on another thread; calls run eagerly."""
 
     is_evictable: ClassVar[bool] = False  # the program would have no owner
-    pending: Pending
+    pending: BuildTask
     trace: Trace
     reachable: ReachableState | None
 

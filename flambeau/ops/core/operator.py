@@ -17,6 +17,7 @@ import numpy as np
 from ...autograd.errors.missing_derivatives import raise_missing, raise_unlisted
 from ...autograd.node import Node
 from ...autograd.saved.plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
+from ...tensor.overlap import Overlap
 from ...tensor.tensor import Tensor
 from ..documentation.lazy_docstring import document, own_text
 from .output_layout import Layout
@@ -90,6 +91,9 @@ class Operator:
         self.constant_inputs: tuple[str, ...] = options.pop("constant_inputs", ())
         # Whether, without dtype=, it computes in the dtype of out=.
         self.dtype_of_out: bool = options.pop("dtype_of_out", False)
+        # Which operands may overlap the tensor given as out=.
+        self.overlap: Overlap = options.pop(
+            "overlap", Overlap.SAME if kind is Kind.POINTWISE else Overlap.ANY)
         # PyTorch's name for the operator in errors about its derivative.
         self.torch_kernel: str = options.pop("torch_kernel", name.strip("_"))
         self.result_type: Any = options.pop("result_type", None)

@@ -22,7 +22,8 @@ from ...tensor.random.generator import Generator, default_generator
 from ...tensor.tensor import Tensor, wrap
 from ..core.errors import broadcast_mismatch
 from ..core.operator import Array
-from ..core.out import check_out_dtype, write_into
+from ..core.out import write_into
+from ..core.out_dtypes import check_out_dtype
 from ..core.output_layout import Layout
 from ..core.registry import opaque
 from ..indexing.index import overwrite

@@ -20,6 +20,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.overlap import check_operands
+from ...tensor.overlap import Overlap
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch
@@ -123,7 +124,7 @@ def _rows(rng: Rng) -> Iterator[Sample]:
 
 @opaque(extents_follow=True, linear_in="input", kernel="scatter_gather_tensor_cpu",
         ref=lambda x, dim, index: np.take_along_axis(x, index, dim), samples=_rows,
-        values=INDEX_ALONG_AXIS)
+        values=INDEX_ALONG_AXIS, overlap=Overlap.NONE)
 def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     """Return input[index[i][j]][j] for dim 0, input[i][index[i][j]] for dim 1, and so on.
 
@@ -512,7 +513,7 @@ def _takes_flat(input: Array, index: Array) -> bool:
 
 @opaque(linear_in="input", ref=lambda x, index: x.reshape(-1)[index],
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), np.array([[0, 11], [5, 5]])), {})]),
-        values=ValueRule(("index",), _takes_flat))
+        values=ValueRule(("index",), _takes_flat), overlap=Overlap.NONE)
 def take(input: Array, index: Array) -> Array:
     """Return the elements at flat positions, in the shape of `index`.
 

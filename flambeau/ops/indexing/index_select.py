@@ -11,6 +11,7 @@ import numpy as np
 from ...native.target.eager_costs import MAX_NUMPY_GATHER_ELEMENTS
 from ...tensor.capture_marks import peek
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.overlap import Overlap
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch
@@ -60,7 +61,7 @@ def _check_index_of_number(index: Array) -> None:
 
 @opaque(extents_follow=True,
         linear_in="input", ref=lambda x, dim, index: np.take(x, index, dim), samples=_select,
-        values=INDEX_ALONG_AXIS)
+        values=INDEX_ALONG_AXIS, overlap=Overlap.NONE)
 def index_select(input: Array, dim: int, index: Array) -> Array:
     """Return the slices at the given indices of an axis.
 

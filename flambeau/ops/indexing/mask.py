@@ -16,6 +16,7 @@ from ...tensor.dtypes import FLOATS, INTEGER
 from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.overlap import check_operands
+from ...tensor.overlap import Overlap
 from ...tensor.tensor import Tensor, wrap
 from ..core.errors import build_overload_error
 from ..core.inplace import assign
@@ -171,7 +172,9 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     shape = np.broadcast_shapes(input._array.shape, mask._array.shape)
     refuse_unknown_values(mask, "masked_select.default")
     y = _masked_select(input.expand(*shape), mask.expand(*shape))
-    return y if out is None else write_result("masked_select", y, out, (input, mask))
+    return y if out is None else write_result(
+        "masked_select", y, out, (input, mask), Overlap.NONE
+    )
 
 
 @opaque(linear_in="input + source",

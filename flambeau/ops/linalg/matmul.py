@@ -18,7 +18,7 @@ from ...tensor.windows.batch import Batch
 from ..core.autocast import AUTOCAST, Policy
 from ..core.errors import explain_attribute_error
 from ..core.operator import Array
-from ..core.out import check_out_dtype
+from ..core.out_dtypes import check_out_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native.matmul import try_product

@@ -16,7 +16,8 @@ from ..core.axes import canonicalize_dim
 from ..core.inplace import assign
 from ..core.legacy_argument_order import in_order
 from ..core.operator import Array, Number
-from ..core.out import check_out_dtype, write_result
+from ..core.out import write_result
+from ..core.out_dtypes import check_out_dtype
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample

@@ -9,6 +9,7 @@ import numpy as np
 from ...autograd.mode import is_grad_enabled
 from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS
 from ...tensor.dtypes import dtype as Dtype
+from ...tensor.overlap import Overlap
 from ...tensor.promotion import refuse_complex
 from ...tensor.tensor import Tensor
 from ..core.axes import canonicalize_dim
@@ -24,7 +25,7 @@ from ..view.join import cat
 from .reduce import round_to, sum_dtype
 
 
-@opaque(extents_follow=True, kernel="cumsum_out_cpu", dtype_of_out=True,
+@opaque(extents_follow=True, kernel="cumsum_out_cpu", dtype_of_out=True, overlap=Overlap.SAME,
         linear_in="input", ref=lambda x, dim: np.cumsum(x, dim), samples=scans, inplace=True)
 def cumsum(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     """Cumulative sum along an axis.
@@ -49,7 +50,7 @@ def _(g: Tensor, dim: int) -> Tensor:
 
 
 @opaque(ref=lambda x, dim: np.cumprod(x, dim), samples=scans, inplace=True,
-        kernel="cumprod_out_cpu", dtype_of_out=True)
+        kernel="cumprod_out_cpu", dtype_of_out=True, overlap=Overlap.SAME)
 def cumprod(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     """Cumulative product along an axis.
 
@@ -118,7 +119,7 @@ def _declare_running(name: str, ufunc: np.ufunc) -> Any:
     tensor([{"2, 2, 3, 3" if name == "cummax" else "2, 1, 1, 1"}])
     """
     new = opaque(result_type=result, constant_outputs=(1,), samples=scans, kernel=f"{name}_cpu",
-                 ref=lambda x, dim: ufunc.accumulate(x, dim))(body)
+                 ref=lambda x, dim: ufunc.accumulate(x, dim), overlap=Overlap.SAME)(body)
 
     @new.vjp
     def _(
@@ -142,7 +143,8 @@ def _logcumsumexp_ref(x: np.ndarray, dim: int) -> np.ndarray:
     return np.log(np.cumsum(np.exp(x), dim))
 
 
-@opaque(ref=_logcumsumexp_ref, samples=scans, kernel="logcumsumexp_out_cpu")
+@opaque(ref=_logcumsumexp_ref, samples=scans, kernel="logcumsumexp_out_cpu",
+        overlap=Overlap.SAME)
 def logcumsumexp(input: Array, dim: int) -> Array:
     """Logarithm of the cumulative sum of exp(input) along an axis.
 

@@ -12,6 +12,7 @@ from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import refuse_eight_bit
+from ...tensor.overlap import Overlap
 from ...tensor.promotion import build_missing_kernel_error, refuse_complex
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
@@ -213,7 +214,7 @@ def _select_of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array
 
 
 @opaque(result_type=return_type("kthvalue", "values", "indices"), constant_outputs=(1,),
-        kernel="kthvalue_cpu",
+        kernel="kthvalue_cpu", overlap=Overlap.NONE,
         ref=lambda x, k, dim=-1, keepdim=False: np.sort(x, dim).take(k - 1, dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {})]))
 def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Array, Array]:

@@ -14,7 +14,8 @@ from ...tensor.promotion import legacy_name, promote_types
 from ...tensor.tensor import Tensor
 from ..core.axes import canonicalize_dim, canonicalize_dims, means_all_axes
 from ..core.operator import PUBLIC, Array, publish
-from ..core.out import check_out_dtype, write_result
+from ..core.out import write_result
+from ..core.out_dtypes import check_out_dtype
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample

@@ -13,6 +13,7 @@ from ...tensor.dtypes import get_default_dtype
 from ...tensor.layout import contiguous_format
 from ...tensor.meta import refuse_unknown_repeats
 from ...tensor.narrow_dtypes import refuse_eight_bit
+from ...tensor.overlap import Overlap
 from ...tensor.promotion import build_missing_kernel_error, result_dtype
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, wrap
@@ -52,7 +53,8 @@ def _join_few(function: Any, arrays: Sequence[Array], dim: int) -> Array | None:
 
 @opaque(extents_follow=True,
         autocast=Policy.WIDEST, linear_in="tensors", layout=Layout.ALL_CHANNELS_LAST,
-        ref=lambda xs, dim=0: np.concatenate(xs, dim), aliases=("concat", "concatenate"),
+        overlap=Overlap.NONE, ref=lambda xs, dim=0: np.concatenate(xs, dim),
+        aliases=("concat", "concatenate"),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3)), rng.normal(size=(1, 3))],), {}),
                                   (([rng.normal(size=(2, 3))] * 2, 1), {})]), expose=("torch",))
 def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
@@ -107,7 +109,7 @@ def _(
     return tuple(result)
 
 
-@opaque(extents_follow=True, autocast=Policy.WIDEST, layout=Layout.FREE,
+@opaque(extents_follow=True, autocast=Policy.WIDEST, layout=Layout.FREE, overlap=Overlap.NONE,
         linear_in="tensors", ref=lambda xs, dim=0: np.stack(xs, dim), expose=("torch",),
         samples=lambda rng: iter([(([rng.normal(size=(2, 3))] * 3, 1), {}),
                                   (([rng.normal(size=())] * 2,), {})]))
@@ -225,7 +227,9 @@ def _declare_stack(name: str, doc: str, prepare: Any, dim_of: Any) -> Any:
             raise RuntimeError(f"{name} expects a non-empty TensorList")
         parts = [prepare(x) for x in tensors]
         y = cat(parts, dim_of(parts[0]._array.ndim))
-        return y if out is None else write_result(name, y, out, tuple(tensors))
+        return y if out is None else write_result(
+            name, y, out, tuple(tensors), Overlap.NONE
+        )
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc

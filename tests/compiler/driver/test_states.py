@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.driver.build_task import Pending
 from flambeau.compiler.driver.compiled_function import Compiled
 from flambeau.compiler.driver.program_builder import ProgramBuilder
 from flambeau.compiler.driver.specialization import Specialization
@@ -202,7 +201,7 @@ def examples() -> dict[type[State], State]:
     trace, nothing = Trace(), Any
     return {type(state): state for state in (
         New(), Recorded(trace=trace, recordings=1),
-        Building(pending=Pending(), trace=trace, reachable=None),
+        Building(pending=nothing, trace=trace, reachable=None),  # type: ignore[arg-type]
         Installed(program=nothing, trace=trace, reachable=None),  # type: ignore[arg-type]
         Outdated(trace=trace), Eager(reason="a reason"), Followed(),
     )}
