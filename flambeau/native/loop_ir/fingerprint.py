@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from .ir import (
     Accumulator, Affine, Apply, Axis, Begin, Buffer, Constant, Contract, Expression, Extent, If,
@@ -19,7 +20,7 @@ from .ir import (
 
 def canonical_text(kernel: Kernel) -> str:
     """Return a kernel's canonical text; buffers, sizes and indices are numbered in order of use."""
-    return _Writer(kernel).text()
+    return _Writer(kernel).write()
 
 
 def fingerprint(kernel: Kernel) -> str:
@@ -30,7 +31,7 @@ def fingerprint(kernel: Kernel) -> str:
 def canonical_body(body: Sequence[Statement]) -> tuple[str, list[Buffer]]:
     """Return the canonical text of statements, and their buffers in order of numbering."""
     writer = _Writer(Kernel("", [], [*body]))
-    return writer.text(), [item for item in writer.numbers if isinstance(item, Buffer)]
+    return writer.write(), [item for item in writer.numbers if isinstance(item, Buffer)]
 
 
 class _Writer:
@@ -43,21 +44,21 @@ class _Writer:
         self.counts: dict[str, int] = {}
         self.kernel = kernel
 
-    def text(self) -> str:
+    def write(self) -> str:
         if self.kernel.exact:
-            self.line("exact")
+            self.add_line("exact")
         for buffer in self.kernel.buffers:
-            self.line(f"argument {self.buffer(buffer)}")
+            self.add_line(f"argument {self.write_buffer(buffer)}")
         for size in self.kernel.sizes:
             bound = "" if size.most is None else f" <= {size.most}"
-            self.line(f"size {self.name(size, 'n')}{bound}")
-        self.body(self.kernel.body)
+            self.add_line(f"size {self.number(size, 'n')}{bound}")
+        self.write_body(self.kernel.body)
         return "\n".join(self.lines)
 
-    def line(self, text: str) -> None:
+    def add_line(self, text: str) -> None:
         self.lines.append(text)
 
-    def name(self, key: object, letter: str) -> str:
+    def number(self, key: object, letter: str) -> str:
         name = self.numbers.get(key)
         if name is None:
             number = self.counts.get(letter, 0)
@@ -65,118 +66,131 @@ class _Writer:
             name = self.numbers[key] = f"{letter}{number}"
         return name
 
-    def buffer(self, buffer: Buffer) -> str:
+    def write_buffer(self, buffer: Buffer) -> str:
         if buffer in self.numbers:
             return self.numbers[buffer]
-        name = self.name(buffer, "b")
+        name = self.number(buffer, "b")
         kind = "" if buffer.local is None else f" local {buffer.local}"
         kind += "" if buffer.parts is None else f" parts {buffer.parts}"
-        self.line(f"{name}: {buffer.type.value}{kind}{' aliased' if buffer.aliased else ''}")
+        self.add_line(f"{name}: {buffer.type.value}{kind}{' aliased' if buffer.aliased else ''}")
         return name
 
-    def accumulator(self, accumulator: Accumulator) -> str:
+    def write_accumulator(self, accumulator: Accumulator) -> str:
         if accumulator in self.numbers:
             return self.numbers[accumulator]
-        name = self.name(accumulator, "a")
-        self.line(f"{name}: {accumulator.fold.name} {accumulator.type.value}")
+        name = self.number(accumulator, "a")
+        self.add_line(f"{name}: {accumulator.fold.name} {accumulator.type.value}")
         return name
 
-    def extent(self, extent: Extent) -> str:
-        return str(extent) if isinstance(extent, int) else self.name(extent, "n")
+    def write_extent(self, extent: Extent) -> str:
+        return str(extent) if isinstance(extent, int) else self.number(extent, "n")
 
-    def affine(self, affine: Affine) -> str:
-        terms = sorted((self.name(i, "i"), self.extent(s)) for i, s in affine.terms)
+    def write_affine(self, affine: Affine) -> str:
+        terms = sorted((self.number(i, "i"), self.write_extent(s)) for i, s in affine.terms)
         return "+".join([str(affine.base), *(f"{i}*{s}" for i, s in terms)])
 
-    def indirect(self, parts: Sequence[tuple[Expression, Extent]]) -> str:
-        return ",".join(f"{self.numbers[e]}*{self.extent(s)}" for e, s in parts)
+    def write_indirect(self, parts: Sequence[tuple[Expression, Extent]]) -> str:
+        return ",".join(f"{self.numbers[e]}*{self.write_extent(s)}" for e, s in parts)
 
     # Statements.
 
-    def body(self, body: Sequence[Statement]) -> None:
+    def write_body(self, body: Sequence[Statement]) -> None:
         for statement in body:
-            self.statement(statement)
+            self.write_statement(statement)
 
-    def statement(self, statement: Statement) -> None:
-        if isinstance(statement, Loop):
-            index = self.name(statement.index, "i")
-            stop = statement.extent
-            count = self.affine(stop) if isinstance(stop, Affine) else self.extent(stop)
-            self.line(f"for {index} < {count} {statement.kind.name}")
-            self.body(statement.body)
-            self.line("end")
-        elif isinstance(statement, Begin):
-            start = "" if statement.start is None else self.value(statement.start)
-            self.line(f"begin {self.accumulator(statement.accumulator)} {start}")
-        elif isinstance(statement, Update):
-            parts = [self.accumulator(statement.accumulator), self.value(statement.value)]
-            if statement.position is not None:
-                parts.append(self.value(statement.position))
-            self.line(f"update {' '.join(parts)}")
-        elif isinstance(statement, Store):
-            self.store(statement)
-        elif isinstance(statement, Prefetch):
-            self.line(f"prefetch {self.buffer(statement.buffer)}[{self.affine(statement.at)}]")
-        elif isinstance(statement, While | If):
-            self.line(f"{type(statement).__name__.lower()} {self.value(statement.condition)}")
-            self.body(statement.body)
-            self.line("end")
-        elif isinstance(statement, Contract):
-            self.contract(statement)
-        else:
-            raise TypeError(f"a statement of type {type(statement).__name__}")
+    def write_statement(self, statement: Statement) -> None:
+        _STATEMENTS[type(statement)](self, statement)
 
-    def store(self, store: Store) -> None:
-        value = self.value(store.value)
-        for each, _ in store.indirect:
-            self.value(each)
-        mask = "" if store.mask is None else self.value(store.mask)
-        place = (
-            f"{self.buffer(store.buffer)}[{self.affine(store.at)};{self.indirect(store.indirect)}]"
+    def write_loop(self, loop: Loop) -> None:
+        index, stop = self.number(loop.index, "i"), loop.extent
+        count = self.write_affine(stop) if isinstance(stop, Affine) else self.write_extent(stop)
+        self.add_line(f"for {index} < {count} {loop.kind.name}")
+        self.write_body(loop.body)
+        self.add_line("end")
+
+    def write_begin(self, begin: Begin) -> None:
+        start = "" if begin.start is None else self.write_value(begin.start)
+        self.add_line(f"begin {self.write_accumulator(begin.accumulator)} {start}")
+
+    def write_update(self, update: Update) -> None:
+        parts = [self.write_accumulator(update.accumulator), self.write_value(update.value)]
+        if update.position is not None:
+            parts.append(self.write_value(update.position))
+        self.add_line(f"update {' '.join(parts)}")
+
+    def write_prefetch(self, prefetch: Prefetch) -> None:
+        self.add_line(
+            f"prefetch {self.write_buffer(prefetch.buffer)}[{self.write_affine(prefetch.at)}]"
         )
-        self.line(f"{place} {'+' if store.add else ''}= {value} if {mask}")
 
-    def contract(self, contract: Contract) -> None:
-        def axes(items: Sequence[Axis]) -> str:
-            return " ".join(f"{self.name(a.index, 'i')}<{self.extent(a.extent)}" for a in items)
+    def write_branch(self, branch: While | If) -> None:
+        self.add_line(f"{type(branch).__name__.lower()} {self.write_value(branch.condition)}")
+        self.write_body(branch.body)
+        self.add_line("end")
 
-        text = f"{axes(contract.rows)} | {axes([contract.column])} | {axes(contract.depth)}"
-        a, b = self.value(contract.a), self.value(contract.b)
+    def write_store(self, store: Store) -> None:
+        value = self.write_value(store.value)
+        for index, _ in store.indirect:
+            self.write_value(index)
+        mask = "" if store.mask is None else self.write_value(store.mask)
+        buffer, offset = self.write_buffer(store.buffer), self.write_affine(store.at)
+        place = f"{buffer}[{offset};{self.write_indirect(store.indirect)}]"
+        self.add_line(f"{place} {'+' if store.add else ''}= {value} if {mask}")
+
+    def write_contract(self, contract: Contract) -> None:
+        axes = " | ".join(map(self.write_axes, (contract.rows, [contract.column], contract.depth)))
+        a, b = self.write_value(contract.a), self.write_value(contract.b)
         hints = f"{contract.precision} {contract.near} {contract.shares}"
         hints += "" if contract.product is Scalar.MUL else f" {contract.product.name}"
-        self.line(f"contract {text} {self.accumulator(contract.sum)} {a} {b} {hints}")
-        self.body(contract.body)
-        self.line("end")
+        self.add_line(f"contract {axes} {self.write_accumulator(contract.sum)} {a} {b} {hints}")
+        self.write_body(contract.body)
+        self.add_line("end")
+
+    def write_axes(self, axes: Sequence[Axis]) -> str:
+        return " ".join(f"{self.number(a.index, 'i')}<{self.write_extent(a.extent)}" for a in axes)
 
     # Expressions.
 
-    def value(self, expression: Expression) -> str:
+    def write_value(self, expression: Expression) -> str:
         for current in iterate_postorder([expression], self.numbers):
             if isinstance(current, Accumulator):
-                self.accumulator(current)
+                self.write_accumulator(current)
                 continue
-            text = self.expression(current)
+            text = _EXPRESSIONS[type(current)](self, current)
             if text not in self.values:
                 self.values[text] = f"v{len(self.values)}"
-                self.line(f"{self.values[text]} = {text}")
+                self.add_line(f"{self.values[text]} = {text}")
             self.numbers[current] = self.values[text]
         return self.numbers[expression]
 
-    def expression(self, expression: Expression) -> str:
-        if isinstance(expression, Constant):
-            return f"{expression.type.value} {exact_literal(expression)}"
-        if isinstance(expression, IndexValue):
-            return f"position {self.affine(expression.value)}"
-        if isinstance(expression, SizeValue):
-            return f"given {self.extent(expression.size)}"
-        if isinstance(expression, Load):
-            mask = "" if expression.mask is None else self.numbers[expression.mask]
-            place = f"{self.affine(expression.at)};{self.indirect(expression.indirect)}"
-            return f"{self.buffer(expression.buffer)}[{place}] if {mask}"
-        if isinstance(expression, Apply):
-            inside = " ".join(self.numbers[operand] for operand in expression.operands)
-            return f"{expression.operation.name} {expression.type.value} {inside}"
-        raise TypeError(f"an expression of type {type(expression).__name__}")
+    def write_constant(self, constant: Constant) -> str:
+        return f"{constant.type.value} {exact_literal(constant)}"
+
+    def write_index(self, index: IndexValue) -> str:
+        return f"position {self.write_affine(index.value)}"
+
+    def write_size(self, size: SizeValue) -> str:
+        return f"given {self.write_extent(size.size)}"
+
+    def write_load(self, load: Load) -> str:
+        mask = "" if load.mask is None else self.numbers[load.mask]
+        place = f"{self.write_affine(load.at)};{self.write_indirect(load.indirect)}"
+        return f"{self.write_buffer(load.buffer)}[{place}] if {mask}"
+
+    def write_apply(self, apply: Apply) -> str:
+        operands = " ".join(self.numbers[operand] for operand in apply.operands)
+        return f"{apply.operation.name} {apply.type.value} {operands}"
+
+
+_STATEMENTS: dict[type, Callable[[_Writer, Any], None]] = {
+    Loop: _Writer.write_loop, Begin: _Writer.write_begin, Update: _Writer.write_update,
+    Store: _Writer.write_store, Prefetch: _Writer.write_prefetch, While: _Writer.write_branch,
+    If: _Writer.write_branch, Contract: _Writer.write_contract,
+}
+_EXPRESSIONS: dict[type, Callable[[_Writer, Any], str]] = {
+    Constant: _Writer.write_constant, IndexValue: _Writer.write_index,
+    SizeValue: _Writer.write_size, Load: _Writer.write_load, Apply: _Writer.write_apply,
+}
 
 
 def exact_literal(constant: Constant) -> str:

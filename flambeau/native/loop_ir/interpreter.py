@@ -26,7 +26,7 @@ def interpret(kernel: Kernel, arrays: Sequence[np.ndarray], sizes: Sequence[int]
     with np.errstate(all="ignore"):
         machine = _Machine(kernel, arrays, sizes)
         for statement in kernel.body:
-            machine.step(statement)
+            machine.execute(statement)
 
 
 class _Machine:
@@ -47,62 +47,52 @@ class _Machine:
 
     # ------------------------------------------------------------------ statements
 
-    def step(self, statement: Statement) -> None:
-        if isinstance(statement, Loop):
-            rounds = self.extent(statement.extent)
-            self.loop([Axis(statement.index, rounds)], statement.body)
-            return
-        if isinstance(statement, Contract):
-            self.contract(statement)
-            return
+    def execute(self, statement: Statement) -> None:
         self.memo = {}
-        if isinstance(statement, While | If):
-            self.conditional(statement)
-            return
-        if isinstance(statement, Store):
-            self.store(statement)
-        elif isinstance(statement, Begin):
-            accumulator = statement.accumulator
-            start = None if statement.start is None else self.value(statement.start)
-            self.accumulators[accumulator] = (start, NO_POSITION)
-        elif isinstance(statement, Update):
-            self.update(statement)
-        elif isinstance(statement, Prefetch):
-            self.affine(statement.at)
-        else:
-            raise TypeError(f"a statement of type {type(statement).__name__}")
+        _STATEMENTS[type(statement)](self, statement)
 
-    def loop(self, axes: Sequence[Axis], body: Sequence[Statement]) -> None:
+    def execute_loop(self, loop: Loop) -> None:
+        rounds = self.evaluate_extent(loop.extent)
+        self.repeat([Axis(loop.index, rounds)], loop.body)
+
+    def repeat(self, axes: Sequence[Axis], body: Sequence[Statement]) -> None:
         if not axes:
             for statement in body:
-                self.step(statement)
+                self.execute(statement)
             return
-        for i in range(self.extent(axes[0].extent)):
+        for i in range(self.evaluate_extent(axes[0].extent)):
             self.indices[axes[0].index] = i
-            self.loop(axes[1:], body)
+            self.repeat(axes[1:], body)
 
-    def conditional(self, branch: While | If) -> None:
-        while self.value(branch.condition):
+    def execute_branch(self, branch: While | If) -> None:
+        while self.evaluate(branch.condition):
             for statement in branch.body:
-                self.step(statement)
+                self.execute(statement)
             if isinstance(branch, If):
                 return
             self.memo = {}
 
-    def contract(self, contract: Contract) -> None:
+    def execute_begin(self, begin: Begin) -> None:
+        start = None if begin.start is None else self.evaluate(begin.start)
+        self.accumulators[begin.accumulator] = (start, NO_POSITION)
+
+    def execute_prefetch(self, prefetch: Prefetch) -> None:
+        self.evaluate_affine(prefetch.at)  # changes nothing, but its address must be valid
+
+    def execute_contract(self, contract: Contract) -> None:
         type = contract.sum.type
         product = Apply(contract.product, (_cast(contract.a, type), _cast(contract.b, type)), type)
         inner: Statement = Update(contract.sum, product)
         for axis in reversed(contract.depth):
             inner = Loop(axis.index, axis.extent, [inner])
-        self.loop((*contract.rows, contract.column), [Begin(contract.sum), inner, *contract.body])
+        self.repeat((*contract.rows, contract.column), [Begin(contract.sum), inner, *contract.body])
 
-    def update(self, update: Update) -> None:
+    def execute_update(self, update: Update) -> None:
         current, best_position = self.accumulators[update.accumulator]
-        value, fold = self.value(update.value), update.accumulator.fold
+        value, fold = self.evaluate(update.value), update.accumulator.fold
         if fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
             assert update.position is not None
-            position = int(self.value(update.position))
+            position = int(self.evaluate(update.position))
             if current is None or _is_better(fold, value, current) or (
                 not _is_better(fold, current, value) and position < best_position
             ):
@@ -116,12 +106,12 @@ class _Machine:
             best_position,
         )
 
-    def store(self, store: Store) -> None:
-        value = self.value(store.value)  # computed in any case, as in lanes
-        if store.mask is not None and not self.value(store.mask):
+    def execute_store(self, store: Store) -> None:
+        value = self.evaluate(store.value)  # computed in any case, as in lanes
+        if store.mask is not None and not self.evaluate(store.mask):
             return
-        place = self.position(store.at, store.indirect)
-        memory = self.array_of(store.buffer, place)
+        place = self.locate(store.at, store.indirect)
+        memory = self.find_array(store.buffer, place)
         if store.add:
             type = store.buffer.type
             if type in (Type.F16, Type.BF16):
@@ -133,19 +123,19 @@ class _Machine:
 
     # ----------------------------------------------------------------- expressions
 
-    def extent(self, extent: Extent | Affine) -> int:
+    def evaluate_extent(self, extent: Extent | Affine) -> int:
         if isinstance(extent, Affine):
-            return self.affine(extent)
+            return self.evaluate_affine(extent)
         return extent if isinstance(extent, int) else self.sizes[extent]
 
-    def affine(self, affine: Affine) -> int:
-        return affine.base + sum(self.indices[i] * self.extent(s) for i, s in affine.terms)
+    def evaluate_affine(self, affine: Affine) -> int:
+        return affine.base + sum(self.indices[i] * self.evaluate_extent(s) for i, s in affine.terms)
 
-    def position(self, affine: Affine, indirect: Sequence[tuple[Expression, Extent]]) -> int:
-        position = self.affine(affine)
-        return position + sum(int(self.value(e)) * self.extent(s) for e, s in indirect)
+    def locate(self, affine: Affine, indirect: Sequence[tuple[Expression, Extent]]) -> int:
+        position = self.evaluate_affine(affine)
+        return position + sum(int(self.evaluate(e)) * self.evaluate_extent(s) for e, s in indirect)
 
-    def array_of(self, buffer: Buffer, place: int) -> np.ndarray:
+    def find_array(self, buffer: Buffer, place: int) -> np.ndarray:
         memory = self.memory.get(buffer)
         if memory is None:
             if buffer.local is None:
@@ -155,16 +145,16 @@ class _Machine:
             raise IndexError(f"{buffer.name}[{place}] of {memory.size} elements")
         return memory
 
-    def value(self, expression: Expression) -> Any:
+    def evaluate(self, expression: Expression) -> Any:
         """Return an expression's NumPy scalar. Shared expressions run once per statement."""
         memo = self.memo
         if expression not in memo:
-            for subexpression in self.order(expression):
+            for subexpression in self.sort_operands(expression):
                 if subexpression not in memo:
                     memo[subexpression] = self.compute(subexpression)
         return memo[expression]
 
-    def order(self, expression: Expression) -> list[Expression]:
+    def sort_operands(self, expression: Expression) -> list[Expression]:
         """Return an expression's subexpressions, operands first; cached for all iterations."""
         order = self.orders.get(expression)
         if order is None:
@@ -175,31 +165,50 @@ class _Machine:
         return order
 
     def compute(self, expression: Expression) -> Any:
-        kind = dtype_of(expression.type)
-        if isinstance(expression, Constant):
-            return np.asarray(expression.value).astype(kind)[()]
-        if isinstance(expression, IndexValue):
-            return np.int64(self.affine(expression.value))
-        if isinstance(expression, SizeValue):
-            return np.int64(self.sizes[expression.size])
-        if isinstance(expression, Load):
-            if expression.mask is not None and not self.value(expression.mask):
-                return kind.type(0)
-            place = self.position(expression.at, expression.indirect)
-            return self.array_of(expression.buffer, place)[place]
-        if isinstance(expression, Accumulator):
-            current, position = self.accumulators[expression]
-            if expression.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
-                return np.int64(position)
-            start = identity_element(expression.fold, kind) if current is None else current
-            return np.asarray(start).astype(kind)[()]
-        if not isinstance(expression, Apply):
-            raise TypeError(f"an expression of type {type(expression).__name__}")
-        if expression.operation is Scalar.WHERE:  # both are computed, as in lanes
-            condition, a, b = (self.value(operand) for operand in expression.operands)
+        """Return an expression's NumPy scalar, from those of its operands."""
+        return _EXPRESSIONS[type(expression)](self, expression, dtype_of(expression.type))
+
+    def compute_constant(self, constant: Constant, kind: np.dtype) -> Any:
+        return np.asarray(constant.value).astype(kind)[()]
+
+    def compute_index(self, index: IndexValue, kind: np.dtype) -> Any:
+        return np.int64(self.evaluate_affine(index.value))
+
+    def compute_size(self, size: SizeValue, kind: np.dtype) -> Any:
+        return np.int64(self.sizes[size.size])
+
+    def compute_load(self, load: Load, kind: np.dtype) -> Any:
+        if load.mask is not None and not self.evaluate(load.mask):
+            return kind.type(0)
+        place = self.locate(load.at, load.indirect)
+        return self.find_array(load.buffer, place)[place]
+
+    def compute_accumulator(self, accumulator: Accumulator, kind: np.dtype) -> Any:
+        current, position = self.accumulators[accumulator]
+        if accumulator.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
+            return np.int64(position)
+        start = identity_element(accumulator.fold, kind) if current is None else current
+        return np.asarray(start).astype(kind)[()]
+
+    def compute_apply(self, apply: Apply, kind: np.dtype) -> Any:
+        values = [self.evaluate(operand) for operand in apply.operands]
+        if apply.operation is Scalar.WHERE:  # both are computed, as in lanes
+            condition, a, b = values
             return a if condition else b
-        values = [self.value(operand) for operand in expression.operands]
-        return np.asarray(apply_scalar(expression.operation, values, kind)).astype(kind)[()]
+        return np.asarray(apply_scalar(apply.operation, values, kind)).astype(kind)[()]
+
+
+_STATEMENTS: dict[type, Callable[[_Machine, Any], None]] = {
+    Loop: _Machine.execute_loop, Contract: _Machine.execute_contract,
+    While: _Machine.execute_branch, If: _Machine.execute_branch, Store: _Machine.execute_store,
+    Begin: _Machine.execute_begin, Update: _Machine.execute_update,
+    Prefetch: _Machine.execute_prefetch,
+}
+_EXPRESSIONS: dict[type, Callable[[_Machine, Any, np.dtype], Any]] = {
+    Constant: _Machine.compute_constant, IndexValue: _Machine.compute_index,
+    SizeValue: _Machine.compute_size, Load: _Machine.compute_load,
+    Accumulator: _Machine.compute_accumulator, Apply: _Machine.compute_apply,
+}
 
 
 def _cast(value: Expression, type: Type) -> Expression:
@@ -228,26 +237,12 @@ def _reduce(fold: ReduceOp, current: Any, value: Any) -> Any:
 
 def apply_scalar(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> Any:
     """Apply a scalar operation to NumPy scalars; the result has dtype `kind`."""
-    first = values[0]
-    if operation is Scalar.CAST:
-        return _convert(first, kind)
-    if operation is Scalar.BITCAST:
-        return np.asarray(first).view(kind)[()]
-    if operation in (Scalar.SHL, Scalar.SHR):
-        return _shift(operation, *values)
-    if operation in (Scalar.DIV, Scalar.REM) and first.dtype.kind in "iu":
-        return _divide(operation, int(first), int(values[1]), kind)
+    if operation in _SPECIAL_FUNCTIONS:
+        return _SPECIAL_FUNCTIONS[operation](values, kind)
+    if operation in (Scalar.DIV, Scalar.REM) and values[0].dtype.kind in "iu":
+        return _divide(operation, int(values[0]), int(values[1]), kind)
     if operation in ROUNDINGS and kind.kind in "iu":
-        return first
-    if operation is Scalar.FMA:
-        return _fma(values, kind)
-    if operation in (Scalar.PHILOX, Scalar.PHILOX_WORD):
-        words = philox if operation is Scalar.PHILOX else philox_word
-        return words(*(np.atleast_1d(value) for value in values))[0]
-    if operation in (Scalar.ERF, Scalar.ERFC, Scalar.LGAMMA):
-        return getattr(math, operation.name.lower())(float(first))
-    if operation in (Scalar.DOT_BYTES, Scalar.DOT_LOW_BYTES):
-        return _dot_bytes(*values)
+        return values[0]
     if operation in NUMPY_FUNCTIONS:
         return NUMPY_FUNCTIONS[operation](*values)
     widened = [np.float64(value) for value in values]
@@ -272,7 +267,8 @@ NUMPY_NAMES = {
 }
 
 
-def _convert(value: Any, kind: np.dtype) -> Any:
+def _convert(values: Sequence[Any], kind: np.dtype) -> Any:
+    value, = values
     half = (np.dtype(np.float16), dtype_of(Type.BF16))
     if kind == np.bool_:
         return value != 0
@@ -281,8 +277,9 @@ def _convert(value: Any, kind: np.dtype) -> Any:
     return value.astype(kind)
 
 
-def _dot_bytes(a: Any, b: Any) -> Any:
-    left, right = np.atleast_1d(a).view(np.uint8), np.atleast_1d(b).view(np.int8)
+def _dot_bytes(values: Sequence[Any], kind: np.dtype) -> Any:
+    a, b = map(np.atleast_1d, values)
+    left, right = a.view(np.uint8), b.view(np.int8)
     return np.int32(left.astype(np.int32) @ right.astype(np.int32))
 
 
@@ -317,3 +314,23 @@ def _fma(values: Sequence[Any], kind: np.dtype) -> Any:
         return np.float64(float(exact))
     except OverflowError:
         return math.copysign(math.inf, exact)
+
+
+def _draw_words(function: Callable[..., Any]) -> Callable[[Sequence[Any], np.dtype], Any]:
+    return lambda values, kind: function(*map(np.atleast_1d, values))[0]
+
+
+_SPECIAL_FUNCTIONS: dict[Scalar, Callable[[Sequence[Any], np.dtype], Any]] = {
+    Scalar.CAST: _convert,
+    Scalar.BITCAST: lambda values, kind: np.asarray(values[0]).view(kind)[()],
+    Scalar.SHL: lambda values, kind: _shift(Scalar.SHL, *values),
+    Scalar.SHR: lambda values, kind: _shift(Scalar.SHR, *values),
+    Scalar.FMA: _fma,
+    Scalar.PHILOX: _draw_words(philox),
+    Scalar.PHILOX_WORD: _draw_words(philox_word),
+    Scalar.ERF: lambda values, kind: math.erf(float(values[0])),
+    Scalar.ERFC: lambda values, kind: math.erfc(float(values[0])),
+    Scalar.LGAMMA: lambda values, kind: math.lgamma(float(values[0])),
+    Scalar.DOT_BYTES: _dot_bytes,
+    Scalar.DOT_LOW_BYTES: _dot_bytes,
+}

@@ -51,6 +51,7 @@ class Promotion(Enum):
 
 
 _LAYOUTS = {Kind.POINTWISE: Layout.ITERATOR, Kind.OPAQUE: Layout.CONTIGUOUS}
+_OVERLAPS = {Kind.POINTWISE: Overlap.SAME}
 
 OPERATORS: dict[str, Operator] = {}
 DERIVATIVES: set[CodeType] = set()  # the code of all vjps
@@ -91,9 +92,6 @@ class Operator:
         self.constant_inputs: tuple[str, ...] = options.pop("constant_inputs", ())
         # Whether, without dtype=, it computes in the dtype of out=.
         self.dtype_of_out: bool = options.pop("dtype_of_out", False)
-        # Which operands may overlap the tensor given as out=.
-        self.overlap: Overlap = options.pop(
-            "overlap", Overlap.SAME if kind is Kind.POINTWISE else Overlap.ANY)
         # PyTorch's name for the operator in errors about its derivative.
         self.torch_kernel: str = options.pop("torch_kernel", name.strip("_"))
         self.result_type: Any = options.pop("result_type", None)
@@ -149,6 +147,8 @@ class Operator:
         self.leading: bool = options.pop("leading", False)
         # Inputs whose first axis already holds independent examples, such as images or sequences.
         self.examples: tuple[str, ...] = options.pop("examples", ())
+        # Which operands may overlap the tensor given as out=.
+        self.overlap: Overlap = options.pop("overlap", _OVERLAPS.get(self.kind, Overlap.ANY))
         # A loss per element, which `reduction` combines (0 none, 1 mean, 2 sum).
         self.reduces: bool = options.pop("reduces", False)
         # The order of a node's edges, if it differs from the parameters' order.
@@ -230,10 +230,10 @@ class Operator:
         for i in self.tensor_positions:
             value = args[i]
             if value.__class__ in (tuple, list):
-                result[i] = [self._restore(v, shape, dtype, pointwise) for v in value]
+                result[i] = [_find_restoration(v, shape, dtype, pointwise) for v in value]
                 result[i] = result[i] if any(result[i]) else None
             else:
-                result[i] = self._restore(value, shape, dtype, pointwise)
+                result[i] = _find_restoration(value, shape, dtype, pointwise)
         if not any(result):
             return None
         if pointwise:  # a vjp of mixed dtypes can promote the cotangent of every operand
@@ -241,15 +241,6 @@ class Operator:
                 if result[i] is None and args[i].__class__ is Tensor:
                     result[i] = args[i]._array.shape, args[i]._array.dtype
         return result
-
-    @staticmethod
-    def _restore(value: Any, shape: tuple, dtype: np.dtype, pointwise: bool) -> Any:
-        if not isinstance(value, Tensor):
-            return None
-        array = value._array
-        if (pointwise and array.shape != shape) or array.dtype != dtype:
-            return (array.shape, array.dtype)
-        return None
 
     def declare_vjp(self, target: Any) -> Callable:
         """Declare `@op.vjp` (the only tensor input or all inputs) or `@op.vjp("name")` (one)."""
@@ -309,6 +300,16 @@ class Operator:
         self._indices(vjp, [])
         self.vjps[name] = vjp
         DERIVATIVES.add(vjp.__code__)
+
+
+def _find_restoration(value: Any, shape: tuple, dtype: np.dtype, pointwise: bool) -> tuple | None:
+    """Return the shape and dtype to which an operand's cotangent must be reduced, or None."""
+    if not isinstance(value, Tensor):
+        return None
+    array = value._array
+    if (pointwise and array.shape != shape) or array.dtype != dtype:
+        return (array.shape, array.dtype)
+    return None
 
 
 def _flat_vjp(g: Any) -> Any:
