@@ -186,8 +186,8 @@ def _move_results(
     dims = _spread_over(out_dims, result, prefix)
     new: list[Any] = []
     for dim, x in zip(dims, get_leaves(result), strict=True):
-        if x is None and lets_none_pass:
-            new.append(None)
+        if x is None and lets_none_pass or dim is None and not isinstance(x, Tensor):
+            new.append(x)
             continue
         if not isinstance(x, Tensor):
             raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, "

@@ -419,3 +419,20 @@ def test_elements_of_an_example_roll_among_themselves(torch, arguments):
     expected = torch.stack([
         torch.func.grad(lambda e: (torch.roll(e, *arguments) * e).sum())(e) for e in x])
     assert gradients.equal(expected)
+
+
+OTHERS = [
+    (lambda x: (x, "a"), (0, None)), (lambda x: (None, 3), (None, None)), (lambda x: 3, None),
+    (lambda x: {"a": x, "b": 3}, {"a": 0, "b": None}), (lambda x: [x, (x, 5)], [0, (1, None)]),
+]
+
+
+@pytest.mark.parametrize("case", range(len(OTHERS)))
+def test_what_is_no_tensor_passes_where_out_dims_is_none(torch, case):
+    function, out_dims = OTHERS[case]
+    x = torch.arange(6.0).reshape(2, 3)
+    result = torch.vmap(function, out_dims=out_dims)(x)
+    expected = [(x, "a"), (None, 3), 3, {"a": x, "b": 3}, [x, (x.t(), 5)]][case]
+    assert str(result) == str(expected)
+    with pytest.raises(ValueError, match="must only return Tensors, got type <class 'str'>"):
+        torch.vmap(lambda example: (example, "a"))(x)

@@ -119,3 +119,31 @@ def test_batched_cotangents_go_through_at_once(torch):
     assert len(calls) == 1
     with pytest.raises(RuntimeError, match="If `is_grads_batched=True`, we interpret the first"):
         torch.autograd.grad(Counted.apply(x), x, torch.ones(3), is_grads_batched=True)
+
+
+def test_a_rule_may_write_its_argument(torch):
+    class Exponential(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x.exp_()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.mark_dirty(*inputs)
+            ctx.save_for_backward(output)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0]
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            Exponential.apply(x)
+            return x, in_dims[0]
+
+    x = torch.tensor([[0.0, 1.0], [2.0, 3.0]])
+    y = torch.vmap(lambda example: Exponential.apply(example.clone()))(x)
+    assert y.equal(x.exp())
+    written = x.clone()
+    torch.vmap(Exponential.apply)(written)
+    assert written.equal(x.exp())

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonicalize_dim
 from ..core.operator import Array, Number
@@ -114,7 +115,8 @@ def _(g: Tensor, y: Tensor, data: Tensor, bounds: Tensor, reduce: str, start: fl
         elif reduce == "prod":
             along = along * _multiply_others(here, result[row], sizes, start)
         new[row][first:last] = along
-    return wrap(new.astype(data._array.dtype))
+    result = wrap(new.astype(data._array.dtype))
+    return record_without_derivative("_segment_reduce_backward", result, (g, data))
 
 
 def _reshape_down(values: Array, ndim: int) -> Array:

@@ -16,6 +16,7 @@ from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor
+from ...tensor.tree import collect_leaves
 from ...tensor.windows.batch import Batch, find_innermost_batch
 from .batching import OTHER_TARGETS, batch_of
 
@@ -161,7 +162,7 @@ def apply_own_rule(
             f"pytree structure compatible with the output. Got {returned} instead")
     outputs, out_dims = result
     try:
-        return _as_moved(batch, outputs, out_dims)
+        return _as_moved(_AxisMove(batch, args), outputs, out_dims)
     except _Incompatible:
         raise RuntimeError(
             "The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) "
@@ -174,17 +175,34 @@ class _Incompatible(Exception):
     """Raised if out_dims do not match the structure of the outputs."""
 
 
-def _as_moved(batch: Batch, outputs: Any, dims: Any) -> Any:
+class _AxisMove:
+    """Makes examples of a rule's outputs. An output that is an argument stays that argument, so
+    that the Function may mark it as written."""
+
+    def __init__(self, batch: Batch, args: tuple) -> None:
+        self.batch = batch
+        self.arguments = {id(batch.lower(t)): t for t in collect_leaves(Tensor, args)
+                          if batch.holds(t)}
+
+    def __call__(self, y: Any, dim: int | None) -> Any:
+        if not isinstance(y, Tensor) or dim is None:
+            return y
+        if not dim and id(y) in self.arguments:
+            return self.arguments[id(y)]
+        return self.batch.wrap(y.movedim(dim, 0) if dim else y)
+
+
+def _as_moved(move: _AxisMove, outputs: Any, dims: Any) -> Any:
     """Return the outputs as examples; `dims` has their structure, or is one axis for all."""
     if not isinstance(outputs, (tuple, list)):
         if dims is not None and not isinstance(dims, int):
             raise _Incompatible
-        return _move_axis(batch, outputs, dims)
+        return move(outputs, dims)
     if dims is None or isinstance(dims, int):
         dims = type(outputs)([dims] * len(outputs))
     if type(dims) is not type(outputs) or len(dims) != len(outputs):
         raise _Incompatible
-    return type(outputs)([_as_moved(batch, y, d) for y, d in zip(outputs, dims, strict=True)])
+    return type(outputs)([_as_moved(move, y, d) for y, d in zip(outputs, dims, strict=True)])
 
 
 def _find_axes(batch: Batch, x: Any) -> Any:
@@ -193,12 +211,6 @@ def _find_axes(batch: Batch, x: Any) -> Any:
         axes = [_find_axes(batch, v) for v in x]
         return axes if isinstance(x, Size) else type(x)(axes)  # a Size holds integers
     return 0 if batch.holds(x) else None
-
-
-def _move_axis(batch: Batch, y: Any, dim: int | None) -> Any:
-    if not isinstance(y, Tensor) or dim is None:
-        return y
-    return batch.wrap(y.movedim(dim, 0) if dim else y)
 
 
 def _as_examples(batch: Batch, result: Any) -> Any:

@@ -44,3 +44,12 @@ def test_segments_without_elements_are_on_the_graph():
     x = torch.ones(0, requires_grad=True)
     torch.segment_reduce(x, "sum", lengths=torch.tensor([0, 0])).sum().backward()
     assert x.grad.shape == (0,)
+
+
+@pytest.mark.parametrize("reduce", ["max", "mean", "prod", "sum"])
+def test_second_derivatives_are_refused(torch, reduce):
+    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = torch.segment_reduce(x * x, reduce, lengths=torch.tensor([1, 2]))
+    (g,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="derivative for aten::_segment_reduce_backward is not"):
+        g.sum().backward()
