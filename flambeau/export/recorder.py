@@ -23,6 +23,7 @@ from ..ops.core.aten import aten
 from ..ops.interception import torch_function
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
+from ..tensor.windows.batch import find_innermost_batch
 from ..utils import _pytree as pytree
 from .aten_calls import decompose_call, decompose_getitem
 from .control_flow import Subgraph, choose, map_over
@@ -179,6 +180,9 @@ class Recorder(ModeRecorder):
             if name in _VALUES or self.offset is None:
                 refuse(name)
             return (read_number if name == "item" else read_numbers)(self, args[0])
+        if name == "grad" and find_innermost_batch(pytree.tree_leaves(args)) is not None:
+            raise NotImplementedError(  # the calls of backward, below the vmap, are not seen
+                "a graph of gradients within vmap (jacrev, hessian, vmap of grad)")
         if name in _COMPOSITES:
             return _call_with_mode(self, getattr(func, "__wrapped__", func), args, kwargs)
         return self.record(func, args, kwargs)

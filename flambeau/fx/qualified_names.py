@@ -38,7 +38,7 @@ _CAMEL = re.compile(r"(?<=[a-z])[A-Z]")
 _SPACES = {
     "": "", "nn.functional": "nn.functional.", "linalg": "_C._linalg.linalg_",
     "fft": "_C._fft.fft_", "special": "_C._special.special_", "nn.init": "nn.init.",
-    "utils.checkpoint": "utils.checkpoint.",
+    "utils.checkpoint": "utils.checkpoint.", "autograd": "autograd.",
 }
 _IN_FUNCTIONAL = frozenset("""
     atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod

@@ -1,5 +1,7 @@
 """make_fx: functions as graphs of aten's operators."""
 
+import pytest
+
 import flambeau as torch
 from flambeau.fx.experimental.proxy_tensor import make_fx
 
@@ -76,3 +78,29 @@ def test_nested_branches_share_operands_from_outside():
 
     module = make_fx(program)(torch.ones(2))
     assert torch.equal(module(-torch.ones(2)), program(-torch.ones(2)))
+
+
+TRANSFORMED = {
+    "grad": lambda x: torch.func.grad(lambda x: (x.sin() * x).sum())(x),
+    "vjp": lambda x: torch.func.vjp(torch.sin, x)[1](x.cos())[0],
+    "linearize": lambda x: torch.func.linearize(torch.sin, x)[1](x),
+    "jvp": lambda x: torch.func.jvp(torch.sin, (x,), (x * 2,))[1],
+    "vmap": lambda x: torch.vmap(lambda x: x.sin() * 3)(x),
+}
+
+
+@pytest.mark.parametrize("name", list(TRANSFORMED))
+def test_graphs_of_transforms_serve_other_inputs(name):
+    graph = make_fx(TRANSFORMED[name])(torch.ones(3))
+    x = torch.tensor([0.5, -1.0, 2.0])
+    assert torch.equal(graph(x), TRANSFORMED[name](x))
+
+
+@pytest.mark.parametrize("function", [
+    torch.func.jacrev(lambda x: x.sin() * x.sum()), torch.func.hessian(lambda x: x.sin().sum()),
+    torch.vmap(torch.func.grad(lambda x: x.sin())),
+], ids=["jacrev", "hessian", "vmap of grad"])
+def test_gradients_within_vmap_are_refused(function):
+    """The graph would hold their values at the trace's input as constants."""
+    with pytest.raises(NotImplementedError, match="a graph of gradients within vmap"):
+        make_fx(function)(torch.ones(3))
