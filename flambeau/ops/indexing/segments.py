@@ -115,8 +115,8 @@ def _(g: Tensor, y: Tensor, data: Tensor, bounds: Tensor, reduce: str, start: fl
         elif reduce == "prod":
             along = along * _multiply_others(here, result[row], sizes, start)
         new[row][first:last] = along
-    result = wrap(new.astype(data._array.dtype))
-    return record_without_derivative("_segment_reduce_backward", result, (g, data))
+    gradient = wrap(new.astype(data._array.dtype))
+    return record_without_derivative("_segment_reduce_backward", gradient, (g, data))
 
 
 def _reshape_down(values: Array, ndim: int) -> Array:
