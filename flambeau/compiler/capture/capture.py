@@ -40,7 +40,7 @@ from .patch_targets import restore_all, swap_all
 from .recorder import Recorder
 from .returned_tensors import describe_returned
 from .saved_versions import find_reach, note_saved_versions, select_bits
-from .side_effects import note_arrays, note_stores
+from .side_effects import note_arrays, note_stores, watch_writes
 
 _capturing = threading.RLock()  # one capture at a time: patches affect all threads
 
@@ -181,7 +181,9 @@ def capture(
 
 def _watch(function: Callable, args: tuple, kwargs: dict, trace: Trace) -> Watcher:
     leaves = flatten((args, kwargs) if kwargs else args)
-    return Watcher(function, args, kwargs, leaves, trace.existing_tensors)
+    watcher = Watcher(function, args, kwargs, leaves, trace.existing_tensors)
+    watcher.facts.watch_writes = functools.partial(watch_writes, trace)
+    return watcher
 
 
 def _defer(recorder: Recorder, like: Precedent, watcher: Watcher | None) -> None:

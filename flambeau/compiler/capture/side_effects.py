@@ -6,18 +6,18 @@ The watcher sees the step's own stores. Library modules store to their own attri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...tensor.layout import find_owner
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..proof.guards import format_line
-from ..proof.stores import iterate_containers
+from ..proof.stores import Store, iterate_containers
 from ..proof.watcher import Watcher
 from ..trace.host_numbers import Place
 from ..trace.plain_values import PLAIN, are_same_plain
-from ..trace.trace import UPDATE, Effect, Trace
+from ..trace.trace import CONSTANT, EMPTY, OPERATOR, UPDATE, Effect, Trace
 from .escapes import collect_written_storages
 from .recorder import Recorder
 
@@ -30,14 +30,26 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
     trace = recorder.trace
     recorder.container_ids = [id(x) for x in iterate_containers(returned)]
     result = returned if watcher is None else watcher.read_result(returned)
-    values, seen = [], set()
-    for store, value in watcher.read_stores() if watcher is not None else ():
+    stores = watcher.read_stores() if watcher is not None else ()
+    values = _note_changed_attributes(trace, recorder, stores)
+    for store, value in stores:
         line = format_line(*store.line)
         if any(store.place.owner is group for group in _list_updated_groups(trace)):
             trace.add_problem("it changes the settings of an optimizer", line)
-        seen.add((id(store.place.owner), store.place.key))
         trace.effects.append(Effect(store.place))
         values.append(value)
+    recorder.container_ids += [id(x) for x in iterate_containers(values)][1:]
+    trace.result = (result, tuple(values)) if values else result
+    trace.plain = list(_iterate_plain_leaves(trace.result))
+
+
+def _note_changed_attributes(
+    trace: Trace, recorder: Recorder, stores: Iterable[tuple[Store, Any]]
+) -> list[Any]:
+    """Add the attributes that library modules stored to the trace; return their values. They come
+    before what the step stores, because it may print only after its calls of modules."""
+    seen = {(id(store.place.owner), store.place.key) for store, _ in stores}
+    values = []
     for module, key, value in _iterate_changed_attributes(recorder):
         if (id(module), key) not in seen:
             if not isinstance(value, Tensor):
@@ -45,9 +57,23 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
                                          "a tensor", Advice.CHANGE_OUTSIDE), "")
             trace.effects.append(Effect(Place(module, key, True)))
             values.append(value)
-    recorder.container_ids += [id(x) for x in iterate_containers(values)][1:]
-    trace.result = (result, tuple(values)) if values else result
-    trace.plain = list(_iterate_plain_leaves(trace.result))
+    return values
+
+
+def watch_writes(trace: Trace) -> Callable[[], bool]:
+    """Return a function that tells whether the call has written to tensors since, drawn random
+    numbers, set grads or stepped a scheduler. Operators that only compute do not count."""
+    events, calls = len(trace.events), len(trace.host_calls)
+    grads = {key: access.tensor._grad for key, access in trace.grads.items()}
+
+    def has_written() -> bool:
+        later = trace.events[events:]
+        return (any(event.kind not in (OPERATOR, CONSTANT, EMPTY) for event in later)
+                or len(trace.host_calls) > calls
+                or any(access.tensor._grad is not grads.get(key, access.before)
+                       for key, access in trace.grads.items()))
+
+    return has_written
 
 
 def note_arrays(trace: Trace) -> None:

@@ -75,7 +75,8 @@ class CallRecorder:
         """Decide what to do after a recorded call. `before`: the state in which it ran."""
         if specialization.is_early:
             self.installer.restart(specialization)
-        elif trace.problems or (trace.effects and self._is_warmup(specialization)):
+        elif trace.problems or (self._is_warmup(specialization)
+                                and not all(effect.is_print for effect in trace.effects)):
             self._judge_problem(specialization, trace, before)
         elif not trace.proof.holds:
             self._judge_unproved(specialization, trace, before)

@@ -68,7 +68,7 @@ class Compiled:
         for program in self._programs:
             result = program.call(args, kwargs)
             if result is not MISS:
-                self._specializations.last = program
+                self._specializations.note_use(program)
                 return result
         if STANCE.forbids_new:
             STANCE.refuse(self._function, self._specializations.awaits(args, kwargs))

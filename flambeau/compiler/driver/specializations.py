@@ -135,6 +135,17 @@ class Specializations:
         self.programs.insert(0, program)
         self.last = program
 
+    def note_use(self, program: Program) -> None:
+        """Note the program that served a call. Those that serve more calls come first in the
+        dispatch list, because the guards of the programs before it cost each of its calls time."""
+        self.last = program
+        if program is self.programs[0]:
+            return
+        position = self.programs.index(program)
+        before = self.programs[position - 1]
+        if before.calls < program.calls:
+            self.programs[position - 1 : position + 1] = [program, before]
+
     def invalidate(self, specialization: Specialization, leaves: list[Any]) -> None:
         """Drop a program whose guards failed for a call with these arguments. Its specialization
         will be recorded again."""

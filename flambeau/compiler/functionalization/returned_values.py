@@ -17,6 +17,7 @@ from ..lowering.numpy.node_builders import reshape_node
 from ..lowering.registry import Untraceable
 from ..trace import bindings as bind
 from ..trace.host_numbers import Old, Read
+from ..trace.texts import Before
 from ..trace.trace import Value
 from .complex_pairs import as_pairs, is_complex, permute_window, view_as_pairs_window
 from .memory_regions import Region, compute_byte_strides
@@ -42,7 +43,7 @@ class ReturnedValues:
             return bind.HostScalar(
                 *(item if item.__class__ is str else self.bind_value(item) for item in x)
             )
-        if x.__class__ is Old:
+        if x.__class__ in (Old, Before):
             return x
         if x.__class__ in (tuple, list):
             return x.__class__(self.bind_value(item) for item in x)

@@ -16,6 +16,7 @@ from .declarations import is_in_standard_library
 from .effects import CHANGES_ARGUMENT, advance_count, is_count, store
 from .facts import Facts
 from .guards import Test
+from .printing import make_text
 from .provenance import UNKNOWN, Aspect, Kind, NotProvedError, Provenance, is_plain
 from .purity import (
     CHOOSING, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES, WRITING_METHODS, is_pure,
@@ -27,6 +28,7 @@ _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodWrapperType, *_C_METHODS)
 _BY_NAME = (getattr, hasattr, setattr)
 _OF_CLASS = (isinstance, callable)
+_FORMAT = vars(str)["format"]
 
 
 def is_c_function(x: Any) -> bool:
@@ -66,6 +68,10 @@ def invoke(
     function, operands = callee.value, [*args, *named.values()]
     call = s.call
     assert call is not None
+    is_text = function is format or function is _FORMAT
+    if is_text and not named and (text := make_text(facts, function, args)) is not None:
+        call.carries = call.keeps_slot = True
+        return text
     if function in _OF_CLASS and operands[0].kind is Kind.OUTSIDE:
         call.carries = True  # the class is guarded, not the object
         facts.need(*operands[1:])
@@ -147,10 +153,11 @@ def _note_appended(facts: Facts, owner: Provenance, function: Any, added: Proven
     """Record entries appended to an outside list, so that the program appends them too."""
     key = id(owner.value), Aspect.LENGTH
     facts.writes[key] = Provenance(Kind.NUMBER)
-    store = facts.stores.get(key)
+    store, path = facts.stores.get(key), facts.proof.describe(facts.path_of(owner))
+    facts.require_order(key, path)
     if store is None:
-        place, path = Place(owner.value, None), facts.proof.describe(facts.path_of(owner))
-        store = facts.stores[key] = Store(place, path, facts.line, [], len(owner.value))
+        store = facts.stores[key] = Store(Place(owner.value, None), path, facts.line, [],
+                                          len(owner.value), after=facts.prints)
     if function is list.append:
         store.values.append(added)
     else:

@@ -19,6 +19,7 @@ from .decisions import convert_to_bool
 from .declarations import LIBRARY, is_declared, is_in_library, is_performed
 from .facts import Facts, refuse_finalizer
 from .guards import Test
+from .printing import make_text, note_print
 from .provenance import (
     UNKNOWN, Aspect, Kind, NotProvedError, Provenance, Variable, depends_on_values, is_plain,
     make_attribute_key,
@@ -92,6 +93,10 @@ def _call_object(
 ) -> Provenance:
     """Call a module, a partial, an object with `__call__`, or a C function."""
     value = callee.value
+    if value is print:
+        assert s.call is not None
+        s.call.carries = s.call.keeps_slot = True
+        return note_print(facts, frame, args, named)
     if isinstance(value, Module):
         declare_module(facts, value)
     elif value.__class__ is functools.partial:
@@ -304,6 +309,10 @@ def _call_pure_type(
     if truth is not None:
         call.slot, call.carries = None, True
         return truth
+    text = make_text(facts, str, args) if kind is str and not named and len(args) == 1 else None
+    if text is not None:
+        call.carries = call.keeps_slot = True
+        return text
     facts.need(*operands)
     if kind in (set, frozenset):
         refuse_tensors(*args)

@@ -20,7 +20,8 @@ _CARRYING = frozenset((
     "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE",
     "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE",
     "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_FORWARD_IF_NOT_NONE",
-    "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE",
+    "POP_JUMP_BACKWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE", "FORMAT_VALUE", "FORMAT_SIMPLE",
+    "FORMAT_WITH_SPEC", "CONVERT_VALUE", "BUILD_STRING",
 ))
 _ATTRIBUTE_READS = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
 _CALLS = frozenset(("CALL", "CALL_KW"))
@@ -40,7 +41,7 @@ def handle(facts: Facts, frame: Any, s: ShadowFrame, instruction: Any) -> None:
 
 def _has_guard(p: Provenance) -> bool:
     """Whether a value was read from outside, or is a method of an object that was."""
-    return p.guard is not None or p.symbol is not None or (
+    return p.guard is not None or p.symbol is not None or p.text is not None or (
         p.kind is Kind.METHOD and any(map(_has_guard, p.items or ())))
 
 

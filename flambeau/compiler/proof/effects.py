@@ -89,7 +89,9 @@ def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None
     """Record a write to an outside place, so that the program repeats it."""
     key: Any = (make_attribute_key(place.owner, place.key) if place.is_attribute else
                 (id(place.owner), place.key))
-    store = facts.stores[key] = Store(place, facts.proof.describe(path), facts.line, [value])
+    name = facts.proof.describe(path)
+    facts.require_order(key, name)
+    store = facts.stores[key] = Store(place, name, facts.line, [value], after=facts.prints)
     facts.written[path] = store
     before = facts.reads.get(key)
     was_needed = before is not None and before.guard is not None and before.guard.needed
@@ -135,11 +137,12 @@ def advance_count(facts: Facts, p: Provenance) -> Provenance:
     key = id(counter), "position"
     path = f"{facts.constant(read_position)}({facts.path_of(p)})"
     store, now = facts.stores.get(key), read_position(counter)
+    name = f"next() of {facts.proof.describe(facts.path_of(p))}"
+    facts.require_order(key, name)
     if store is None:
         first = _read_position(facts, key, path, now)
-        place, name = Place(counter, None), facts.proof.describe(facts.path_of(p))
         store = facts.stores[key] = facts.written[path] = Store(
-            place, f"next() of {name}", facts.line, [first], now)
+            Place(counter, None), name, facts.line, [first], now, after=facts.prints)
         return first
     first = facts.reads[key]
     passed = Provenance(Kind.PLAIN, now - store.start)

@@ -13,6 +13,7 @@ from ...nn.parameter import is_lazy
 from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Read
 from ..trace.plain_values import computes_class
+from ..trace.texts import Text
 from .guarding import Guarding
 from .guards import Guard, Test
 from .provenance import (
@@ -47,6 +48,10 @@ class Facts(Guarding):
         self.counters: set[str] = set()  # paths that the call increments
         self.performed: dict[int, Any] = {}  # objects that a performed call changed, by id
         self.look: Callable[[], None] = lambda: None  # runs before the step reads shared memory
+        # Returns a function that tells whether the call has written to tensors since.
+        self.watch_writes: Callable[[], Callable[[], bool]] = lambda: lambda: False
+        self.prints = 0  # how often the call has printed
+        self.root: types.CodeType | None = None  # the code that calls the step
 
     # ------------------------------------------------------------------------------- reads
 
@@ -136,6 +141,8 @@ class Facts(Guarding):
                 raise NotProvedError(self.proof.depends_on(p.increment.path))
             if p.items:
                 self.need(*p.items)
+            if p.text is not None:
+                self.need(*_list_operands(p.text))
 
     # ---------------------------------------------------------------------------- identity
 
@@ -215,6 +222,12 @@ class Facts(Guarding):
             return Provenance(Kind.NUMBER, x)
         return self.identify(x, whole.tainted)
 
+    def require_order(self, key: Any, path: str) -> None:
+        """Refuse another write to a place that the call wrote to before it last printed."""
+        store = self.stores.get(key)
+        if store is not None and store.after != self.prints:
+            raise NotProvedError(f"it writes {path}, prints, and writes it again")
+
     def close_stores(self) -> list[Store]:
         """Return the call's stores. Guard the identity of objects of arguments whose class it wrote
         to: an object that it wrote may be one of them."""
@@ -240,6 +253,12 @@ class Facts(Guarding):
         self.last_read = None
         for met in (self.known, self.reads, self.writes, self.stores, self.written, self.functions):
             met.clear()
+
+
+def _list_operands(text: Text) -> list[Provenance]:
+    """Return what a text is made of."""
+    return [p for part in text.parts
+            for p in (_list_operands(part) if part.__class__ is Text else [part])]
 
 
 def collect_outside_containers(facts: Facts) -> dict[int, Any]:

@@ -137,7 +137,12 @@ def call_intrinsic(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         raise NotProvedError(f"the watcher does not know the intrinsic {i.arg}")
 
 
-@opcode("CONVERT_VALUE", "FORMAT_SIMPLE")
+@opcode("CONVERT_VALUE")
+def convert_value(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    format_operands(facts, s, 1, i.arg, formats=False)
+
+
+@opcode("FORMAT_SIMPLE")
 def format_simply(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     format_operands(facts, s, 1)
 

@@ -23,6 +23,7 @@ from .effects import store
 from .facts import Facts
 from .guards import Test
 from .opcodes import apply_operator, decide, opcode
+from .printing import combine_texts
 from .provenance import (
     UNKNOWN, Increment, Kind, NotProvedError, Provenance, depends_on_values, is_plain,
 )
@@ -217,6 +218,9 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         load_subscript(facts, frame, s, i)
         return
     a, b = s.pop(2)
+    if (text := combine_texts(facts, a, b, symbol)) is not None:
+        s.stack.append(text)
+        return
     number = combine_numbers(facts, a, b, symbol)
     if _increments(a, b, symbol):
         assert a.guard is not None or a.increment is not None

@@ -15,6 +15,7 @@ from ...tensor.layout import layout, memory_format
 from ...tensor.size import Size
 from ..ir.reasons import Advice, Reason
 from ..trace.host_numbers import Read
+from ..trace.texts import Text
 
 
 class _Unknown:
@@ -88,13 +89,14 @@ class Provenance:
     `path`: an expression that reads the object again. `guard`: the guard of the read it came from.
     `items`: the parts of a tuple, or the receiver of a method. `parts`: the contents of a list or
     dict that the call created, in order or by key. `tainted`: tensor values influenced it. `read`:
-    how a program computes such a number. `symbol`: how it is computed from outside numbers. `cells`
-    and `code`: those of a function that the call created. `type`: the class of an unknown object.
+    how a program computes such a number. `symbol`: how it is computed from outside numbers. `text`:
+    how a text is made of such numbers. `cells` and `code`: those of a function that the call
+    created. `type`: the class of an unknown object.
     """
 
     __slots__ = (
         "cells", "code", "guard", "increment", "items", "kind", "parts", "path", "read", "symbol",
-        "tainted", "type", "value",
+        "tainted", "text", "type", "value",
     )
 
     def __init__(self, kind: Kind, value: Any = UNKNOWN, path: str = "", **more: Any) -> None:
@@ -105,6 +107,7 @@ class Provenance:
         self.parts: list[Provenance] | dict[Any, Provenance] | None = more.get("parts")
         self.read: Read | None = more.get("read")
         self.symbol: Symbol | None = more.get("symbol")
+        self.text: Text | None = more.get("text")
         self.tainted: bool = more.get("tainted", kind is Kind.NUMBER)
         self.cells: list[Variable] | None = more.get("cells")
         self.code: types.CodeType | None = more.get("code")

@@ -13,6 +13,7 @@ from .contents import refuse_tensors
 from .effects import note_write
 from .facts import Facts
 from .opcodes import apply_operator, load_outside, opcode
+from .printing import format_text, join_parts
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
 from .shadow_frame import CallState, ShadowFrame
 
@@ -196,6 +197,9 @@ def build_tuple(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 @opcode("BUILD_LIST", "BUILD_SET", "BUILD_STRING", "BUILD_SLICE")
 def build_container(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
+    if i.opname == "BUILD_STRING" and (text := join_parts(facts, s.stack[-i.arg :])) is not None:
+        s.stack[-i.arg :] = [text]
+        return
     kinds = {"LIST": list, "SET": set, "STRING": str, "SLICE": slice}
     operands = _build(facts, s, i.arg, kinds[i.opname.removeprefix("BUILD_")])
     if i.opname == "BUILD_SET":
@@ -267,12 +271,19 @@ def make_function(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 
 @opcode("FORMAT_VALUE")
 def format_value(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
-    format_operands(facts, s, 2 if i.arg & 0x04 else 1)
+    format_operands(facts, s, 2 if i.arg & 0x04 else 1, i.arg & 0x03)
 
 
-def format_operands(facts: Facts, s: ShadowFrame, count: int) -> None:
+def format_operands(
+    facts: Facts, s: ShadowFrame, count: int, conversion: int = 0, formats: bool = True
+) -> None:
     """Format a value, with an optional format specification, as text."""
     operands = s.pop(count)
+    spec = operands[1] if count > 1 else None
+    known = format_text(facts, conversion, operands[0], spec, formats)
+    if known is not None:
+        s.stack.append(known)
+        return
     if any(p.kind is Kind.TENSOR for p in operands):
         raise NotProvedError("it prints a tensor's values")
     text = apply_operator(facts, s, operands, "a format")

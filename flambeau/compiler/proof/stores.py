@@ -22,7 +22,7 @@ _READS_VALUES = Reason("item() reads a tensor's values in Python", Advice.READ_O
 class Store:
     """A write to one place: the last value, or all entries appended to a list that had `start`
     entries before. None marks unknown values. `line`: where the write happened. `adds_up`: the new
-    value is the old one plus an amount."""
+    value is the old one plus an amount. `after`: how often the call had printed."""
 
     place: Place
     path: str
@@ -30,6 +30,7 @@ class Store:
     values: list[Provenance | None]
     start: int = 0
     adds_up: bool = False
+    after: int = 0
 
     def read(self, is_strict: bool) -> Any:
         """Return the current value, with Reads in place of numbers from tensors."""

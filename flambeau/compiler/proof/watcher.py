@@ -84,7 +84,8 @@ class Watcher:
         if sys.gettrace() is not None:
             self._refuse("", 0, "a debugger or a coverage tool watches this thread")
             return self
-        self.shadows[sys._getframe(1)] = self._root
+        caller = sys._getframe(1)
+        self.shadows[caller], self.facts.root = self._root, caller.f_code
         try:
             self._bind_arguments(self._root)
         except NotProvedError as error:

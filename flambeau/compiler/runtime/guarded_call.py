@@ -23,6 +23,7 @@ from ...ops.core.autocast import AUTOCAST
 from ...ops.core.autocast import get_autocast_dtype
 from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import INFERENCE, GradReads, Tensor, wrap
+from ...tensor.tree import collect_leaves
 from ..ir.errors import CheckFailed
 from ..proof.guards import Proof
 from ..trace.ambient_modes import AmbientModes, read_defaults
@@ -30,6 +31,7 @@ from ..trace.bindings import (
     Argument, Bindings, RandomInput, Scalar, State, are_disjoint, describe_aliasing,
     is_repeatable, list_generators, overlap_at,
 )
+from ..trace.texts import Before
 from .backward_node import BackwardRunner
 from .gradient_buffers import GradBuffers
 from .guard_source import GuardWriter
@@ -184,6 +186,7 @@ class _CallWriter:
         })
         self.names, self.lines, self.name = self.source.names, self.source.lines, self.source.name
         self.guards = GuardWriter(program, self.source, args, kwargs)
+        self.numbers: dict[int, str] = {}  # names of numbers computed before the run, by id
 
     def build(self) -> tuple[str, Callable]:
         """Write and compile the source; return both."""
@@ -194,6 +197,9 @@ class _CallWriter:
     def write_run(self) -> None:
         """Write the run: step counters, draws, the program, grads, results."""
         lines = self.lines
+        for x in collect_leaves((Before,), self.bindings.result):
+            self.numbers[id(x)] = f"n{len(self.numbers)}"
+            lines.append(f"    {self.numbers[id(x)]} = {x.source}")
         lines.append("    with lock:")
         if self.bindings.grads:
             self.names["LOOKS"], self.names["grads"] = GradReads, self.program.grads
@@ -262,7 +268,8 @@ class _CallWriter:
 
     def write_result(self) -> str:
         """Return the expression for the result; append the statements that it needs."""
-        source = ResultSource(self.bindings.result, self.name, self.write_argument)
+        source = ResultSource(self.bindings.result, self.name, self.write_argument,
+                              self.numbers)
         statements, expression = source.write()
         self.lines += statements
         return expression

@@ -19,6 +19,7 @@ from ..trace.bindings import (
 )
 from ..trace.host_numbers import FUNCTIONS, Old
 from ..trace.plain_values import PLAIN
+from ..trace.texts import Before
 from .backward_node import attach_history, check_version, make_detached_node, name_node_class
 
 
@@ -74,12 +75,15 @@ def attach_freed(tensor: Tensor, node: Node) -> Tensor:
 class ResultSource:
     """Writes a result as an expression, preceded by statements for tensors that it uses twice.
 
-    `name` assigns names to objects; `argument` returns the expression for an argument's memory.
+    `name` assigns names to objects; `argument` returns the expression for an argument's memory;
+    `numbers` are the names of numbers that were computed before the run, by id.
     """
 
     def __init__(
-        self, result: Any, name: Callable[[Any], str], argument: Callable[[Argument], str]
+        self, result: Any, name: Callable[[Any], str], argument: Callable[[Argument], str],
+        numbers: dict[int, str],
     ) -> None:
+        self.numbers = numbers
         self.result, self.name, self.argument = result, name, argument
         self.uses = collections.Counter(map(id, _iterate_new_tensors(result, set())))
         self.statements: list[str] = []
@@ -109,6 +113,8 @@ class ResultSource:
             if x.place.is_attribute:
                 return f"{self.name(getattr)}({owner}, {key})"
             return f"{owner}[{key}]"
+        if isinstance(x, Before):
+            return self.numbers[id(x)]
         if isinstance(x, ReturnedArgument):
             return f"t{x.number}"
         if isinstance(x, ReturnedConstant):

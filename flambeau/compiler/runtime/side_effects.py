@@ -18,6 +18,8 @@ def make_performer(effects: list[Effect]) -> Callable[[tuple], None]:
     a third of the time of the general way."""
     if len(effects) == 1:
         owner, key = effects[0].place.owner, effects[0].place.key
+        if effects[0].is_print:
+            return functools.partial(_print, owner)
         if effects[0].place.is_attribute:
             return functools.partial(_set, setattr, owner, key)
         if isinstance(owner, types.CellType):
@@ -37,6 +39,10 @@ def _set(store: Callable[[Any, Any, Any], None], owner: Any, key: Any, values: t
         raise
 
 
+def _print(call: Callable[[Any], None], values: tuple) -> None:
+    call(values[0])
+
+
 def _advance(counter: count[int], values: tuple) -> None:
     """Advance a count. No interrupt comes between `passed` and the call that it counts."""
     passed, steps = 0, values[0]
@@ -50,12 +56,17 @@ def _advance(counter: count[int], values: tuple) -> None:
 
 
 def perform(effects: list[Effect], values: tuple) -> None:
-    """Store this call's values where the step stores them, interrupts notwithstanding."""
+    """Store this call's values where the step stores them, interrupts notwithstanding. What comes
+    after a print that raises, or that an interrupt precedes, is not done."""
     stored = [0]
     try:
         _store(effects, values, stored)
     except BaseException:
-        _store(effects, values, stored)
+        if stored[0] and effects[stored[0] - 1].is_print:
+            raise
+        end = next((i for i, effect in enumerate(effects) if i >= stored[0] and effect.is_print),
+                   len(effects))
+        _store(effects[:end], values[:end], stored)
         raise
 
 
@@ -69,6 +80,8 @@ def _store(effects: list[Effect], values: tuple, stored: list[int]) -> None:
         stored[0] += 1
         if effect.place.is_attribute:
             setattr(owner, key, value)
+        elif effect.is_print:
+            owner(value)
         elif is_cell:
             owner.cell_contents = value
         elif passed is not None:

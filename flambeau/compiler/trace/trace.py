@@ -24,6 +24,7 @@ from ..ir.errors import describe_failure
 from ..ir.reasons import Advice, Reason
 from .host_numbers import Place
 from .plain_values import are_same_plain, are_same_setting
+from .texts import PrintCall
 
 # Kinds of events:
 OPERATOR = "operator"  # an operator of the registry returned `results`
@@ -176,7 +177,8 @@ class SavedOwner(NamedTuple):
 
 @dataclass(eq=False)
 class Effect:
-    """A place in Python state where a call stored a value; the program stores one there too."""
+    """A place in Python state where a call stored a value; the program stores one there too. Or a
+    call of print, which gets the value."""
 
     place: Place
 
@@ -184,6 +186,11 @@ class Effect:
     def name(self) -> str:
         """A name that is the same in every process."""
         return f"{type(self.place.owner).__name__} {self.place.key}"
+
+    @property
+    def is_print(self) -> bool:
+        """Whether the call printed, instead of storing a value."""
+        return self.place.owner.__class__ is PrintCall
 
 
 @dataclass(eq=False)

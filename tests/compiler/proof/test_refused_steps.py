@@ -70,9 +70,14 @@ class Sly:
         return 2.0
 
 
-SLY = Sly()
+class Sink:
+    def write(self, text):
+        return len(text)
 
-refusal("print")(lambda loss: print("x"))  # here
+
+SLY, SINK = Sly(), Sink()
+
+refusal("print")(lambda loss: print("x", file=SINK))  # here
 refusal("logging.info")(lambda loss: logging.info("x"))  # here
 refusal("logger.info")(lambda loss: LOG.info("x"))  # here
 refusal("file write")(lambda loss: _sink.write("x"))  # here
@@ -92,7 +97,7 @@ refusal("threading.local")(lambda loss: _local.rate)  # here
 refusal("lru_cache")(lambda loss: cached(3))  # here
 refusal("if on a loss")(lambda loss: 1 if loss.item() > 0.5 else 2)  # here
 refusal("if on a tensor")(lambda loss: 1 if loss > 0.5 else 2)  # here
-refusal("a format of a loss, printed")(lambda loss: print(f"{loss.item():.3f}"))  # here
+refusal("a loss, printed")(lambda loss: print(loss))  # here
 refusal("a table of objects made")(lambda loss: _table.update(a=1))  # here
 refusal("globals()")(lambda loss: globals()["COUNT"])  # here
 refusal("id")(lambda loss: id(loss) % 2)  # here
