@@ -143,7 +143,7 @@ class Specializations:
             return
         position = self.programs.index(program)
         before = self.programs[position - 1]
-        if before.calls < program.calls:
+        if before.calls + 1 < program.calls:  # those called in turn keep their places
             self.programs[position - 1 : position + 1] = [program, before]
 
     def invalidate(self, specialization: Specialization, leaves: list[Any]) -> None:
