@@ -223,16 +223,7 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         return
     number = combine_numbers(facts, a, b, symbol)
     if _increments(a, b, symbol):
-        assert a.guard is not None or a.increment is not None
-        path, amounts = (a.path, []) if a.increment is None else (a.increment.path,
-                                                                 a.increment.amounts)
-        added = b.read if b.tainted else b.value
-        amounts = [*amounts, UNKNOWN if added is None else added]
-        tainted = a.tainted or b.tainted
-        s.stack.append(Provenance(
-            Kind.NUMBER if tainted else Kind.PLAIN, UNKNOWN if number is None else number.value,
-            guard=a.guard, increment=Increment(path, amounts),
-            symbol=None if number is None else number.symbol))
+        s.stack.append(_increment(a, b, number))
         return
     if number is not None:
         s.stack.append(number)
@@ -292,6 +283,20 @@ def _increments(a: Provenance, b: Provenance, symbol: str) -> bool:
         symbol in ("+", "+=") and from_outside and b.kind in (Kind.PLAIN, Kind.NUMBER)
         and b.increment is None and b.guard is None and is_number
     )
+
+
+def _increment(a: Provenance, b: Provenance, number: Provenance | None) -> Provenance:
+    """Return a + b, the value of an outside counter that the step adds to. `number`: the sum with
+    its symbol, if it has one."""
+    assert a.guard is not None or a.increment is not None
+    path, amounts = (a.path, []) if a.increment is None else (a.increment.path,
+                                                             a.increment.amounts)
+    added = b.read if b.tainted else b.value
+    amounts = [*amounts, UNKNOWN if added is None else added]
+    return Provenance(
+        Kind.NUMBER if a.tainted or b.tainted else Kind.PLAIN,
+        UNKNOWN if number is None else number.value, guard=a.guard,
+        increment=Increment(path, amounts), symbol=None if number is None else number.symbol)
 
 
 def _compute(a: Provenance, b: Provenance, symbol: str) -> Provenance:

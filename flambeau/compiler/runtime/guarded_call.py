@@ -191,15 +191,13 @@ class _CallWriter:
     def build(self) -> tuple[str, Callable]:
         """Write and compile the source; return both."""
         self.tensors = self.guards.write()
+        self._compute_numbers()
         self.write_run()
         return self.source.define("call(args, kwargs)", f"<flambeau program {next(_numbers)}>")
 
     def write_run(self) -> None:
         """Write the run: step counters, draws, the program, grads, results."""
         lines = self.lines
-        for x in collect_leaves((Before,), self.bindings.result):
-            self.numbers[id(x)] = f"n{len(self.numbers)}"
-            lines.append(f"    {self.numbers[id(x)]} = {x.source}")
         lines.append("    with lock:")
         if self.bindings.grads:
             self.names["LOOKS"], self.names["grads"] = GradReads, self.program.grads
@@ -239,6 +237,12 @@ class _CallWriter:
             return
         self.names["perform"] = make_performer(self.bindings.effects)
         lines += [f"    r, values = {self.write_result()}", "    perform(values)", "    return r"]
+
+    def _compute_numbers(self) -> None:
+        """Write statements that compute the numbers that the call prints."""
+        for x in collect_leaves((Before,), self.bindings.result):
+            self.numbers[id(x)] = f"n{len(self.numbers)}"
+            self.lines.append(f"    {self.numbers[id(x)]} = {x.source}")
 
     def _write_node(self) -> list[str]:
         """Write what the call's node keeps of the time before the run; return the statement that
