@@ -23,6 +23,7 @@ from .traces.chrome_trace import write_chrome_trace
 from .traces.kineto_results import _ProfilerResult
 from .traces.recorder import Recorder, collect_user_stack, read_details
 from .traces.recorder import Recording as Recording
+from .traces.tensor_records import OptimizerRecord
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "KinetoStepTracker",
            "profile", "record_function"]
@@ -205,6 +206,8 @@ def _create_events(recorder: Recorder) -> EventList:
     for i, recorded in enumerate(recorder.events):
         name, begin, end, thread, shapes, stack, scope = recorded[:7]
         details = read_details(recorded)
+        if isinstance(details.subject, OptimizerRecord):
+            continue  # the same step as the event of its label
         lines = None if stack is None else [
             f"{code.co_filename}({line}): {code.co_name}" for code, line in stack]
         result.append(FunctionEvent(

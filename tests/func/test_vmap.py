@@ -436,3 +436,12 @@ def test_what_is_no_tensor_passes_where_out_dims_is_none(torch, case):
     assert str(result) == str(expected)
     with pytest.raises(ValueError, match="must only return Tensors, got type <class 'str'>"):
         torch.vmap(lambda example: (example, "a"))(x)
+
+
+def test_casts_lay_out_examples(torch):
+    x = torch.arange(48.0).view(2, 2, 3, 2, 2)
+    y = torch.func.vmap(lambda x: x.to(torch.float64, memory_format=torch.channels_last))(x)
+    assert torch.equal(y, x.double())
+    assert y[1].is_contiguous(memory_format=torch.channels_last)
+    with pytest.raises(RuntimeError, match="required rank 4 tensor"):
+        torch.func.vmap(lambda x: x.to(torch.float64, memory_format=torch.channels_last))(x[0])

@@ -19,6 +19,7 @@ from ...tensor.layout import (
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.narrow_dtypes import COMPLEX32, NARROW, narrow, widen
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.batch import Batch
 from ..core.operator import Array
 from ..core.output_layout import Layout
 from ..core.registry import opaque
@@ -33,6 +34,15 @@ def _to_copy(input: Array, dtype: Dtype | None, memory_format: Any) -> Array:
     """Return a copy in another dtype or memory format."""
     kind: Any = dtype
     return cast(input, kind, memory_format)
+
+
+@_to_copy.batch
+def _(batch: Batch, input: Tensor, dtype: Dtype | None, memory_format: Any) -> Tensor:
+    below = batch.lower(input)
+    if memory_format in (None, preserve_format, contiguous_format):
+        return _to_copy(below, dtype, memory_format)
+    # The examples' channels come last: their first axes and the batch are one axis meanwhile.
+    return _to_copy(below.flatten(0, 1), dtype, memory_format).unflatten(0, below.shape[:2])
 
 
 def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_format) -> np.ndarray:

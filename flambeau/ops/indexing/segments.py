@@ -96,7 +96,9 @@ def _segment_reduce(data: Array, bounds: Array, reduce: str, start: float, empty
 
 
 @_segment_reduce.vjp("data")
-def _(g: Tensor, y: Tensor, data: Tensor, bounds: Tensor, reduce: str, start: float) -> Tensor:
+def _spread(
+    g: Tensor, y: Tensor, data: Tensor, bounds: Tensor, reduce: str, start: float
+) -> Tensor:
     inside = compute_dtype(data._array.dtype)
     x, cotangent, result = (t._array.astype(inside) for t in (data, g, y))
     new = np.zeros(x.shape, inside)
@@ -117,6 +119,14 @@ def _(g: Tensor, y: Tensor, data: Tensor, bounds: Tensor, reduce: str, start: fl
         new[row][first:last] = along
     gradient = wrap(new.astype(data._array.dtype))
     return record_without_derivative("_segment_reduce_backward", gradient, (g, data))
+
+
+@_segment_reduce.jvp
+def _(
+    data_t: Tensor, y: Tensor, data: Tensor, bounds: Tensor, reduce: str, start: float
+) -> Tensor:
+    weights = _spread(wrap(np.ones_like(y._array)), y, data, bounds, reduce, start)
+    return _segment_reduce(weights * data_t, bounds, "sum", 0.0, 0.0)
 
 
 def _reshape_down(values: Array, ndim: int) -> Array:

@@ -100,9 +100,13 @@ def _check_derivatives(operator: Operator, tangents: list[Any], y: Any) -> None:
     if is_smooth and operator.joint is None and any(
             tangents[i] is not None and operator.names[i] not in operator.vjps
             for i in operator.tensor_positions):
-        raise NotImplementedError(
-            f"Trying to use forward AD with {operator.name.strip('_')} that does not support it "
-            "because it has not been implemented yet.")
+        raise _create_missing_rule(operator)
+
+
+def _create_missing_rule(operator: Operator) -> NotImplementedError:
+    return NotImplementedError(
+        f"Trying to use forward AD with {operator.name.strip('_')} that does not support it "
+        "because it has not been implemented yet.")
 
 
 def _reduces(operator: Operator) -> bool:
@@ -337,6 +341,8 @@ def _push_by_double_vjp(operator: Operator, values: list[Any], tangents: list[An
                 if p is not None and t is not None and p.requires_grad:
                     p = p.conj() if conjugate else p
                     pairs.append((unbroadcast(p, x._array.shape, x._array.dtype), t))
+        if not pairs and not operator.second_order:
+            raise _create_missing_rule(operator)  # the vjp records nothing to transpose
         if not pairs:
             return tuple([None if s is None else _create_zeros(s) for s in slots]) if several \
                 else _create_zeros(y)

@@ -53,3 +53,14 @@ def test_second_derivatives_are_refused(torch, reduce):
     (g,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="derivative for aten::_segment_reduce_backward is not"):
         g.sum().backward()
+
+
+@pytest.mark.parametrize("reduce", EXPECTED)
+def test_forward_mode_pushes_what_backward_pulls(reduce):
+    x = torch.tensor([1.0, 2.0, 0.5, 4.0, 5.0, 3.0], dtype=torch.float64, requires_grad=True)
+    lengths = torch.tensor([1, 2, 0, 3])
+
+    def reduced(x):
+        return torch.segment_reduce(x, reduce, lengths=lengths, initial=0.75)
+
+    assert torch.autograd.gradcheck(reduced, x, check_forward_ad=True)
