@@ -387,7 +387,26 @@ class Function(metaclass=_FunctionMeta):
             args = _bind_defaults(cls.forward, args)
         result = cls.forward(*args)
         cls.setup_context(context, args, result)
+        _refuse_saved_inputs(context, args, result)
         return result
+
+
+def _refuse_saved_inputs(context: FunctionCtx, args: tuple, result: Any) -> None:
+    """Raise RuntimeError if an argument is returned as it is and saved: callers get a view of it,
+    but the saved one would be the argument, without the Function's node."""
+    attributes = context.__dict__
+    saved = (*(attributes.get("to_save") or ()), *(attributes.get("saved_for_forward") or ()))
+    if not saved:
+        return
+    dirty = {id(t) for t in attributes.get("dirty_tensors", ())}
+    outputs = {id(y) for y in (result if isinstance(result, (tuple, list)) else (result,))}
+    returned = {id(x) for x in args if isinstance(x, Tensor) and id(x) in outputs} - dirty
+    if any(id(t) in returned for t in saved):
+        raise RuntimeError(
+            "An input that has been returned as-is as output is being saved for backward. This is "
+            "not supported if you override setup_context. You should return and save a view of "
+            "the input instead, e.g. with x.view_as(x) or setup ctx inside the forward function "
+            "itself.")
 
 
 def _bind_defaults(forward: Callable, args: tuple) -> tuple:

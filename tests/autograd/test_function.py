@@ -610,3 +610,30 @@ def test_a_gradient_marked_once_differentiable_ends_in_an_error(torch):
         ["AccumulateGrad", "NoneType", "AccumulateGrad"]
     with pytest.raises(RuntimeError, match="marked with @once_differentiable"):
         gx.sum().backward()
+
+
+@pytest.mark.parametrize("save", ["save_for_backward", "save_for_forward"])
+@pytest.mark.parametrize("what", ["input", "output"])
+def test_an_input_that_is_returned_and_saved_is_refused(torch, save, what):
+    class Identity(torch.autograd.Function):
+        is_dirty = False
+
+        @staticmethod
+        def forward(x):
+            return x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            if Identity.is_dirty:
+                ctx.mark_dirty(*inputs)
+            getattr(ctx, save)(inputs[0] if what == "input" else output)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    for x in (torch.ones(2), torch.ones(2, requires_grad=True).clone()):
+        with pytest.raises(RuntimeError, match="has been returned as-is as output is being saved"):
+            Identity.apply(x)
+    Identity.is_dirty = True
+    assert Identity.apply(torch.ones(2)).tolist() == [1, 1]
