@@ -1,7 +1,8 @@
 """The threads that run native code: started on first use, asleep when idle, restarted after a fork.
 
 A worker is a Python thread that stays in native code, without the interpreter lock, until the pool
-closes. When idle it spins for IDLE_SPIN_S seconds, then sleeps in the kernel.
+closes. When idle it spins for IDLE_SPIN_S seconds, then sleeps in the kernel. A caller does not
+wait for workers that have not begun, as on a busy machine: it runs their shares itself.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Each thread's state is a block of THREAD_BLOCK_BYTES. Offsets in thread 0's block: the job (0
 function, 8 cells, 16 threads), 24 barriers ever passed, 128 workers that have not finished the job.
 In a worker's: 0 its ticket, which changes with each job and is negative to stop it, 4 whether it
-sleeps, 128 a mutex, 192 a condition. In all: from 256, one cache line per round of barrier signals.
+sleeps, 8 the last ticket whose share was claimed, 128 a mutex, 192 a condition. In all: from 256,
+one cache line per round of barrier signals.
 """
 
 from __future__ import annotations
@@ -165,6 +166,16 @@ spin:
   ret void
 }
 
+; Whoever claims a share runs it. Tickets are claimed in order, so a late worker gets no old one.
+define internal i1 @claim(ptr %box, i32 %ticket) alwaysinline {
+  %claimed_at = getelementptr i8, ptr %box, i64 8
+  %less = sub i32 %ticket, 1
+  %before = and i32 %less, 2147483647
+  %pair = cmpxchg ptr %claimed_at, i32 %before, i32 %ticket acq_rel monotonic
+  %claimed = extractvalue { i32, i1 } %pair, 1
+  ret i1 %claimed
+}
+
 define void @worker(ptr %state, i64 %tid, i64 %patience) {
 entry:
   %offset = mul i64 %tid, BLOCK
@@ -174,7 +185,7 @@ entry:
   %threads_at = getelementptr i8, ptr %state, i64 16
   br label %rest
 rest:
-  %last = phi i32 [0, %entry], [%ticket, %work]
+  %last = phi i32 [0, %entry], [%ticket, %work], [%ticket, %claim]
   %begin = call i64 @ticks()
   br label %look
 look:
@@ -194,7 +205,10 @@ tired:
   br label %look
 wake:
   %stop = icmp slt i32 %ticket, 0
-  br i1 %stop, label %end, label %work
+  br i1 %stop, label %end, label %claim
+claim:
+  %mine = call i1 @claim(ptr %box, i32 %ticket)
+  br i1 %mine, label %work, label %rest
 work:
   %function = load ptr, ptr %state, align 8
   %cells = load ptr, ptr %cells_at, align 8
@@ -224,7 +238,14 @@ end:
   ret void
 }
 
+; Run a function on several threads. Its shares do not wait for each other: the caller runs those
+; that no worker has begun when it is done with its own.
 define void @launch(ptr %state, ptr %function, ptr %cells, i64 %threads) {
+  call void @launch_with(ptr %state, ptr %function, ptr %cells, i64 %threads, i1 true)
+  ret void
+}
+
+define internal void @launch_with(ptr %state, ptr %function, ptr %cells, i64 %threads, i1 %steals) {
 entry:
   %alone = icmp slt i64 %threads, 2
   br i1 %alone, label %single, label %several
@@ -270,9 +291,24 @@ called:
   br i1 %c_more, label %call, label %own
 own:
   call void %function(i64 0, i64 %threads, ptr %cells)
-  br label %join
+  br i1 %steals, label %take, label %join
+take:
+  %s = phi i64 [1, %own], [%s_next, %taken]
+  %s_offset = mul i64 %s, BLOCK
+  %s_box = getelementptr i8, ptr %state, i64 %s_offset
+  %s_ticket = load atomic i32, ptr %s_box monotonic, align 4
+  %stolen = call i1 @claim(ptr %s_box, i32 %s_ticket)
+  br i1 %stolen, label %steal, label %taken
+steal:
+  call void %function(i64 %s, i64 %threads, ptr %cells)
+  %fewer = atomicrmw sub ptr %pending, i32 1 release
+  br label %taken
+taken:
+  %s_next = add i64 %s, 1
+  %s_more = icmp slt i64 %s_next, %threads
+  br i1 %s_more, label %take, label %join
 join:
-  %round = phi i64 [0, %own], [%round_next, %waiting]
+  %round = phi i64 [0, %own], [0, %taken], [%round_next, %waiting]
   %left = load atomic i32, ptr %pending acquire, align 4
   %done = icmp eq i32 %left, 0
   br i1 %done, label %end, label %waiting
@@ -424,7 +460,7 @@ shared:
   store ptr %state, ptr %state_at, align 8
   br label %ready
 ready:
-  call void @launch(ptr %state, ptr @DRIVE, ptr %program, i64 %threads)
+  call void @launch_with(ptr %state, ptr @DRIVE, ptr %program, i64 %threads, i1 false)
   %ran_at = getelementptr i8, ptr %program, i64 64
   %ran = load i64, ptr %ran_at, align 8
   %ran_next = add i64 %ran, 1

@@ -128,6 +128,28 @@ def test_a_job_that_calls_back_may_run_another() -> None:
     assert inner.array[:3].tolist() == [3, 2, 0]
 
 
+def test_the_caller_runs_shares_that_no_worker_begins() -> None:
+    """Workers that come later run no share a second time."""
+    counter = Counter()
+    memory, state = thread_pool.allocate_aligned(thread_pool_ir.THREAD_BLOCK_BYTES * 3)
+    functions = thread_pool_ir.load_runtime()
+    launch = thread_pool._Launch(functions["launch"])
+    for _ in range(5):
+        launch(state, counter.function, counter.cells.ctypes.data, 3)
+    assert counter.array[:4].tolist() == [15, 15, 15, 0]
+    worker = thread_pool._Worker(functions["worker"])
+    late = [threading.Thread(target=worker, args=(state, tid, 1000)) for tid in (1, 2)]
+    for thread in late:
+        thread.start()
+    for _ in range(2000):
+        launch(state, counter.function, counter.cells.ctypes.data, 3)
+    thread_pool._Stop(functions["stop"])(state, 3)
+    for thread in late:
+        thread.join()
+    assert counter.array[:4].tolist() == [6015, 6015, 6015, 0]
+    del memory  # until here the workers read it
+
+
 @pytest.mark.parametrize("system", [sys.platform, "darwin"])
 def test_idle_workers_sleep_and_wake(system: str) -> None:
     """With the system's own means and with POSIX's."""
