@@ -185,3 +185,12 @@ def test_outputs_that_grow_take_the_strides_of_the_operands(torch, text):
         assert eval(text, {"torch": torch, "x": x, "o": o}).stride() == x.stride()
     o = torch.empty(0)
     assert torch.cumsum(torch.ones(2, 3, 4).permute(2, 0, 1), 0, out=o).stride() == (6, 3, 1)
+
+
+def test_heaviside_takes_outputs_of_its_dtype_only(torch):
+    x = torch.ones(2)
+    with pytest.raises(RuntimeError, match="not yet implemented for complex tensors"):
+        torch.heaviside(x, x, out=torch.empty(2, dtype=torch.complex64))
+    with pytest.raises(RuntimeError, match="not yet implemented for tensors with different dtypes"):
+        torch.heaviside(x, x, out=torch.empty(2, dtype=torch.float64))
+    assert torch.heaviside(x, x, out=torch.empty(2)).tolist() == [1, 1]
