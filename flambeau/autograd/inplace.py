@@ -1,7 +1,8 @@
 """In-place writes: rewrites history when recorded memory changes.
 
 `check_writable` rejects what PyTorch rejects. `bump` counts a write. `rebase` gives a tensor the
-history of its new value, and its base too if it is a view (views.py).
+history of its new value, and its base too if it is a view (views.py). The version check, which
+compares the writes counted since a tensor was saved, is in saved/values.py.
 """
 
 from __future__ import annotations

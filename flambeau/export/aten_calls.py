@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..fx.qualified_names import method_name, qualified_name
-from ..ops.core.aten import _look_up, aten
+from ..ops.core.aten import aten, look_up
 from ..ops.core.operator import PUBLIC
 from ..tensor.devices import get_default_device
 from ..tensor.tensor import Tensor
@@ -214,7 +214,7 @@ def decompose_call(
     name = _OPERATORS.get(name, name) if path.startswith("torch.Tensor.") else name
     if path.startswith("torch.nn.functional."):
         return [(function, list(args), kwargs)]
-    result = _look_up(name)
+    result = look_up(name)
     same = (
         result is function or method_name(function) is not None
         or PUBLIC["torch"].get(name) is function or path.startswith("torch._C._nn")

@@ -1,5 +1,7 @@
-"""Names: map between `torch.*` names in files and flambeau's objects, in both directions. Does not
-decide whether a name may be used."""
+"""Maps between `torch.*` names in files and flambeau's objects, in both directions.
+
+Whether a file may use a name is decided in safe_globals.py.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,16 @@ from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
-from flambeau import ops
-from flambeau.tensor import Size, Tensor
-from flambeau.tensor.devices import device
-from flambeau.tensor.dtypes import ALIASES, QUANTIZED, all_dtypes, dtype
-from flambeau.tensor.random.generator import Generator
-from flambeau.tensor.layout import (
+from .. import ops
+from ..tensor import Size, Tensor
+from ..tensor.devices import device
+from ..tensor.dtypes import ALIASES, QUANTIZED, all_dtypes, dtype
+from ..tensor.layout import (
     layout, sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided,
 )
-from flambeau.tensor.quantizers import QSCHEMES, qscheme
-from flambeau.tensor.storage import TypedStorage, UntypedStorage
-
+from ..tensor.quantizers import QSCHEMES, qscheme
+from ..tensor.random.generator import Generator
+from ..tensor.storage import TypedStorage, UntypedStorage
 from . import rebuild
 
 
@@ -72,9 +73,9 @@ def _list_special_names() -> dict[str, Any]:
 
 
 SPECIAL = _list_special_names()
-_NAME_OF = {
-    id(result): (module, last)
-    for name, result in SPECIAL.items() for module, _, last in [name.rpartition(".")]
+_NAMES_BY_ID = {
+    id(value): (module, last)
+    for name, value in SPECIAL.items() for module, _, last in [name.rpartition(".")]
 }
 # Names that older files use for the same objects.
 _OTHER_NAMES = {
@@ -84,7 +85,7 @@ _OTHER_NAMES = {
 }
 
 
-def special(full_name: str) -> Any:
+def find_special(full_name: str) -> Any:
     """Return the object of a name that exists in no flambeau module, or None."""
     module, _, name = full_name.rpartition(".")
     if name.endswith("Storage") and module in ("torch", "torch.storage", "torch.cuda"):
@@ -94,11 +95,11 @@ def special(full_name: str) -> Any:
     return SPECIAL.get(full_name, _OTHER_NAMES.get(full_name))
 
 
-def torch_name(value: Any) -> tuple[str, str] | None:
+def find_torch_name(value: Any) -> tuple[str, str] | None:
     """Return PyTorch's module and name of a flambeau object, or None."""
-    result = _NAME_OF.get(id(value)) or function_name(value)
-    if result is not None:
-        return result
+    name = _NAMES_BY_ID.get(id(value)) or find_function_name(value)
+    if name is not None:
+        return name
     if not isinstance(value, (type, FunctionType)):
         return None
     module = value.__module__ or ""
@@ -133,17 +134,16 @@ def _list_functions() -> dict[int, tuple[str, str]]:
     for space in _NAMESPACES:
         namespace = vars(importlib.import_module(space))
         for name in sorted(namespace):
-            result = namespace[name]
-            if not isinstance(result, FunctionType) or not result.__module__.startswith(
-                "flambeau.ops"
-            ):
+            function = namespace[name]
+            if not isinstance(function, FunctionType) \
+                    or not function.__module__.startswith("flambeau.ops"):
                 continue
-            if id(result) not in table or (space == "flambeau" and name == result.__name__):
-                table[id(result)] = "torch" + space[len("flambeau") :], name
+            if id(function) not in table or (space == "flambeau" and name == function.__name__):
+                table[id(function)] = "torch" + space[len("flambeau") :], name
     return table
 
 
-def function_name(value: Any) -> tuple[str, str] | None:
+def find_function_name(value: Any) -> tuple[str, str] | None:
     """Return PyTorch's module and name of a public operator, or None."""
     return _list_functions().get(id(value)) if isinstance(value, FunctionType) else None
 
@@ -154,16 +154,16 @@ def resolve(module: str, name: str) -> Any:
     Raises AttributeError if flambeau has no such object.
     """
     if module != "torch" and not module.startswith("torch."):
-        result = sys.modules.get(module) or importlib.import_module(module)
+        value: Any = sys.modules.get(module) or importlib.import_module(module)
     else:
         module, name = _map_operator(module, name)
-        target = special(f"{module}.{name}")
-        if target is not None:
-            return target
-        result = _find_closest_module(module, name)
+        value = find_special(f"{module}.{name}")
+        if value is not None:
+            return value
+        value = _find_closest_module(module, name)
     for attribute in name.split("."):
-        result = getattr(result, attribute)
-    return result
+        value = getattr(value, attribute)
+    return value
 
 
 def _map_operator(module: str, name: str) -> tuple[str, str]:
@@ -181,9 +181,9 @@ def _find_closest_module(module: str, name: str) -> Any:
     components = ["flambeau", *module.split(".")[1:]]
     for end in range(len(components), 0, -1):
         try:
-            result = importlib.import_module(".".join(components[:end]))
+            candidate = importlib.import_module(".".join(components[:end]))
         except ModuleNotFoundError:
             continue
-        if hasattr(result, first):
-            return result
+        if hasattr(candidate, first):
+            return candidate
     raise AttributeError(f"flambeau does not have {module}.{name} yet, which this file needs")

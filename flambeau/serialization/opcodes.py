@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
-from .safe_globals import _check_keys, _frozenset, check_key
+from .safe_globals import _frozenset, check_key, check_keys
 
 if TYPE_CHECKING:
     from .unpickler import WeightsUnpickler
@@ -223,7 +223,7 @@ def _add_items(u: WeightsUnpickler) -> None:
     items, target = u.since_mark(), u.stack[-1]
     if type(target) is not set:
         raise UnpicklingError(f"Can only add to sets, but got {type(target)}")
-    target.update(_check_keys(items))
+    target.update(check_keys(items))
 
 
 @opcode(pickle.SETITEM)

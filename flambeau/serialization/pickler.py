@@ -70,7 +70,7 @@ class _Hooks:
             return Size, (tuple(obj),)
         if isinstance(obj, layout):
             return names._get_layout, (str(obj),)
-        function = names.function_name(obj)
+        function = names.find_function_name(obj)
         if function is not None and function[0] == "torch":
             return getattr, (names.FUNCTIONS, function[1])
         following = getattr(super(), "reducer_override", None)  # cloudpickle defines it
@@ -127,7 +127,7 @@ class NamingPickler(_Hooks, _PythonPickler):  # type: ignore[misc]  # typeshed h
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
         """Write a class, function or named constant by reference."""
-        result = names.torch_name(obj)
+        result = names.find_torch_name(obj)
         if result is None:
             _PythonPickler.save_global(self, obj, name)
             return

@@ -84,7 +84,7 @@ def get_user_globals() -> dict[str, Any]:
     for entry in _Added.globals:
         if not isinstance(entry, tuple):
             result[f"{entry.__module__}.{entry.__qualname__}"] = entry
-            known = names.torch_name(entry)
+            known = names.find_torch_name(entry)
             if known is not None:
                 result[".".join(known)] = entry
             continue
@@ -115,7 +115,7 @@ def check_key(key: Any) -> Any:
     return key
 
 
-def _check_keys(items: Iterable[Any]) -> list[Any]:
+def check_keys(items: Iterable[Any]) -> list[Any]:
     return [check_key(item) for item in items]
 
 
@@ -137,11 +137,11 @@ def _bytearray(*args: Any) -> bytearray:
 
 
 def _set(items: Iterable[Any] = ()) -> set[Any]:
-    return set(_check_keys(items))
+    return set(check_keys(items))
 
 
 def _frozenset(items: Iterable[Any] = ()) -> frozenset[Any]:
-    return frozenset(_check_keys(items))
+    return frozenset(check_keys(items))
 
 
 def _ordered_dict(items: Iterable[Any] = ()) -> OrderedDict[Any, Any]:
@@ -151,7 +151,7 @@ def _ordered_dict(items: Iterable[Any] = ()) -> OrderedDict[Any, Any]:
 
 
 def _counter(items: Any = ()) -> Counter[Any]:
-    return Counter(items if isinstance(items, dict) else _check_keys(items))
+    return Counter(items if isinstance(items, dict) else check_keys(items))
 
 
 def _parameter(data: Any = None, requires_grad: bool = True) -> Any:
@@ -203,7 +203,7 @@ def find(module: str, name: str, user: dict[str, Any]) -> Any:
         )
     known = default_globals().get(full)
     if known is None and module in ("torch", "torch.storage", "torch.cuda", "torch.tensor"):
-        known = names.special(full)
+        known = names.find_special(full)
     if known is None:
         known = user.get(full)
     if known is None:

@@ -51,6 +51,11 @@ def narrow(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return _to_exponents(np.asarray(array, np.float32))
 
 
+def normalize_bools(array: np.ndarray) -> np.ndarray:
+    """Return bools whose bytes are 0 and 1. In views of integers, other bytes are True as well."""
+    return array.view(np.uint8) != 0
+
+
 def _to_exponents(array: np.ndarray) -> np.ndarray:
     bits = array.view(np.uint32)
     exponent, mantissa = bits >> 23 & 0xFF, bits & 0x7FFFFF

@@ -13,7 +13,7 @@ import numpy as np
 from ..ops.creation.random import manual_seed
 from ..tensor.tensor import Tensor
 from ..utils.data import Subset
-from .state.data import _build_dataset, is_arrays, is_loader
+from .state.data import build_dataset, is_arrays, is_loader
 from .state.formatting import list_scalars, shorten
 
 
@@ -154,7 +154,7 @@ def cross_validate(
         labels = data[-1]
     dataset = data
     if is_arrays(data):
-        dataset = _build_dataset(data if isinstance(data, tuple) else (data,), "cross_validate")
+        dataset = build_dataset(data if isinstance(data, tuple) else (data,), "cross_validate")
     splitter = k if isinstance(k, KFold) else KFold(k)
     folds = Folds([], [])
     parts = splitter.split(len(dataset), labels=labels, groups=groups)

@@ -49,7 +49,7 @@ def list_replacements(r: Recorder) -> list[tuple[Any, Callable]]:
         (clip_grad.clip_grad_value_, _clip_values),
         (Tensor.__matmul__, _record_matmul),
         (Elementwise._flambeau_step_group,
-         lambda original, *a: _record_group_step(r, original, *a)),
+         lambda original, *a: record_group_step(r, original, *a)),
     ]
 
 
@@ -166,7 +166,7 @@ def _record_matmul(original: Callable, self: Any, other: Recorder) -> Any:
 # ---------------------------------------------------------------------------- optimizers
 
 
-def _record_group_step(r: Recorder, original: Callable, self: Any, group: dict[str, Any]) -> None:
+def record_group_step(r: Recorder, original: Callable, self: Any, group: dict[str, Any]) -> None:
     """Record a step over one group, as one event per set of flags and scalars."""
     if group.get("differentiable") or group.get("capturable"):
         r.compute()

@@ -144,7 +144,7 @@ def _put_at(
         return original(self, values, where, accumulate, name)
     check_put(self._array, values._array, where)
     with no_grad():
-        y = index._index_put(self, values, where, accumulate)
+        y = index.put_at_positions(self, values, where, accumulate)
     in_place.write(self, y._array, name)
     inplace.bump(self)
     return self

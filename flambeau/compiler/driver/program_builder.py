@@ -73,7 +73,7 @@ class ProgramBuilder:
 
     def restore(self, trace: Trace, args: tuple, kwargs: dict[str, Any]) -> BuildTask | None:
         """Restore a program from disk; None if its manifest cannot be bound to this call."""
-        from .restore import restore_program
+        from .program_cache import restore_program
 
         known = trace.deferred.precedent
         if known.recipe is None or known.table is None:

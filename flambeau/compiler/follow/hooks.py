@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...native.foundation.generated_code import define
-from ...ops.core.dispatch import _stub as _unwritten
+from ...ops.core.dispatch import run_unwritten as _unwritten
 from ...ops.interception.code_patching import (
     ENDS, FOLLOWING_STUB_FILE, STUBS, clone, hide_original, show_original, write_aside,
 )

@@ -39,10 +39,10 @@ from ...tensor.tensor import Tensor
 from ..capture import record_writes
 from ..capture.patch_targets import bypass_fast_path
 from ..capture.record_draws_and_reads import record_draw, iterate_subclasses
-from ..capture.record_library import _record_group_step as _record_step_group
+from ..capture.record_library import record_group_step
 from ..capture.record_library import list_replacements
 from ..capture.recorder import (
-    _OF_OPERATORS, Recorder, make_composite_recorder, make_module_recorder,
+    COMPOSED_OF_OPERATORS, Recorder, make_composite_recorder, make_module_recorder,
 )
 from ..trace.operands import bind, collect_arrays, collect_tensors, takes_number_from_tensor, unbind
 from ..trace.trace import CALL
@@ -517,7 +517,7 @@ def _step_group(original: Callable, optimizer: Any, group: dict[str, Any]) -> No
                 session.flush()
             return
     count = 0 if recorder is None else len(recorder.trace.events)
-    _record_step_group(NOW, original, optimizer, group)
+    record_group_step(NOW, original, optimizer, group)
     if recorder is not None and session.recorder is recorder and recorder.cut is None \
             and len(recorder.trace.events) == count + 1:
         recorder.group_updates.add(count)
@@ -572,7 +572,8 @@ def _hook_others() -> Iterator[Hook]:
         for name, function in names.items():
             if not _is_function(function):
                 continue
-            writes = name.endswith("_") and not name.endswith("__") and name not in _OF_OPERATORS
+            writes = name.endswith("_") and not name.endswith("__") \
+                and name not in COMPOSED_OF_OPERATORS
             reads = hasattr(function, "shape_depends_on_values")
             if writes or reads or hasattr(function, "answers_from_values"):
                 yield _barrier(function)

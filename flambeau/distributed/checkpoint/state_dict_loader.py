@@ -12,7 +12,7 @@ from .default_planner import _EmptyStateDictLoadPlanner
 from .filesystem import FileSystemReader
 from .flat_names import flatten, set_element
 from .metadata import Metadata, MetadataIndex, TensorStorageMetadata
-from .state_dict_saver import _require_folder
+from .state_dict_saver import require_folder
 from .stateful import Stateful
 
 __all__ = ["load", "load_state_dict"]
@@ -30,7 +30,7 @@ def load(
     Objects with `load_state_dict` receive their state. Raises RuntimeError for an entry that the
     checkpoint lacks, ValueError for a tensor of a different shape.
     """
-    reader = storage_reader or FileSystemReader(_require_folder(checkpoint_id))
+    reader = storage_reader or FileSystemReader(require_folder(checkpoint_id))
     plain = {
         key: value.state_dict() if isinstance(value, Stateful) else value
         for key, value in state_dict.items()

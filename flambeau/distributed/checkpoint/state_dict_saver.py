@@ -89,7 +89,7 @@ def save(
     >>> state["w"]
     tensor([1., 1.])
     """
-    writer = storage_writer or FileSystemWriter(_require_folder(checkpoint_id))
+    writer = storage_writer or FileSystemWriter(require_folder(checkpoint_id))
     rank, size = _find_rank_and_size(no_dist, process_group)
     flat, paths = flatten(state_dict)
     sizes = {name: v._array.nbytes if isinstance(v, Tensor) else 0 for name, v in flat.items()
@@ -152,7 +152,7 @@ def _list_entries(values: Mapping[str, Any]) -> dict[MetadataIndex, Any]:
     return entries
 
 
-def _require_folder(checkpoint_id: Any) -> Any:
+def require_folder(checkpoint_id: Any) -> Any:
     if checkpoint_id is None:
         raise ValueError("Must provide either `checkpoint_id` or `storage_writer` "
                          "or `storage_reader`.")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import ops
 from ...tensor import Tensor
 from ...tensor import dtypes as types
+
+# Number of blocks in each row, and their columns; None if the mask does not list them.
+Blocks = tuple[Tensor | None, Tensor | None]
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
 _PARTS = (
@@ -17,14 +22,10 @@ _PARTS = (
 )
 
 
-def places(shape: Sequence[int]) -> list[Tensor]:
+def list_positions(shape: Sequence[int]) -> list[Tensor]:
     """Return the indices of each axis, as tensors that broadcast to the shape."""
-    result = []
-    for axis, n in enumerate(shape):
-        view_shape = [1] * len(shape)
-        view_shape[axis] = n
-        result.append(ops.arange(n).view(view_shape))
-    return result
+    trailing = [(1,) * (len(shape) - 1 - axis) for axis in range(len(shape))]
+    return [ops.arange(n).view(n, *ones) for n, ones in zip(shape, trailing, strict=True)]
 
 
 def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Tensor:
@@ -55,7 +56,7 @@ def _join_masks(
 
 
 def _order_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """The number of nonzero blocks in each row, and the column order that puts them first."""
+    """Return the number of nonzero blocks in each row, and the columns, nonzero blocks first."""
     dense = blocks.to(types.int32)
     count = dense.sum(-1).to(types.int32)
     order = ops.argsort(dense, dim=-1, descending=True, stable=True)
@@ -63,10 +64,30 @@ def _order_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _create_dense(count: Tensor, indices: Tensor) -> Tensor:
-    """The inverse of `_order_blocks`: 1 for each block that is present."""
+    """Invert `_order_blocks`: return 1 for each block that is present."""
     present = (ops.arange(indices.size(-1)) < count.unsqueeze(-1)).to(types.int32)
     result = ops.zeros(indices.shape, dtype=types.int32)
     return result.scatter_(-1, indices.long(), present)
+
+
+def _transpose_blocks(blocks: Blocks) -> Blocks:
+    """Return the blocks of queries that see each block of keys."""
+    count, indices = blocks
+    if count is None or indices is None:
+        return None, None
+    return _order_blocks(_create_dense(count, indices).mT)
+
+
+def _crop_blocks(blocks: Blocks, rows: int, columns: int) -> Blocks:
+    """Return the blocks in the upper left corner."""
+    count, indices = blocks
+    if count is None or indices is None:
+        return None, None
+    return _order_blocks(_create_dense(count, indices)[..., :rows, :columns])
+
+
+def _drop_blocks(blocks: Blocks) -> Blocks:
+    return None, None
 
 
 class BlockMask:
@@ -108,12 +129,10 @@ class BlockMask:
                                  "omitted")
         size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
         lengths = seq_lengths or (kv_indices.size(-2) * size[0], kv_indices.size(-1) * size[1])
-        tensors: list[Any] = [kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices]
-        for count, indices in (tensors[:2], tensors[2:4]):
-            has_blocks = compute_q_blocks and count is not None
-            tensors += _order_blocks(_create_dense(count, indices).mT) \
-                if has_blocks else (None, None)
-        blocks: dict[str, Any] = dict(zip(_PARTS, tensors, strict=True))
+        partial, full = (kv_num_blocks, kv_indices), (full_kv_num_blocks, full_kv_indices)
+        transposed = map(_transpose_blocks if compute_q_blocks else _drop_blocks, (partial, full))
+        parts = (*partial, *full, *itertools.chain.from_iterable(transposed))
+        blocks: dict[str, Any] = dict(zip(_PARTS, parts, strict=True))
         return cls(lengths, **blocks, BLOCK_SIZE=size, mask_mod=mask_mod or noop_mask)
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
@@ -128,14 +147,11 @@ class BlockMask:
         return (*self.kv_indices.shape[:-2], *self.seq_lengths)
 
     def numel(self) -> int:
-        """The number of (batch, head, query, key) positions."""
-        total = 1
-        for n in self.shape:
-            total *= n
-        return total
+        """Return the number of (batch, head, query, key) positions."""
+        return math.prod(self.shape)
 
     def sparsity(self) -> float:
-        """The percentage of positions in fully hidden blocks."""
+        """Return the percentage of positions in fully hidden blocks."""
         count = int(self.kv_num_blocks.sum())
         if self.full_kv_num_blocks is not None:
             count += int(self.full_kv_num_blocks.sum())
@@ -159,34 +175,28 @@ class BlockMask:
 
     def to(self, device: Any) -> BlockMask:
         """Move the mask to a device."""
-        return self._with(lambda x: x.to(device))
+        return self._map_parts(lambda x: x.to(device))
 
-    def _with(self, change: Callable[[Tensor], Tensor]) -> BlockMask:
-        tensors = {name: getattr(self, name) for name in _PARTS}
-        blocks: Any = {
-            name: None if x is None else change(x) for name, x in tensors.items()
+    def _map_parts(self, change: Callable[[Tensor], Tensor]) -> BlockMask:
+        """Return the mask with each of its tensors changed by a function."""
+        parts: dict[str, Any] = {name: getattr(self, name) for name in _PARTS}
+        blocks: dict[str, Any] = {
+            name: None if x is None else change(x) for name, x in parts.items()
         }
         return BlockMask(self.seq_lengths, **blocks, BLOCK_SIZE=self.BLOCK_SIZE,
                          mask_mod=self.mask_mod)
 
     def __getitem__(self, index: Any) -> BlockMask:
-        return self._with(lambda x: x[index])
+        return self._map_parts(lambda x: x[index])
 
     def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
         """Return the upper left corner, for shorter queries and keys."""
         rows, columns = -(-new_q_len // self.BLOCK_SIZE[0]), -(-new_kv_len // self.BLOCK_SIZE[1])
-        tensors: list[Any] = []
-        for count, indices in ((self.kv_num_blocks, self.kv_indices),
-                               (self.full_kv_num_blocks, self.full_kv_indices)):
-            if count is None or indices is None:
-                tensors += [None, None]
-            else:
-                tensors += _order_blocks(_create_dense(count, indices)[..., :rows, :columns])
-        blocks: dict[str, Any] = dict(zip(_PARTS[:4], tensors, strict=True))
+        partial = _crop_blocks((self.kv_num_blocks, self.kv_indices), rows, columns)
+        full = _crop_blocks((self.full_kv_num_blocks, self.full_kv_indices), rows, columns)
+        blocks: dict[str, Any] = dict(zip(_PARTS[:4], (*partial, *full), strict=True))
         return BlockMask.from_kv_blocks(
-            **blocks,
-            BLOCK_SIZE=self.BLOCK_SIZE,
-            mask_mod=self.mask_mod,
+            **blocks, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod,
             seq_lengths=(new_q_len, new_kv_len),
         )
 
@@ -208,7 +218,7 @@ def create_block_mask(
     """
     size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     shape = (B or 1, H or 1, Q_LEN, KV_LEN)
-    result = mask_mod(*places(shape))
+    result = mask_mod(*list_positions(shape))
     is_visible = (result if isinstance(result, Tensor) else ops.full((), result)).expand(shape)
     rows, columns = -(-Q_LEN // size[0]), -(-KV_LEN // size[1])
     padded = ops.zeros((*shape[:2], rows * size[0], columns * size[1]), dtype=types.bool_)
@@ -216,8 +226,7 @@ def create_block_mask(
     blocks = padded.view(*shape[:2], rows, size[0], columns, size[1]).sum((-3, -1))
     is_full = (blocks == size[0] * size[1]) if separate_full_blocks else None
     is_partial = (blocks > 0) if is_full is None else (blocks > 0) & ~is_full
-    full_blocks = (None, None) if is_full is None else _order_blocks(is_full)
-    tensors: dict[str, Any] = dict(
-        zip(_PARTS, (*_order_blocks(is_partial), *full_blocks), strict=False))
-    return BlockMask.from_kv_blocks(**tensors, BLOCK_SIZE=size, mask_mod=mask_mod,
+    full = (None, None) if is_full is None else _order_blocks(is_full)
+    parts: dict[str, Any] = dict(zip(_PARTS[:4], (*_order_blocks(is_partial), *full), strict=True))
+    return BlockMask.from_kv_blocks(**parts, BLOCK_SIZE=size, mask_mod=mask_mod,
                                     seq_lengths=(Q_LEN, KV_LEN))

@@ -16,7 +16,9 @@ from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from ...tensor import dtypes as types
 from . import block_mask as _blocks
-from .block_mask import BlockMask, and_masks, create_block_mask, noop_mask, or_masks, places
+from .block_mask import (
+    BlockMask, and_masks, create_block_mask, list_positions, noop_mask, or_masks,
+)
 
 __all__ = [
     "AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask", "create_mask",
@@ -55,7 +57,7 @@ def create_mask(
               [ True,  True]]]])
     """
     shape = (B or 1, H or 1, Q_LEN, KV_LEN)
-    positions = places(shape)
+    positions = list_positions(shape)
     scores = len(inspect.signature(mod_fn).parameters) == 5
     result = mod_fn(ops.zeros(shape), *positions) if scores else mod_fn(*positions)
     if scores:  # positions it sets to -inf are masked
@@ -115,7 +117,7 @@ def flex_attention(
         key, value = (t.repeat_interleave(times, dim=1) for t in (key, value))
     work = types.float64 if query.dtype is types.float64 else types.float32
     scores = (query @ key.mT).to(work) * (query.size(-1) ** -0.5 if scale is None else scale)
-    positions = places(scores.shape)
+    positions = list_positions(scores.shape)
     if score_mod is not None:
         scores = score_mod(scores, *positions)
     if block_mask is not None and block_mask.mask_mod is not noop_mask:

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def _require_dims(input: Tensor, *allowed: int) -> None:
+def require_dims(input: Tensor, *allowed: int) -> None:
     if input.dim() not in allowed:
         names = " or ".join(f"{dim}D" for dim in allowed)
         raise ValueError(f"expected {names} input (got {input.dim()}D input)")
@@ -150,7 +150,7 @@ class BatchNorm1d(_BatchNorm):
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        _require_dims(input, 2, 3)
+        require_dims(input, 2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
@@ -161,7 +161,7 @@ class BatchNorm2d(_BatchNorm):
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        _require_dims(input, 4)
+        require_dims(input, 4)
 
 
 class BatchNorm3d(_BatchNorm):
@@ -172,7 +172,7 @@ class BatchNorm3d(_BatchNorm):
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        _require_dims(input, 5)
+        require_dims(input, 5)
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):

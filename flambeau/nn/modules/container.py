@@ -11,7 +11,7 @@ from typing import Any
 from ...native.foundation.public_names import class_of
 from ...native.foundation.user_frames import warn
 from .module import Module
-from .parametercontainer import ParameterDict, ParameterList, _convert_index, _pair_elements
+from .parametercontainer import ParameterDict, ParameterList, convert_index, pair_elements
 
 __all__ = [
     "Container", "ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential",
@@ -94,7 +94,7 @@ class Sequential(_Numbered):
 
     def _flambeau_key(self, index: int) -> str:
         """The name of the module at an index; negative indices count from the end."""
-        return list(self._modules)[int(_convert_index(index, len(self)))]
+        return list(self._modules)[int(convert_index(index, len(self)))]
 
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
@@ -174,7 +174,7 @@ class ModuleList(_Numbered):
             self += modules
 
     def _get_abs_string_index(self, idx: Any) -> str:
-        return _convert_index(idx, len(self))
+        return convert_index(idx, len(self))
 
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
@@ -289,5 +289,5 @@ class ModuleDict(Module):
     def update(self, modules: Any) -> None:
         """Add or replace modules, from a mapping or from pairs."""
         mapping = isinstance(modules, (Mapping, ModuleDict))
-        for key, module in modules.items() if mapping else _pair_elements("ModuleDict", modules):
+        for key, module in modules.items() if mapping else pair_elements("ModuleDict", modules):
             self[key] = module

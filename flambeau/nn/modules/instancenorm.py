@@ -7,7 +7,7 @@ from typing import Any
 from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from .. import functional as F
-from .batchnorm import _LazyNormBase, _NormBase, _require_dims
+from .batchnorm import _LazyNormBase, _NormBase, require_dims
 
 __all__ = [
     "InstanceNorm1d",
@@ -43,7 +43,7 @@ class _InstanceNorm(_NormBase):
 
     def _check_input_dim(self, input: Tensor) -> None:
         unbatched = self._get_no_batch_dim()
-        _require_dims(input, unbatched, unbatched + 1)
+        require_dims(input, unbatched, unbatched + 1)
 
     def _flambeau_check_channels(self, input: Tensor, dim: int) -> None:
         result = input.size(dim)

@@ -15,7 +15,7 @@ from ..registration import _typename
 __all__ = ["ParameterDict", "ParameterList"]
 
 
-def _convert_index(index: Any, length: int) -> str:
+def convert_index(index: Any, length: int) -> str:
     """The name "0", "1", ... of an index; negative indices count from the end."""
     index = operator.index(index)
     if not -length <= index < length:
@@ -23,7 +23,7 @@ def _convert_index(index: Any, length: int) -> str:
     return str(index % length)
 
 
-def _pair_elements(container: str, elements: Any) -> list[tuple[str, Any]]:
+def pair_elements(container: str, elements: Any) -> list[tuple[str, Any]]:
     """Return elements as (key, value) pairs; TypeError or ValueError if they are not."""
     if not isinstance(elements, Iterable):
         name = "ParametersDict" if container == "ParameterDict" else container
@@ -73,7 +73,7 @@ class ParameterList(Module):
             self += values
 
     def _get_abs_string_index(self, idx: Any) -> str:
-        return _convert_index(idx, len(self))
+        return convert_index(idx, len(self))
 
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):
@@ -220,7 +220,7 @@ class ParameterDict(Module):
         elif isinstance(parameters, Mapping):
             pairs = sorted(parameters.items())
         else:
-            pairs = _pair_elements("ParameterDict", parameters)
+            pairs = pair_elements("ParameterDict", parameters)
         for key, value in pairs:
             self[key] = value
 

@@ -10,7 +10,7 @@ from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from ..module import Module
 from ..parameter import Parameter
-from .rnnbase import RNNBase, _reset_uniform
+from .rnnbase import RNNBase, reset_uniform
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
@@ -188,7 +188,7 @@ class RNNCellBase(Module):
 
     def reset_parameters(self) -> None:
         """Reinitialize all parameters."""
-        _reset_uniform(self)
+        reset_uniform(self)
 
     def _flambeau_weights(self) -> tuple:
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh

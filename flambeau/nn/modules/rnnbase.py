@@ -30,7 +30,7 @@ def _map_state(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return tuple(map(change, state)) if isinstance(state, tuple | list) else change(state)
 
 
-def _reset_uniform(module: Any) -> None:
+def reset_uniform(module: Any) -> None:
     bound = 1.0 / math.sqrt(module.hidden_size) if module.hidden_size > 0 else 0
     for weight in module.parameters():
         init.uniform_(weight, -bound, bound)
@@ -120,7 +120,7 @@ class RNNBase(Module):
 
     def reset_parameters(self) -> None:
         """Reinitialize all parameters."""
-        _reset_uniform(self)
+        reset_uniform(self)
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Raise ValueError for a dtype, RuntimeError for a shape, that does not fit the weights."""

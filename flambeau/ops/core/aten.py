@@ -16,7 +16,7 @@ _SPACES = ("aten", "torch", "nn.functional", "special", "linalg", "Tensor")
 _PREFIXES = ("special_", "linalg_", "fft_")
 
 
-def _look_up(name: str, namespace: str = "aten") -> Callable[..., Any] | None:
+def look_up(name: str, namespace: str = "aten") -> Callable[..., Any] | None:
     """Return flambeau's function of this name."""
     if namespace != "aten":
         return PUBLIC[namespace].get(name)
@@ -109,7 +109,7 @@ class Packet:
         kind = _find_recording_class(args)
         if kind is not None:
             return kind.__torch_function__(self, (kind,), args, kwargs)
-        function = self.__dict__.get("own") or _look_up(self.__name__, self.namespace) \
+        function = self.__dict__.get("own") or look_up(self.__name__, self.namespace) \
             or self.__dict__.get("fallback")
         if function is None:
             raise NotImplementedError(

@@ -364,12 +364,12 @@ def _create_lazy(operator: Operator) -> Callable:
         return function(*args, **kwargs)
 
     names["become"] = become
-    template = _stub.__code__
+    template = run_unwritten.__code__
     function = types.FunctionType(template, names, operator.name)
     return function
 
 
-def _stub(*args: Any, **kwargs: Any) -> Any:
+def run_unwritten(*args: Any, **kwargs: Any) -> Any:
     return become(args, kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL, FROM_NUMPY, HALF, INTEGER, dtype
-from ...tensor.narrow_dtypes import EIGHT_BIT, NARROW, widen
+from ...tensor.narrow_dtypes import EIGHT_BIT, NARROW, normalize_bools, widen
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from ..native.pointwise import try_kernel_with, choose_min_elements, mix_dtypes, swap_operands
@@ -111,7 +111,7 @@ def _cast(x: Any, inside: np.dtype, common: dtype, operator: Operator) -> Any:
             array = widen(array)
         if array.dtype == inside:
             if inside.kind == "b" and operator.reads_bool_bytes:
-                return array.view(np.uint8) != 0
+                return normalize_bools(array)
             return array.astype(common.numpy).astype(inside) if rounds else array
         if rounds and array.dtype != common.numpy:
             array = array.astype(common.numpy)

@@ -17,7 +17,7 @@ from ...tensor.layout import (
     preserve_format,
 )
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.narrow_dtypes import COMPLEX32, NARROW, narrow, widen
+from ...tensor.narrow_dtypes import COMPLEX32, NARROW, narrow, normalize_bools, widen
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch
 from ..core.operator import Array
@@ -96,7 +96,7 @@ def _truncate(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Convert floats to the wide integers that PyTorch's casts to integers use, so that overflow
     gives the same values, and views of integers as bools to bools; return others unchanged."""
     if array.dtype.kind == "b" and dtype.kind == "V":
-        return array.view(np.uint8) != 0  # ml_dtypes would read the byte
+        return normalize_bools(array)  # ml_dtypes would read the byte
     if array.dtype.kind not in "fV" or dtype.kind not in "iu" or dtype == np.uint64:
         return array
     widened = array.astype(np.float64) if array.dtype.kind == "V" else array

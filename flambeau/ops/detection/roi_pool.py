@@ -17,7 +17,7 @@ from ..core.operator import Array
 from ..core.promotion import compute_dtype
 from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
-from ..indexing.embedding_bag import _MAX, reduced_bags
+from ..indexing.embedding_bag import MAX, reduced_bags
 from ..native.transpose import put_in_order
 from .arguments import check_regions, find_images, count_place_channels
 from .roi_align import SymInt, draw_regions, channel_mapping
@@ -177,7 +177,7 @@ def _find_maxima(table: Array, pixels: Array, bounds: Array, planes: Array) -> t
             chosen = bins[a : a + step]
             rows = pixels[bounds[chosen][:, None] + np.arange(length)] + planes[chosen][:, None]
             offsets = np.arange(len(chosen)) * length
-            maxima[chosen], numbers = reduced_bags.operator.body(table, rows.ravel(), offsets, _MAX)
+            maxima[chosen], numbers = reduced_bags.operator.body(table, rows.ravel(), offsets, MAX)
             argmax[chosen] = numbers - planes[chosen][:, None]
     return maxima, argmax
 

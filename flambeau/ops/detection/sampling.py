@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...native.target.eager_costs import GATHERED_ELEMENTS_PER_BLOCK
-from ..indexing.embedding_bag import _SUM, reduced_bags
+from ..indexing.embedding_bag import SUM, reduced_bags
 
 Array = np.ndarray
 
@@ -39,7 +39,7 @@ def sum_taps(table: Array, taps: Taps) -> Array:
     for a, b in zip(cuts, cuts[1:], strict=False):
         first, last = taps.bounds[a], taps.bounds[b]
         y[a:b] = reduced_bags.operator.body(
-            table, taps.places[first:last], taps.bounds[a:b] - first, _SUM,
+            table, taps.places[first:last], taps.bounds[a:b] - first, SUM,
             taps.weights[first:last],
         )[0]
     return y

@@ -14,7 +14,7 @@ from ..core.autocast import Policy
 from ..core.operator import PUBLIC
 from ..core.registry import composite
 from ..view.padding import constant_pad_nd
-from ..view.strided import _folded
+from ..view.strided import fold_windows
 from .fft import FULL, NONE, ROOT, complex_transform, half_transform, real_transform, resize
 
 
@@ -209,9 +209,9 @@ def _overlap_add(
     """The frames laid over each other, divided by the sum of the windows' squares."""
     batch, count = frames.shape[0], frames.shape[1]
     total = n_fft + hop * (count - 1)
-    y = _folded(frames, (batch, total), 1, n_fft, hop)
+    y = fold_windows(frames, (batch, total), 1, n_fft, hop)
     squares = (window * window).expand(1, count, n_fft)
-    envelope = _folded(squares, (1, total), 1, n_fft, hop)
+    envelope = fold_windows(squares, (1, total), 1, n_fft, hop)
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else total - (n_fft // 2 if center else 0)
     stop = min(end, total)

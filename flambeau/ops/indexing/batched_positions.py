@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..core.operator import Positions
-from .index import _index_put, _overwrite, gather_at, scatter_at
+from .index import copy_values, gather_at, put_at_positions, scatter_at
 
 
 @gather_at.batch
@@ -25,7 +25,7 @@ def _(batch: Batch, g: Tensor, shape: Any, where: Positions) -> Tensor:
     return scatter_at(placed, (batch.size, *shape), (slice(None), *where))
 
 
-@_index_put.batch
+@put_at_positions.batch
 def _(
     batch: Batch, input: Tensor, values: Tensor, where: Positions, accumulate: bool
 ) -> Tensor:
@@ -37,17 +37,17 @@ def _(
         source = source.movedim(0, _count_axes_in_front(where))
     elif (front := _count_axes_in_front(where)) and values.dim() > rank - front:
         source = source.expand(*[1] * (rank - values.dim()), *values.shape).unsqueeze(front)
-    return _index_put(batch.expand(input), source, (slice(None), *where), accumulate)
+    return put_at_positions(batch.expand(input), source, (slice(None), *where), accumulate)
 
 
-@_overwrite.batch
+@copy_values.batch
 def _(batch: Batch, input: Tensor, src: Tensor) -> Any:
     if src.dim() > input.dim():
         return NotImplemented
     source = batch.lower(src)
     if batch.holds(src) and src.dim() < input.dim():
         source = batch.view(src, *[1] * (input.dim() - src.dim()))
-    return _overwrite(batch.expand(input), source)
+    return copy_values(batch.expand(input), source)
 
 
 def _count_axes_in_front(index: tuple) -> int:

@@ -22,15 +22,15 @@ from ..native.embedding import find_bag_maxima, sum_bags
 from .embedding import check_indices, embedding_dense_backward, embedding_renorm_
 from .embedding import rows_of as embedding_rows
 
-_SUM, _MEAN, _MAX = range(3)
-_MODES: dict[Any, int] = {"sum": _SUM, "mean": _MEAN, "max": _MAX}
+SUM, MEAN, MAX = range(3)
+_MODES: dict[Any, int] = {"sum": SUM, "mean": MEAN, "max": MAX}
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:
-    for mode in (_SUM, _MEAN, _MAX):
+    for mode in (SUM, MEAN, MAX):
         yield (rng.normal(size=(6, 3)), np.array([1, 2, 4, 5, 4]), np.array([0, 2, 2]), mode), {}
     weights = rng.normal(size=5)
-    yield (rng.normal(size=(6, 3)), np.array([1, 2, 4, 5, 4]), np.array([0, 3]), _SUM, weights), {}
+    yield (rng.normal(size=(6, 3)), np.array([1, 2, 4, 5, 4]), np.array([0, 3]), SUM, weights), {}
 
 
 def _reference(
@@ -90,10 +90,10 @@ def reduced_bags(
         valid = indices != padding_idx
         indices, bags = indices[valid], bags[valid]
         each = None if each is None else each[valid]
-    if mode == _MAX:
+    if mode == MAX:
         return _reduce_to_maxima(weight, indices, bags, offsets.size)
     y = _add_bags(weight, indices, bags, offsets.size, each)
-    if mode == _MEAN:
+    if mode == MEAN:
         counts = np.bincount(bags, minlength=offsets.size)
         y /= np.maximum(counts, 1)[:, None].astype(y.dtype)
     return y.astype(weight.dtype, copy=False), np.broadcast_to(np.int64(-1), y.shape)
@@ -174,7 +174,7 @@ def _(
     each: Tensor | None, weight_shape: tuple[int, ...], scale_grad_by_freq: bool, padding_idx: int,
     sparse: bool
 ) -> Tensor:
-    if mode == _MAX:
+    if mode == MAX:
         return _max_adjoint(gs[0], ys[1], weight_shape[0])
     spread = _spread(gs[0], indices, offsets, mode, padding_idx)
     if each is not None:
@@ -214,7 +214,7 @@ def _spread(g: Array, indices: Array, offsets: Array, mode: int, padding_idx: in
     """Return each index's part of the cotangent of its bag."""
     bags = number_bags(indices.size, offsets)
     y = g.take(bags, 0)
-    if mode == _MEAN:
+    if mode == MEAN:
         y = y / _count_bag_rows(bags, indices, offsets, padding_idx).astype(compute_dtype(g.dtype))
     return y.astype(g.dtype, copy=False)
 
@@ -234,7 +234,7 @@ def _sum_over_bags(
     """Sum the rows of indices over their bags: the transpose of `_spread`."""
     bags = number_bags(indices.size, offsets)
     result = np.zeros((count, g.shape[1]), compute_dtype(g.dtype))
-    if mode == _MEAN:
+    if mode == MEAN:
         g = g / _count_bag_rows(bags, indices, offsets, padding_idx).astype(result.dtype)
     np.add.at(result, bags, g)
     return result.astype(g.dtype, copy=False)

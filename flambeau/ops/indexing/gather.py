@@ -282,9 +282,9 @@ def _(g: Tensor, dim: int, index: Tensor, src_shape: tuple[int, ...]) -> Tensor:
 
 def _embed(g: Any, shape: Any) -> Any:
     """Embed the cotangent of a source's leading part in zeros of the source's shape."""
-    from ..view.slices import _placed
+    from ..view.slices import place_in_window
 
-    return _placed(g, shape, tuple(slice(0, n) for n in g._array.shape))
+    return place_in_window(g, shape, tuple(slice(0, n) for n in g._array.shape))
 
 
 @opaque(linear_in="input + src",
@@ -361,7 +361,7 @@ def scatter(
     if reduce is None:
         y = _scatter(input, dim, index, source)
     elif reduce in ("add", "multiply"):
-        y = _scatter_add(input, dim, index, source) if reduce == "add" else _scatter_reduce(
+        y = _scatter_add(input, dim, index, source) if reduce == "add" else reduce_by_index(
             input, dim, index, source, "prod", True)
     else:
         raise RuntimeError("reduce argument must be either add or multiply.")
@@ -369,7 +369,7 @@ def scatter(
 
 
 @opaque(name="_scatter_reduce", node="ScatterReduceBackward0", expose=(), ref=None, samples=None)
-def _scatter_reduce(
+def reduce_by_index(
     input: Array, dim: int, index: Array, src: Array, reduce: str, include_self: bool
 ) -> Array:
     """Return a copy with `src` reduced into it at the indices along an axis."""
@@ -411,7 +411,7 @@ def _scatter_mean(result: Array, axis: int, index: Array, value: Array,
     return (result / counts.astype(result.dtype)).astype(result.dtype)
 
 
-@_scatter_reduce.vjp
+@reduce_by_index.vjp
 def _(
     g: Tensor, input: Tensor, index: Tensor, src: Tensor, ys: tuple[Tensor, ...], dim: int,
     reduce: str, include_self: bool, needs: tuple[bool, ...]
@@ -452,13 +452,13 @@ def _differentiate_product(
     # The product without a factor: the quotient, or, if the factor is zero, the product of the
     # others. Both depend on all other factors, which second derivatives need.
     factor = base.masked_fill(base == 0, 1)
-    of_self = _scatter_reduce(factor, dim, index, src, "prod", True) / factor
+    of_self = reduce_by_index(factor, dim, index, src, "prod", True) / factor
     zero = src == 0
     zeros = gather(_scatter_add(zero.new_zeros(input.shape, dtype=g.dtype), dim, index,
                                 zero.to(g.dtype)), dim, index)
     alone = zero & (zeros == 1)
-    without = _scatter_reduce(base, dim, index, src.masked_fill(alone, 1), "prod", True)
-    product = _scatter_reduce(base, dim, index, src, "prod", True)
+    without = reduce_by_index(base, dim, index, src.masked_fill(alone, 1), "prod", True)
+    product = reduce_by_index(base, dim, index, src, "prod", True)
     quotient = gather(product, dim, index) / src.masked_fill(zero, 1)
     of_src = where(alone, gather(without, dim, index), quotient)
     if MODE.grad and (zeros > 1).any():
@@ -485,7 +485,7 @@ def scatter_reduce(
         raise RuntimeError(
             f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
         )
-    y = _scatter_reduce(input, dim, index, src, reduce, include_self)
+    y = reduce_by_index(input, dim, index, src, reduce, include_self)
     return y if out is None else write_result("scatter_reduce", y, out)
 
 

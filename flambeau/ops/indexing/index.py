@@ -420,17 +420,17 @@ def _(g: Tensor, where: Positions) -> Tensor:
 
 @opaque(layout=Layout.FREE,
         name="_overwrite", node="CopyBackwards", expose=(), ref=None, samples=None)
-def _overwrite(input: Array, src: Array) -> Array:
+def copy_values(input: Array, src: Array) -> Array:
     """Return `src` in the shape and dtype of `input`: the value after a copy in place."""
     return np.broadcast_to(src, input.shape).astype(input.dtype)
 
 
-@_overwrite.vjp("input")
+@copy_values.vjp("input")
 def _(g: Tensor) -> Tensor:
     return g.new_zeros(g.shape)  # zero where g is nan, too
 
 
-@_overwrite.vjp("src")
+@copy_values.vjp("src")
 def _(g: Tensor, src_shape: tuple[int, ...], src_dtype: Any) -> Tensor:
     if g.dtype.is_complex and not src_dtype.is_complex:
         g = g.real
@@ -441,7 +441,7 @@ def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
     """Write `src` over all of `self`, recorded for autograd."""
     check_writable(self, name)
     src = drop_leading_axes(src, self)
-    return assign(self, _overwrite(prepare_write(self, False), src), name)
+    return assign(self, copy_values(prepare_write(self, False), src), name)
 
 
 def _writes_at_positions(input: Array, values: Array, positions: Positions, *_: Any) -> bool:
@@ -451,7 +451,7 @@ def _writes_at_positions(input: Array, values: Array, positions: Positions, *_: 
 @opaque(linear_in="input + values", layout=Layout.FREE,
         name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None,
         values=ValueRule(("where",), _writes_at_positions))
-def _index_put(input: Array, values: Array, where: Positions, accumulate: bool) -> Array:
+def put_at_positions(input: Array, values: Array, where: Positions, accumulate: bool) -> Array:
     """Return a copy of `input` with `values` written or added at positions."""
     result = input.copy()
     check_axes(input, values, where)
@@ -468,15 +468,15 @@ def _index_put(input: Array, values: Array, where: Positions, accumulate: bool) 
     return result
 
 
-@_index_put.vjp("input")
+@put_at_positions.vjp("input")
 def _(g: Tensor, where: Positions, accumulate: bool) -> Tensor:
     check_versions(where, "IndexPutBackward0")
     if accumulate:
         return g
-    return _index_put(g, wrap(np.zeros((), g._array.dtype)), where, False)
+    return put_at_positions(g, wrap(np.zeros((), g._array.dtype)), where, False)
 
 
-@_index_put.vjp("values")
+@put_at_positions.vjp("values")
 def _(g: Tensor, values_shape: tuple[int, ...], values_dtype: Any, where: Positions) -> Tensor:
     check_versions(where, "IndexPutBackward0")
     return gather_at(g, where).sum_to_size(values_shape).to(values_dtype)
@@ -489,7 +489,7 @@ def put_at(self: Tensor, values: Tensor, where: tuple, accumulate: bool, name: s
     if recorded:
         check_writable(self, name)
         old = prepare_write(self, False)
-        return assign(self, _index_put(old, values, where, accumulate), name)
+        return assign(self, put_at_positions(old, values, where, accumulate), name)
     if self._array.__class__ is not MetaArray:
         source = values._array
         check_put(self._array, source, where)

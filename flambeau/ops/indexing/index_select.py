@@ -3,7 +3,7 @@ index_add, index_copy, index_fill and index_reduce."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import INDEX_ALONG_AXIS
 from ..native import gather_scatter
-from .gather import _scatter_reduce, are_all_below, find_outside, publish_in_place
+from .gather import are_all_below, find_outside, publish_in_place, reduce_by_index
 
 
 def _select(rng: Rng) -> Iterator[Sample]:
@@ -305,24 +305,29 @@ def _(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.index_select(dim, once).sum()
 
 
-def _fills_with_tensor(*args: Any, value: Any = None, **_: Any) -> bool:
-    return isinstance(args[3] if len(args) > 3 else value, Tensor)
+def make_fill_overload(position: int) -> Callable[..., bool]:
+    """Return a rule that chooses the node of a call: whether `value` is a tensor."""
+
+    def fills_with_tensor(*args: Any, value: Any = None, **_: Any) -> bool:
+        return isinstance(args[position] if len(args) > position else value, Tensor)
+
+    return fills_with_tensor
 
 
 @composite(explains=True,
            node=("IndexFillBackward0", "IndexFillBackward1"),
-           overload=_fills_with_tensor)
+           overload=make_fill_overload(3))
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """Return a copy with the slices at the given indices of an axis filled with one value.
 
     >>> torch.index_fill(torch.zeros(3), 0, torch.tensor([0, 2]), 7.)
     tensor([7., 0., 7.])
     """
-    from .mask import _fill_value
+    from .mask import create_fill_value
 
     if index._array.dtype != np.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
-    return _index_fill(input, dim, index, _fill_value(input, value, "index_fill"))
+    return _index_fill(input, dim, index, create_fill_value(input, value, "index_fill"))
 
 
 @composite(node="IndexReduceBackward0")
@@ -344,13 +349,13 @@ def index_reduce(
         )
     axis = canonicalize_dim(dim, input._array.ndim)
     if not input._array.ndim:
-        y = _scatter_reduce(input, 0, index.reshape(()), source.reshape(()), reduce, include_self)
+        y = reduce_by_index(input, 0, index.reshape(()), source.reshape(()), reduce, include_self)
     else:
         if _is_out_of_range(peek(index), input._array.shape[axis]):
             raise IndexError("index out of range in self")
         shape = [-1 if i == axis else 1 for i in range(input._array.ndim)]
         rows = index.reshape(shape).expand(*source._array.shape)
-        y = _scatter_reduce(input, axis, rows, source, reduce, include_self)
+        y = reduce_by_index(input, axis, rows, source, reduce, include_self)
     return y if out is None else write_result("index_reduce", y, out)
 
 

@@ -29,6 +29,7 @@ from ..creation.creation import public
 from ..native.pointwise import serve
 from ..pointwise.selection import select
 from ..view.join import cat
+from .index_select import make_fill_overload
 
 
 def _mask_of(mask: Any, name: str) -> Tensor:
@@ -48,7 +49,7 @@ def _mask_of(mask: Any, name: str) -> Tensor:
 
 
 @shape_only
-def _fill_value(input: Tensor, value: Any, name: str) -> Tensor:
+def create_fill_value(input: Tensor, value: Any, name: str) -> Tensor:
     if value.__class__ is float or value.__class__ is int:
         kind = input._array.dtype
         if kind in FLOATS and -ORDINARY < value < ORDINARY:
@@ -102,11 +103,7 @@ def _(g: Tensor, mask: Tensor) -> Tensor:
     return select(mask, g, 0)
 
 
-def _fills_with_tensor(*args: Any, value: Any = None, **_: Any) -> bool:
-    return isinstance(args[2] if len(args) > 2 else value, Tensor)
-
-
-@composite(node=("MaskedFillBackward0", "MaskedFillBackward1"), overload=_fills_with_tensor)
+@composite(node=("MaskedFillBackward0", "MaskedFillBackward1"), overload=make_fill_overload(2))
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     """Return a copy with `value` where the mask is True.
 
@@ -117,7 +114,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     """
     refuse_eight_bit(input._array, "masked_fill")
     return _masked_fill(input, _mask_of(mask, "masked_fill"),
-                        _fill_value(input, value, "masked_fill"))
+                        create_fill_value(input, value, "masked_fill"))
 
 
 @public(spaces=("Tensor",))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...native.foundation.generated_code import define
-from ..core.dispatch import _stub as _unwritten
+from ..core.dispatch import run_unwritten as _unwritten
 from ..core.function_writer import write_function
 from ..core.operator import Operator
 from ..documentation.stub_removal import Stubs

@@ -11,7 +11,7 @@ from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import refuse_unknown_values
-from ...tensor.narrow_dtypes import refuse_eight_bit
+from ...tensor.narrow_dtypes import normalize_bools, refuse_eight_bit
 from ...tensor.overlap import Overlap
 from ...tensor.promotion import build_missing_kernel_error, refuse_complex
 from ...tensor.tensor import Tensor, wrap
@@ -96,7 +96,7 @@ def _sort(
     """Return sorted values along an axis and their original indices."""
     _refuse_complex(input, "sort")
     if input.dtype.kind == "b":
-        input = input.view(np.uint8) != 0  # in a view of integers bytes are neither 0 nor 1
+        input = normalize_bools(input)
     axis = canonicalize_dim(dim, input.ndim)
     if not input.ndim:
         return input.copy(), np.zeros((), np.int64)

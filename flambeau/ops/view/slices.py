@@ -43,7 +43,7 @@ def check_selected(index: int, shape: Sequence[int], axis: int) -> None:
 
 @select.vjp
 def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: int) -> Tensor:
-    return _placed(g, input_shape, (slice(None),) * (dim % len(input_shape)) + (index,))
+    return place_in_window(g, input_shape, (slice(None),) * (dim % len(input_shape)) + (index,))
 
 
 def _find_last_step(input: Tensor, index: Any) -> int:
@@ -108,23 +108,23 @@ def _index_behind_batch(index: Any) -> tuple:
 
 @basic_index.vjp
 def _(g: Tensor, input_shape: tuple[int, ...], index: Tensor) -> Tensor:
-    return _placed(g, input_shape, index)
+    return place_in_window(g, input_shape, index)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_placed", expose=(), ref=None, samples=None)
-def _placed(g: Array, shape: Any, index: Tensor) -> Array:
+def place_in_window(g: Array, shape: Any, index: Tensor) -> Array:
     """Zero of a shape, with `g` in the window that a basic index gives."""
     result = np.zeros(shape, g.dtype)
     result[index] = g
     return result
 
 
-@_placed.batch
+@place_in_window.batch
 def _(batch: Batch, g: Tensor, shape: tuple[int, ...], index: Any) -> Tensor:
-    return _placed(batch.lower(g), (batch.size, *shape), _index_behind_batch(index))
+    return place_in_window(batch.lower(g), (batch.size, *shape), _index_behind_batch(index))
 
 
-@_placed.vjp
+@place_in_window.vjp
 def _(g: Tensor, index: Tensor) -> Tensor:
     return basic_index(g, index)
 
@@ -183,11 +183,11 @@ def diagonal(input: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Arr
 
 @diagonal.vjp
 def _(g: Tensor, input_shape: tuple[int, ...], offset: int, dim1: int, dim2: int) -> Tensor:
-    return _on_diagonal(g, input_shape, offset, dim1, dim2)
+    return spread_on_diagonal(g, input_shape, offset, dim1, dim2)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_on_diagonal", expose=(), ref=None, samples=None)
-def _on_diagonal(g: Array, shape: Any, offset: int, dim1: int, dim2: int) -> Array:
+def spread_on_diagonal(g: Array, shape: Any, offset: int, dim1: int, dim2: int) -> Array:
     """Zero of a shape, with `g` on a diagonal."""
     return on_diagonal(g, shape, offset, dim1, dim2)
 
@@ -203,6 +203,6 @@ def on_diagonal(
     return result
 
 
-@_on_diagonal.vjp
+@spread_on_diagonal.vjp
 def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     return g.diagonal(offset, dim1, dim2)

@@ -49,11 +49,11 @@ def unfold(input: Array, dimension: int, size: int, step: int) -> Array:
 
 @unfold.vjp
 def _(g: Tensor, input_shape: tuple[int, ...], dimension: int, size: int, step: int) -> Tensor:
-    return _folded(g, input_shape, dimension, size, step)
+    return fold_windows(g, input_shape, dimension, size, step)
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_folded", expose=(), ref=None, samples=None)
-def _folded(g: Array, shape: Any, dimension: int, size: Any, step: int) -> Array:
+def fold_windows(g: Array, shape: Any, dimension: int, size: Any, step: int) -> Array:
     """The adjoint of `unfold`: add the windows to their source elements."""
     if not shape:
         return g.reshape(()) if g.size else np.zeros((), g.dtype)
@@ -66,7 +66,7 @@ def _folded(g: Array, shape: Any, dimension: int, size: Any, step: int) -> Array
     return result
 
 
-@_folded.vjp
+@fold_windows.vjp
 def _(g: Tensor, dimension: int, size: Any, step: int) -> Tensor:
     return g.unfold(dimension, size, step)
 

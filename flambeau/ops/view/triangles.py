@@ -25,7 +25,7 @@ from ..core.sample_inputs import matrices
 from ..core.scalar_conversion import check_number
 from ..creation.creation import place, public
 from ..reduction.reduce import round_to, sum_dtype
-from .slices import _on_diagonal, on_diagonal
+from .slices import on_diagonal, spread_on_diagonal
 
 
 def _declare_triangle(name: str, lower: bool) -> Any:
@@ -199,7 +199,7 @@ def trace(input: Array) -> Array:
 
 @trace.vjp
 def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
-    return _on_diagonal(g.expand(min(input_shape)), input_shape, 0, 0, 1)
+    return spread_on_diagonal(g.expand(min(input_shape)), input_shape, 0, 0, 1)
 
 
 @composite(expose=("Tensor",), explains=True)

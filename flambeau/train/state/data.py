@@ -27,7 +27,7 @@ def as_loader(
     of different lengths, data without a batch, and a `batch_size` beside a loader.
     """
     if is_arrays(data):
-        data = _build_dataset(data if isinstance(data, tuple) else (data,), who)
+        data = build_dataset(data if isinstance(data, tuple) else (data,), who)
     if is_loader(data):
         if batch_size is not None or shuffle is not None:
             raise ValueError(
@@ -73,7 +73,7 @@ def is_loader(data: Any) -> bool:
     )
 
 
-def _build_dataset(arrays: tuple[Any, ...], who: str) -> TensorDataset:
+def build_dataset(arrays: tuple[Any, ...], who: str) -> TensorDataset:
     tensors = [as_tensor(array) for array in get_leaves(arrays)]
     lengths = [len(tensor) for tensor in tensors]
     if len(set(lengths)) != 1:

@@ -15,7 +15,7 @@ from flambeau.multiprocessing.exception_wrapper import ExceptionWrapper
 from ...native.foundation.user_frames import warn
 from ._utils.fetch import _DatasetKind
 from ._utils.worker import (
-    _OUT_OF_MEMORY, _RESUME, WorkerSettings, _IterableDatasetStopIteration, _worker_loop,
+    OUT_OF_MEMORY, RESUME, WorkerSettings, _IterableDatasetStopIteration, _worker_loop,
 )
 from .datapipes.datapipe import IterDataPipe
 from .pipe_loading import SharedSeed, is_pipe, seed_stream, shard, build_worker_start
@@ -151,7 +151,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             for worker in range(self._num_workers):
                 if not self._workers_status[worker]:
                     pool.watch(worker)
-                pool.send(worker, _RESUME, self._shared_seed)
+                pool.send(worker, RESUME, self._shared_seed)
         self._workers_status = [True] * self._num_workers
         self._workers_num_tasks = [0] * self._num_workers
         self._worker_queue_idx_cycle = itertools.cycle(range(self._num_workers))
@@ -220,7 +220,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             if answer is None:
                 raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
             worker, epoch, task, data = answer
-            if task == _OUT_OF_MEMORY:
+            if task == OUT_OF_MEMORY:
                 _warn_of_memory(worker, data)
             elif epoch == self._flambeau_epoch:
                 return task, data

@@ -344,7 +344,7 @@ _BY_PARTS = {
 
 
 def test_what_writes_by_recorded_parts_is_listed_by_the_recorder():
-    assert set(_BY_PARTS) == recorder._OF_OPERATORS
+    assert set(_BY_PARTS) == recorder.COMPOSED_OF_OPERATORS
 
 
 @pytest.mark.parametrize("name", sorted(_BY_PARTS))
@@ -357,7 +357,8 @@ def test_writes_in_place_are_recorded_by_their_parts(name):
 
 def test_functions_of_shapes_wrap_arrays_themselves():
     names = {code.co_name for code in SHAPE_ONLY}
-    assert {"_drop_without_drawing", "pdist", "_fill_value", "_scalar_source", "_zeros"} <= names
+    assert {"_drop_without_drawing", "create_fill_value", "pdist", "_scalar_source",
+            "_zeros"} <= names
     assert all("wrap" in code.co_names for code in SHAPE_ONLY)
 
 

@@ -12,7 +12,9 @@ from ....native.loop_ir.ir import ReduceOp, Type
 from ...ir.graph import Node, Op
 from ..registry import refuse
 from .node_builders import cast, compute_type, reduce_axes, reshape_node, type_of
-from .symbolic_array import _METHODS, Symbol, call_ufunc, convert_to_node, implements, wrap_node
+from .symbolic_array import (
+    UFUNC_METHODS, Symbol, call_ufunc, convert_to_node, implements, wrap_node,
+)
 from .ufuncs import BOOL_REDUCTIONS, REDUCTIONS
 
 
@@ -73,7 +75,7 @@ def sum_dtype(kind: np.dtype) -> np.dtype:
     return np.dtype(np.uint64) if kind.kind == "u" else kind
 
 
-_METHODS["reduce"] = reduce_array
+UFUNC_METHODS["reduce"] = reduce_array
 
 
 def _create_reduction(ufunc: np.ufunc) -> Callable[..., Symbol]:
@@ -173,7 +175,7 @@ def _accumulate(ufunc: np.ufunc, array: Any, axis: int = 0, dtype: Any = None,
     return scan_symbol(fold, array, axis, dtype, out)
 
 
-_METHODS["accumulate"] = _accumulate
+UFUNC_METHODS["accumulate"] = _accumulate
 
 
 @implements(np.cumsum)
@@ -195,4 +197,4 @@ def _outer(ufunc: np.ufunc, a: Any, b: Any, **options: Any) -> Symbol:
     return call_ufunc(ufunc, (left.reshape((*left.shape, *(1,) * np.ndim(b))), b), **options)
 
 
-_METHODS["outer"] = _outer
+UFUNC_METHODS["outer"] = _outer

@@ -30,7 +30,7 @@ from .ufuncs import BINARY, UNARY
 
 _NUMBERS = (bool, int, float, np.generic)
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # by NumPy's function
-_METHODS: dict[str, Callable[..., Any]] = {}  # of ufuncs: reduce, accumulate, at
+UFUNC_METHODS: dict[str, Callable[..., Any]] = {}  # of ufuncs: reduce, accumulate, at
 
 
 def _identity(node: Node) -> Node:
@@ -156,9 +156,9 @@ class SymbolArray(metaclass=_Kind):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__":
-            if method not in _METHODS:
+            if method not in UFUNC_METHODS:
                 refuse(f"{ufunc.__name__}.{method}")
-            return _METHODS[method](ufunc, *inputs, **options)
+            return UFUNC_METHODS[method](ufunc, *inputs, **options)
         return call_ufunc(ufunc, inputs, **options)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

@@ -22,8 +22,8 @@ from ..workers.batch_message import BatchPickler
 from ..workers.channel import WorkerChannel
 from .fetch import create_fetcher, is_iterable
 
-_RESUME = -1  # task number: a new epoch begins
-_OUT_OF_MEMORY = -2  # task number to the parent: why the arena got no memory
+RESUME = -1  # task number: a new epoch begins
+OUT_OF_MEMORY = -2  # task number to the parent: why the arena got no memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class _Worker:
         while (message := self._channel.receive()) is not None:
             task, indices, released = pickle.loads(message)
             self._arena.release(released)
-            if task == _RESUME:
+            if task == RESUME:
                 self._resume(indices)
             elif not self._ended:
                 self._answer(task, indices)
@@ -160,7 +160,7 @@ class _Worker:
         if self._arena.failure != self._reported_failure:
             self._reported_failure = self._arena.failure
             self._channel.send(self._pickler.message(
-                self._epoch, _OUT_OF_MEMORY, self._reported_failure))
+                self._epoch, OUT_OF_MEMORY, self._reported_failure))
 
     def _load(self, indices: Any) -> Any:
         """Return the batch, or a marker for the end of the stream or an error."""
