@@ -3,7 +3,7 @@ index_add, index_copy, index_fill and index_reduce."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import INDEX_ALONG_AXIS
 from ..native import gather_scatter
 from .gather import are_all_below, find_outside, publish_in_place, reduce_by_index
+from .mask import create_fill_value, make_fill_overload
 
 
 def _select(rng: Rng) -> Iterator[Sample]:
@@ -305,15 +306,6 @@ def _(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.index_select(dim, once).sum()
 
 
-def make_fill_overload(position: int) -> Callable[..., bool]:
-    """Return a rule that chooses the node of a call: whether `value` is a tensor."""
-
-    def fills_with_tensor(*args: Any, value: Any = None, **_: Any) -> bool:
-        return isinstance(args[position] if len(args) > position else value, Tensor)
-
-    return fills_with_tensor
-
-
 @composite(explains=True,
            node=("IndexFillBackward0", "IndexFillBackward1"),
            overload=make_fill_overload(3))
@@ -323,8 +315,6 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
     >>> torch.index_fill(torch.zeros(3), 0, torch.tensor([0, 2]), 7.)
     tensor([7., 0., 7.])
     """
-    from .mask import create_fill_value
-
     if index._array.dtype != np.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
     return _index_fill(input, dim, index, create_fill_value(input, value, "index_fill"))

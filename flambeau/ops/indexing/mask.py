@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,6 @@ from ..creation.creation import public
 from ..native.pointwise import serve
 from ..pointwise.selection import select
 from ..view.join import cat
-from .index_select import make_fill_overload
 
 
 def _mask_of(mask: Any, name: str) -> Tensor:
@@ -101,6 +101,15 @@ def _(g: Tensor, mask: Tensor) -> Tensor:
 @_masked_fill.vjp("value")
 def _(g: Tensor, mask: Tensor) -> Tensor:
     return select(mask, g, 0)
+
+
+def make_fill_overload(position: int) -> Callable[..., bool]:
+    """Return a rule that chooses the node of a call: whether `value` is a tensor."""
+
+    def fills_with_tensor(*args: Any, value: Any = None, **_: Any) -> bool:
+        return isinstance(args[position] if len(args) > position else value, Tensor)
+
+    return fills_with_tensor
 
 
 @composite(node=("MaskedFillBackward0", "MaskedFillBackward1"), overload=make_fill_overload(2))
