@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from .conv_reference import Window
 
 
-def _fits(x: Array, w: Array, window: Window, count: int, depthwise: bool) -> bool:
-    """Whether a convolution of `count` multiplications is for machine code."""
+def _fits(x: Array, w: Array, window: Window, count: int, groups: int) -> bool:
+    """Whether a convolution of `count` multiplications is for machine code. NumPy would take a
+    product, or a sum per kernel position, for each group."""
     return (
-        count >= MIN_CONV_MULTIPLICATIONS
+        count * groups >= MIN_CONV_MULTIPLICATIONS
         and x.__class__ is np.ndarray and w.__class__ is np.ndarray
         and x.dtype.char in "fd" and w.dtype.char == x.dtype.char and len(window.kernel) <= 2
     )
@@ -57,7 +58,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     """Convolve x with w."""
     shape = (x.shape[0], w.shape[0], *window.output(x.shape[2:]))
     depthwise = groups > 1 and w.shape[1] == 1
-    if not _fits(x, w, window, prod(shape) * prod(w.shape[1:]), depthwise):
+    if not _fits(x, w, window, prod(shape) * prod(w.shape[1:]), groups):
         return None
     if depthwise and depthwise_nhwc.fits(x, w.shape, groups):
         result = depthwise_nhwc.forward(x, w, bias, window)
@@ -75,7 +76,7 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window, gr
                   ) -> Array | None:
     """Return the cotangent of the input, whose spatial axes have the lengths `spatial`."""
     depthwise = groups > 1 and w.shape[1] == 1
-    if not _fits(g, w, window, g.size * prod(w.shape[1:]), depthwise):
+    if not _fits(g, w, window, g.size * prod(w.shape[1:]), groups):
         return None
     if depthwise and depthwise_nhwc.fits(g, w.shape, groups):
         result = depthwise_nhwc.backward_data(g, w, spatial, window)
@@ -93,7 +94,7 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array | 
     """Return the cotangent of the weight."""
     shape = (g.shape[1], x.shape[1] // groups, *window.kernel)
     depthwise = groups > 1 and shape[1] == 1
-    if not _fits(x, g, window, g.size * prod(shape[1:]), depthwise):
+    if not _fits(x, g, window, g.size * prod(shape[1:]), groups):
         return None
     if depthwise and depthwise_nhwc.fits(x, shape, groups):
         result = depthwise_nhwc.backward_weight(x, g, window)
