@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ops.interception.torch_function import STATE
+from ..tensor.tensor import Tensor
+from ..utils import _pytree as pytree
 
 __all__ = ["functionalize"]
 
@@ -15,9 +17,9 @@ def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
     """Return a function with the results of `func` and its writes to the arguments.
 
     `remove` names the operators that a trace of it shall not show: "mutations" for in-place ones,
-    "mutations_and_views" for views too. Raises RuntimeError for another value, and
-    NotImplementedError if make_fx or torch.export traces the result: flambeau's traces contain
-    the operators that ran.
+    "mutations_and_views" for views too; RuntimeError for another value. While make_fx or
+    torch.export traces the result, `func` is traced by itself, on copies of its arguments, and the
+    trace replayed without these operators.
 
     >>> double = torch.func.functionalize(lambda x: x.clone().mul_(2))
     >>> double(torch.tensor([1., 2.]))
@@ -35,15 +37,34 @@ def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
         if STATE.modes and _is_traced():
-            error = NotImplementedError(
-                "torch.func.functionalize: traces with the in-place operators replaced are not "
-                "implemented in flambeau"
-            )
-            error.add_note("Trace the function itself; the trace keeps the in-place operators.")
-            raise error
+            return _replay(func, args, kwargs, remove == "mutations_and_views")
         return func(*args, **kwargs)
 
     return call
+
+
+def _replay(func: Callable, args: tuple, kwargs: dict[str, Any], copies_views: bool) -> Any:
+    """Trace `func` on copies of the arguments, and run the trace without in-place operators."""
+    from ..fx.experimental.proxy_tensor import make_fx
+    from ..fx.passes.functional_replay import FunctionalReplay
+
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    structure: list[Any] = []
+
+    def flat(*values: Any) -> list[Any]:
+        inner_args, inner_kwargs = pytree.tree_unflatten(list(values), spec)
+        result, result_spec = pytree.tree_flatten(func(*inner_args, **inner_kwargs))
+        structure.append(result_spec)
+        return list(result)
+
+    modes = STATE.modes[:]
+    STATE.modes.clear()
+    try:
+        copies = [x.detach().clone() if isinstance(x, Tensor) else x for x in leaves]
+        module = make_fx(flat)(*copies)
+    finally:
+        STATE.modes[:] = modes
+    return pytree.tree_unflatten(FunctionalReplay(module, copies_views).run(*leaves), structure[0])
 
 
 def _is_traced() -> bool:

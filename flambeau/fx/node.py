@@ -369,6 +369,8 @@ def _is_impure_call(node: Node, impure_random: bool) -> bool:
     target: Any = node.target
     if target in _side_effectful_functions or getattr(target, "_is_impure", False):
         return True
+    if node.kwargs.get("out") is not None:
+        return True
     if isinstance(target, (aten.Overload, aten.Packet)):
         name = getattr(target, "overloadpacket", target).__name__
         if name.endswith("_") and not name.endswith("__") or name in _CHECKS:

@@ -89,14 +89,6 @@ def test_functions_without_mutations(torch):
         torch.func.functionalize(write, remove="views")
 
 
-def test_traces_of_functionalized_functions_are_refused():
-    import flambeau as torch
-    from flambeau.fx.experimental.proxy_tensor import make_fx
-
-    with pytest.raises(NotImplementedError, match="functionalize"):
-        make_fx(torch.func.functionalize(torch.sin))(torch.zeros(2))
-
-
 def test_the_experimental_package(torch):
     package = "functorch" if torch.__name__ == "torch" else "flambeau._functorch.package"
     experimental = importlib.import_module(f"{package}.experimental")

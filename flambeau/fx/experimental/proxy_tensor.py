@@ -63,7 +63,9 @@ def make_fx(
                   for name, value in zip(_names(f, args), args, strict=True)]
         with no_grad(), recorder.active():
             result = f(*inputs)
-        graph.output(pytree.tree_map(recorder.node_of, result))
+        kind = getattr(f, "__annotations__", {}).get("return")
+        graph.output(pytree.tree_map(recorder.node_of, result),
+                     kind if isinstance(kind, type) else None)
         graph.eliminate_dead_code()
         for path, part in recorder.subgraphs.items():  # of cond, while_loop, map and scans
             setattr(root, path, part)
