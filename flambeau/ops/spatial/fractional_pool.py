@@ -24,7 +24,7 @@ def _place_windows(samples: Array, length: int, output: int, pool: int) -> Array
         alpha = samples.dtype.type(length - pool) / samples.dtype.type(output - 1)
         u = samples[..., None]
         result[...] = ((numbers + u) * alpha).astype(np.int64) - (u * alpha).astype(np.int64)
-    result[..., -1] = length - pool
+    result[..., -1:] = length - pool
     return result
 
 
@@ -39,7 +39,7 @@ def _find_maxima(x: Array, samples: Array, pool: tuple, output: tuple) -> tuple[
     ]  # each (batch, c, output)
     y = np.full((*x.shape[:2], *output), -np.inf, x.dtype)
     indices = np.zeros(y.shape, np.int64)
-    if not x.size:
+    if not x.size or not y.size:
         return y, indices
     flat = x.reshape(*x.shape[:2], -1)
     for offset in np.ndindex(*pool):
@@ -105,11 +105,13 @@ def _choose_sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> 
         )
     axes = ("time", "height", "width")[-n:]
     for axis, window, count, length in zip(axes, kernel, output, shape[-n:], strict=True):
-        if count < 1 or window < 1:
-            raise RuntimeError(f"{name}(): output_size and kernel_size must be greater than zero")
+        if count < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {count}: "
+                               f"{[*shape[:-n], *output]}")
         if count + window - 1 > length:
             raise RuntimeError(
-                f"{name}(): pool {axis} {window} too large relative to input {axis} {length}"
+                f"{name}{'_out' * (n == 3)}(): pool {axis} {window} too large relative to input "
+                f"{axis} {length}"
             )
     return kernel, output
 

@@ -52,7 +52,7 @@ def _declare(n: int) -> Any:
                                f"{'x'.join(map(str, spatial))})")
         lead = input.shape[:-n]
         images = prod(lead)
-        flat_indices, values = (a.reshape(images, -1) for a in (indices, input))
+        flat_indices, values = (a.reshape(images, prod(a.shape[-n:])) for a in (indices, input))
         result = np.empty((images, size), input.dtype)
         if not gather_scatter.put(result, 1, flat_indices, values, False, True):
             result.fill(0)
@@ -111,11 +111,12 @@ def _check(n: int, input: Tensor, indices: Tensor, spatial: Sequence[int]) -> No
             f"Expected shape of indices to be same as that of the input tensor ({list(shape)}) but "
             f"got indices tensor with shape: {list(indices.shape)}"
         )
+    planes, rank = (*shape, 1) if n == 1 else shape, max(n, 2)  # one axis is a plane of width 1
     for axis in range(1, len(shape)):
         if shape[axis] == 0:
             raise RuntimeError(
-                f"max_unpooling{n}d_forward_out_cpu(): Expected input to have non-zero size for "
-                f"non-batch dimensions, but got {list(shape)} with dimension {axis} being empty."
+                f"max_unpooling{rank}d_forward_out_cpu(): Expected input to have non-zero size for "
+                f"non-batch dimensions, but got {list(planes)} with dimension {axis} being empty."
             )
 
 
