@@ -13,6 +13,7 @@ from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
 from ..core.operator import Array, Number, publish
+from ..core.promotion import round_setting
 from ..core.registry import composite, pointwise, repeats_operators
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from ..creation.creation import zeros_like
@@ -353,7 +354,7 @@ _publish_twin(threshold_operator, "threshold", ("torch", "nn.functional"))
 
 @pointwise(ref=lambda x, lambd=0.5: x * (np.abs(x) > lambd), samples=_with(lambd=1.0),
            expose=("torch", "Tensor", "nn.functional"), inplace=False,
-           refuse=dtype_refusals.integers)
+           refuse=dtype_refusals.integers, rounds_settings=True)
 def hardshrink(input: Array, lambd: Number = 0.5) -> Array:
     """Return input where |input| > lambd, else 0.
 
@@ -365,7 +366,8 @@ def hardshrink(input: Array, lambd: Number = 0.5) -> Array:
 
 @hardshrink.vjp
 def _(g: Tensor, input: Tensor, lambd: Number) -> Tensor:
-    return g - clamp_backward(g, input, -lambd, lambd, closed=True)
+    bound = round_setting(lambd, input._array.dtype)
+    return g - clamp_backward(g, input, -bound, bound, closed=True)
 
 
 @pointwise(ref=lambda x, lambd=0.5: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
@@ -389,4 +391,5 @@ def softshrink(input: Array, lambd: float = 0.5) -> Array:
 
 @softshrink.vjp
 def _(g: Tensor, input: Tensor, lambd: float) -> Tensor:
-    return g - clamp_backward(g, input, -lambd, lambd, closed=True)
+    bound = round_setting(lambd, input._array.dtype)
+    return g - clamp_backward(g, input, -bound, bound, closed=True)

@@ -149,6 +149,8 @@ class Operator:
         self.examples: tuple[str, ...] = options.pop("examples", ())
         # Which operands may overlap the tensor given as out=.
         self.overlap: Overlap = options.pop("overlap", _OVERLAPS.get(self.kind, Overlap.ANY))
+        # Whether settings are rounded to half precision, where the first input has it.
+        self.rounds_settings: bool = options.pop("rounds_settings", False)
         # A loss per element, which `reduction` combines (0 none, 1 mean, 2 sum).
         self.reduces: bool = options.pop("reduces", False)
         # The order of a node's edges, if it differs from the parameters' order.

@@ -62,7 +62,7 @@ _RULES: dict[str, str] = {
     **dict.fromkeys(("histc", "histogram"), "torch.histogram: input tensor and hist tensor should "
                     "have the same dtype, but got input {cwant} and hist {cgot}"),
     "heaviside": "heaviside is not yet implemented for {tensors}.",
-    "frexp": "torch.frexp() expects mantissa to have dtype {cwant} but got {cgot}",
+    "frexp": "torch.frexp() expects {part} to have dtype {cwant} but got {cgot}",
     "kthvalue": "output values must be of same type as input",
     "mode": "expected scalar type '{want}' but got '{got}' for values output",
     "multinomial": "multinomial expects Long tensor out, got: {got}",
@@ -114,6 +114,7 @@ def check_out_dtype(name: str, result: Dtype, out: Dtype, number: int = 0) -> No
         narrow = result.name == "int32"
         raise RuntimeError(rule.format(
             name=name, want=legacy_name(result), got=legacy_name(out), narrow=narrow,
+            part="exponent" if number else "mantissa",
             tensors="complex tensors" if out.is_complex else "tensors with different dtypes",
             dotted=name.replace("_", ".", 1), cwant=_CPP_NAMES.get(result.name, result.name),
             cgot=_CPP_NAMES.get(out.name, out.name),

@@ -45,6 +45,9 @@ def compute_pointwise(
     half = common in HALF
     inside = types.float32.numpy if half else common.numpy
     y = None
+    if half and operator.rounds_settings:
+        attributes = tuple([round_setting(v, common.numpy) for v in attributes])
+        options = {name: round_setting(v, common.numpy) for name, v in options.items()}
     if half:
         y = _compute_halves(operator, operands, attributes, options, common)
     elif not attributes and not options:
@@ -57,6 +60,14 @@ def compute_pointwise(
     if half and y.dtype == types.float32.numpy:
         y = y.astype(common.numpy)
     return y
+
+
+def round_setting(value: Any, stored: np.dtype) -> Any:
+    """Return a setting as its operator compares it with tensors of a dtype: rounded to it, where
+    that is half precision."""
+    if value.__class__ is not float or not value or FROM_NUMPY[stored] not in HALF:
+        return value
+    return float(_round_number(value, stored, types.float32.numpy))
 
 
 def _compute_halves(

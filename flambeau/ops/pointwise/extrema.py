@@ -17,6 +17,7 @@ from ..core.errors import build_overload_error, explain_attribute_error
 from ..core.inplace import assign
 from ..core.operator import Array, Number, publish
 from ..core.out import write_out
+from ..core.promotion import round_setting
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs
 from ..native.pointwise import try_kernel
@@ -176,7 +177,9 @@ def _lower_to(x: Any, max: Any) -> Any:
 @clamp_numbers.vjp
 def _(g: Tensor, input: Tensor, min: Any, max: Any) -> Tensor:
     low, high = (-np.inf if min is None else min), (np.inf if max is None else max)
-    return clamp_backward(g, input, low, high, closed=True)
+    kind = input._array.dtype
+    return clamp_backward(
+        g, input, round_setting(low, kind), round_setting(high, kind), closed=True)
 
 
 def _bounds(rng: Rng) -> Iterator[Sample]:
