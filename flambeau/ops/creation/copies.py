@@ -16,7 +16,7 @@ from ...tensor.layout import (
 )
 from ...tensor.meta import MetaArray
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
-from ...tensor.tensor import Tensor
+from ...tensor.tensor import Tensor, wrap
 from ..core.errors import broadcast_mismatch
 from ..core.operator import Array
 from ..core.output_layout import Layout
@@ -26,7 +26,6 @@ from ..native.row_copies import fill, try_copy_kernel
 from ..native.transpose import copy_in_order
 from .conversion import cast
 from .creation import public
-from .fill import fill_
 
 
 @opaque(leading=True, extents_follow=True,
@@ -93,7 +92,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     tensor([5., 5.])
     """
     if isinstance(src, (bool, int, float, complex)):
-        return fill_(self, src)
+        src = wrap(np.asarray(src))  # cast as a tensor is: it wraps around and overflows
     if not isinstance(src, Tensor):
         raise TypeError(
             f"copy_(): argument 'other' (position 1) must be Tensor, not "

@@ -44,7 +44,8 @@ def _check_float32(input: Tensor) -> np.ndarray:
 
 
 def _check_zero_point(zero_point: int, dtype: QuantizedDtype, name: str) -> None:
-    limits = np.iinfo(dtype.codes)  # those of the bytes, also where a byte packs several integers
+    codes: Any = dtype.codes
+    limits = np.iinfo(codes)  # those of the bytes, also where a byte packs several integers
     low, high = int(limits.min), int(limits.max)
     if not low <= zero_point <= high:
         side = "below lower" if zero_point < low else "above upper"

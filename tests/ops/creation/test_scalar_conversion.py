@@ -111,3 +111,20 @@ def test_ravel_of_a_strided_tensor_is_a_copy():
     assert x.ravel().data_ptr() != x.data_ptr()
     y = torch.ones(2, 3)
     assert y.ravel().data_ptr() == y.data_ptr()
+
+
+NUMBERS = [("uint8", 300, 44), ("int8", -1.5, -1), ("int32", 2**40, 0), ("float16", 1e6, math.inf),
+           ("float32", True, 1.0), ("complex64", 2j, 2j), ("bool", 3, True)]
+
+
+@pytest.mark.parametrize(("dtype", "number", "expected"), NUMBERS)
+def test_copies_of_numbers_cast_as_tensors_do(torch, dtype, number, expected):
+    """fill_ refuses what does not fit; copy_ wraps around and overflows."""
+    x = torch.ones(2, dtype=getattr(torch, dtype))
+    assert x.copy_(number) is x
+    assert x.tolist() == [expected, expected]
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+def test_a_copied_complex_number_loses_its_imaginary_part(torch):
+    assert torch.ones(2).copy_(3 + 2j).tolist() == [3, 3]
