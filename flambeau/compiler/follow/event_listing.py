@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...autograd.mode import no_grad
 from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import is_exposed
 from ...tensor.layout import find_owner
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.tensor import Tensor
 from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, are_same_bits
 from .following import Following
 from .segment import Entry
@@ -145,8 +144,9 @@ def list_draw(session: Session, original: Callable, args: tuple, kwargs: dict[st
 
 def list_update(
     session: Session, rows: tuple, fields: dict[str, Any], scalars: Any, formula: Callable
-) -> None:
-    """List an optimizer update. `rows`: (parameter, grad, states) of each parameter."""
+) -> bool:
+    """List an optimizer update. `rows`: (parameter, grad, states) of each parameter. Return False
+    if it is not listed, but recorded or eager: then it must run now."""
 
     def test(following: Following, entry: Entry) -> bool:
         event = entry.event
@@ -157,16 +157,11 @@ def list_update(
         following.updates[following.pos - 1] = scalars
         if following.shows_writes:
             session.flush()
-        return
+        return True
     recorder = session.next_recorder()
     if recorder is not None:
         refs = tuple([(recorder.refer(p), recorder.refer(g), tuple(map(recorder.refer, s)))
                       for p, g, s in rows])
         recorder.add(UPDATE, function=formula, args=refs, kwargs=fields,
                      array=np.array(scalars, np.float64))
-    with session.silence(), no_grad():
-        for param, grad, states in rows:
-            tensors = [wrap(t._array) for t in (param, grad, *states)]
-            fields["optimizer"]._flambeau_run_formula(
-                fields["flags"], scalars, *tensors[:2], tensors[2:]
-            )
+    return False

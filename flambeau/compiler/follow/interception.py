@@ -517,7 +517,12 @@ def _step_group(original: Callable, optimizer: Any, group: dict[str, Any]) -> No
                 session.flush()
             return
     count = 0 if recorder is None else len(recorder.trace.events)
-    record_group_step(NOW, original, optimizer, group)
+    try:
+        record_group_step(NOW, original, optimizer, group)
+    except BaseException:  # an update is recorded before it runs
+        if recorder is not None and (recorder.cut is None or recorder.cut > count):
+            recorder.cut, recorder.why = count, f"an update raised ({recorder.line()[0]})"
+        raise
     if recorder is not None and session.recorder is recorder and recorder.cut is None \
             and len(recorder.trace.events) == count + 1:
         recorder.group_updates.add(count)

@@ -26,6 +26,7 @@ class Listing:
     def __init__(self) -> None:
         self.deferred = self
         self.scalars: dict[int, Any] = {}
+        self.defers_update = False  # whether the update that was added last was listed
         self.trace = _NoTrace()
         self.public: set[str] = set()
         self.keep_alive: list[Any] = []
@@ -86,10 +87,8 @@ class Listing:
 
     def add(self, kind: str, **parts: Any) -> None:
         """List an optimizer update. Barriers have already computed all other events."""
-        if kind != UPDATE:
-            return
-        list_update(ACTIVE.session, parts["args"], parts["kwargs"], self.scalars.pop(0),
-                    parts["function"])
+        self.defers_update = kind == UPDATE and list_update(
+            ACTIVE.session, parts["args"], parts["kwargs"], self.scalars.pop(0), parts["function"])
 
 
 class _NoTrace:

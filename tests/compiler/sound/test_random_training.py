@@ -22,6 +22,11 @@ def test_random_programs(seed):
     _check(seed, backend="evaluate")
 
 
+def test_an_update_that_raises():
+    """Calls that are followed later raise in the optimizer's step, too, not after it."""
+    _check(500029, backend="evaluate")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(1_000, 4_000, 50))
 def test_thousands_of_random_programs(start):
