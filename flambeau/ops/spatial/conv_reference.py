@@ -15,7 +15,7 @@ import numpy as np
 
 from ...native.target.eager_costs import IM2COL_BLOCK_BYTES, MAX_COPIED_WINDOW_ELEMENTS
 from ..core.operator import Array
-from . import conv_1x1, conv_native
+from . import conv_1x1, conv_3d, conv_native
 
 
 class Window(NamedTuple):
@@ -163,7 +163,8 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     """Convolve x (n, c, ...) with w (o, c / groups, ...)."""
     if conv_1x1.is_pointwise(window, groups, x):
         return conv_1x1.forward(x, w, bias)
-    result = conv_native.forward(x, w, bias, window, groups)
+    machine = conv_3d if x.ndim == 5 else conv_native
+    result = machine.forward(x, w, bias, window, groups)
     if result is not None:
         return result
     y = np.empty((x.shape[0], w.shape[0], *window.output(x.shape[2:])), x.dtype)
@@ -260,7 +261,7 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
     """Return the cotangent of the weight, given the input and the output's cotangent."""
     if conv_1x1.is_pointwise(window, groups, x, g):
         return conv_1x1.backward_weight(x, g)
-    native = conv_native.backward_weight(x, g, window, groups)
+    native = (conv_3d if x.ndim == 5 else conv_native).backward_weight(x, g, window, groups)
     if native is not None:
         return native
     channels, outputs = x.shape[1] // groups, g.shape[1] // groups
@@ -314,7 +315,8 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
     """Return the cotangent of the input, given the output's cotangent and the weight."""
     if conv_1x1.is_pointwise(window, groups, g) and tuple(spatial) == g.shape[2:]:
         return conv_1x1.backward_data(g, w)
-    native = conv_native.backward_data(g, w, spatial, window, groups)
+    machine = conv_3d if g.ndim == 5 else conv_native
+    native = machine.backward_data(g, w, spatial, window, groups)
     if native is not None:
         return native
     channels = w.shape[1] * groups
