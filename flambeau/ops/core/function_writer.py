@@ -23,6 +23,7 @@ from .errors import MISSING, Overriding, check_integer, check_sequence, explain
 from .legacy_argument_order import OLD_ORDERED, in_order
 from .operator import Kind, Operator, Promotion
 from .out import write_out
+from .out_dtypes import require_out_dtype
 from .output_layout import Layout, lay_out
 from .promotion import compute_pointwise
 
@@ -36,7 +37,7 @@ _NAMES: dict[str, Any] = {
     "cast_inputs": cast_inputs, "creation": creation, "FAST": FLOATS,
     "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
     "try_kernel_with": try_kernel_with, "laid_out": lay_out, "check_sequence": check_sequence,
-    "check_integer": check_integer,
+    "check_integer": check_integer, "require_out_dtype": require_out_dtype,
     "as_dtype": as_dtype, "refuse_eight_bit": refuse_eight_bit, "in_order": in_order,
     "__name__": __name__,
 }
@@ -172,8 +173,9 @@ class _Signature:
         if "dtype" in operator.names:
             add("if dtype.__class__ is type:", "    dtype = as_dtype(dtype)")
         if operator.dtype_of_out:
-            add("if dtype is None and out is not None and isinstance(out, Tensor):",
-                "    dtype = out.dtype")
+            add("if out is not None and isinstance(out, Tensor):",
+                "    if dtype is None:", "        dtype = out.dtype",
+                "    else:", "        require_out_dtype(as_dtype(dtype), out.dtype)")
         if operator.autocast is not None:
             names = _write_tuple(operator.names)
             add("if AUTOCAST.count:", f"    {names} = cast_inputs(policy, {names})")

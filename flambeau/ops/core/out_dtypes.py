@@ -22,11 +22,12 @@ _UNARY = """
 """
 _FACTORIES = "arange empty eye full linspace logspace ones rand randint randn randperm zeros"
 
+_EXPECTED = "Expected out tensor to have dtype {cwant}, but got {cgot} instead"
+
 # Most operators cast to any output that can hold the result. These require the result's dtype and
 # have individual messages: {want} and {got} are names as in FloatTensor, {cwant} and {cgot} C++'s.
 _RULES: dict[str, str] = {
-    **dict.fromkeys(_STRUCTURED.split(),
-                    "Expected out tensor to have dtype {cwant}, but got {cgot} instead"),
+    **dict.fromkeys(_STRUCTURED.split(), _EXPECTED),
     **dict.fromkeys(_UNARY.split(), "Found dtype {got} but expected {want}"),
     **dict.fromkeys(_FACTORIES.split(),
                     "dtype {want} does not match dtype of out parameter ({got})"),
@@ -53,8 +54,7 @@ _RULES: dict[str, str] = {
              "{want} and result has dtype {got}",
     **dict.fromkeys(("complex", "polar"), "Expected object of scalar type {want} but got scalar "
                     "type {got} for argument 'out'"),
-    **dict.fromkeys(("max_dim", "min_dim"),
-                    "Expected out tensor to have dtype {cwant}, but got {cgot} instead"),
+    **dict.fromkeys(("max_dim", "min_dim"), _EXPECTED),
     **dict.fromkeys(("median_dim", "nanmedian_dim"),
                     "Expected tensor for 'values' to have the same type as tensor for argument #2 "
                     "'self'; but type torch.{got}Tensor does not equal torch.{want}Tensor (while "
@@ -98,6 +98,13 @@ _CPP_NAMES = {
     "uint8": "unsigned char", "bool": "bool", "complex64": "c10::complex<float>",
     "complex128": "c10::complex<double>",
 }
+
+
+def require_out_dtype(wanted: Dtype, out: Dtype) -> None:
+    """Raise RuntimeError unless `out` has the dtype that the caller asked for by dtype=."""
+    if wanted is not out:
+        raise RuntimeError(_EXPECTED.format(cwant=_CPP_NAMES.get(wanted.name, wanted.name),
+                                            cgot=_CPP_NAMES.get(out.name, out.name)))
 
 
 def check_out_dtype(name: str, result: Dtype, out: Dtype, number: int = 0) -> None:

@@ -33,7 +33,7 @@ def hash_tensor(
     if not input.size:
         needs_elements(input, dim, "hash_tensor")
     computed = np.float64 if input.dtype.kind in "fV" else np.int64
-    bits = np.ascontiguousarray(input.astype(computed)).view(np.uint64)
+    bits = input.astype(computed, order="C").view(np.uint64)
     axes: Any = parse_axes(dim, input.ndim)
     xor: Any = np.bitwise_xor
     result = xor.reduce(bits, axis=axes, keepdims=keepdim)

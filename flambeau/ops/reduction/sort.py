@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.errors.missing_derivatives import record_without_derivative
+from ...native.foundation.user_frames import warn_once
 from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import refuse_unknown_values
@@ -486,6 +487,16 @@ def _search(row: Array, values: Array, side: Any) -> Array:
     return low
 
 
+def _warn_of_copies(input: Any, sorted_sequence: Tensor, sorter: Tensor | None) -> None:
+    for part, tensor in (("input value", input), ("boundary", sorted_sequence), ("sorter", sorter)):
+        if isinstance(tensor, Tensor) and not tensor.is_contiguous():
+            warn_once(
+                f"torch.searchsorted(): {part} tensor is non-contiguous, this will lower the "
+                "performance due to extra data copy when converting non-contiguous tensor to "
+                f"contiguous, please use contiguous {part} tensor if possible. This message will "
+                "only appear once per program.")
+
+
 @public(explains=True)
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
@@ -511,6 +522,7 @@ def searchsorted(
             "while right was True"
         )
     side_name: Any = "right" if right or side == "right" else "left"
+    _warn_of_copies(input, sorted_sequence, sorter)
     rows = sorted_sequence._array
     if sorter is not None:
         rows = np.take_along_axis(rows, sorter._array, -1)
