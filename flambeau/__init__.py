@@ -108,6 +108,7 @@ _SUBMODULES = frozenset((
 _ELSEWHERE = {
     "cond": "_higher_order_ops.cond",
     "while_loop": "_higher_order_ops.while_loop",
+    "Tag": "ops.registration.tags",
     **dict.fromkeys(("AcceleratorError", "Event", "OutOfMemoryError", "Stream"), "accelerator"),
     **dict.fromkeys(("GradScaler", "autocast"), "amp"),
     **dict.fromkeys((

@@ -885,6 +885,7 @@ from .nn.parameter import Parameter as Parameter
 from .jit import ScriptFunction as ScriptFunction
 from .jit import ScriptModule as ScriptModule
 from .accelerator import Stream as Stream
+from .ops.registration.tags import Tag as Tag
 from .amp import autocast as autocast
 from .amp.autocast_mode import autocast_decrement_nesting as autocast_decrement_nesting
 from .amp.autocast_mode import autocast_increment_nesting as autocast_increment_nesting

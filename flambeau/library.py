@@ -28,6 +28,7 @@ from .ops.registration import aten_kernels
 from .ops.registration.custom_operators import CustomOperator
 from .ops.registration.dispatch_keys import DispatchKey
 from .ops.registration.inferred_schema import infer
+from .ops.registration.tags import list_tags
 from .tensor.absent import make_absent_getattr
 from .tensor.devices import device
 
@@ -132,6 +133,7 @@ class Library:
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Define an operator such as `foo(Tensor x) -> Tensor` and return its name."""
         operator = custom.define(self.ns, schema)
+        operator.tags = list_tags(tags)
         self._undo.append(functools.partial(custom.undefine, operator))
         return operator._schema.opname
 
@@ -291,7 +293,7 @@ def custom_op(
         text = schema if schema is not None else infer(fn, mutates_args)
         custom.get_namespace(space)._packets.pop(short, None)  # redefinition replaces
         operator = custom.define(space, short + text)
-        operator.opaque = True
+        operator.opaque, operator.tags = True, list_tags(tags)
         _check_schema(operator, schema, mutates_args)
         result = CustomOpDef(name, fn, operator)
         register_kernel(result, device_types, fn)

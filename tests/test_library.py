@@ -341,3 +341,42 @@ def test_a_derivative_may_ask_which_arguments_need_it(torch):
     getattr(torch.ops, lib.ns).product(x, torch.tensor([3.0]), k=10.0).backward()
     assert x.grad.tolist() == [30]
     assert asked == [(True, False)]
+
+
+def test_defaults_that_a_call_leaves_out_need_no_gradient(space: str) -> None:
+    torch.library.define(f"{space}::scaled", "(Tensor w, int k=2, *, int j=3) -> Tensor")
+    torch.library.impl(f"{space}::scaled", "cpu", lambda w, k=2, *, j=3: w * k * j)
+
+    def setup_context(ctx, inputs, keyword_only_inputs, output):
+        ctx.factor = inputs[1] * keyword_only_inputs["j"]
+
+    torch.library.register_autograd(
+        f"{space}::scaled", lambda ctx, g: g * ctx.factor, setup_context=setup_context)
+    scaled, w = getattr(torch.ops, space).scaled, torch.ones(2, requires_grad=True)
+    scaled(w, j=5).sum().backward()
+    assert w.grad.tolist() == [10.0, 10.0]
+    with pytest.raises(RuntimeError, match="incorrect number of gradients"):
+        scaled(w, 2, j=5).sum().backward()
+
+
+def test_a_list_of_results_has_a_list_of_gradients(space: str) -> None:
+    @torch.library.custom_op(f"{space}::halves", mutates_args=())
+    def halves(x: Tensor) -> list[Tensor]:
+        return tuple(part.clone() for part in x.chunk(2))
+
+    seen = []
+    halves.register_autograd(lambda ctx, g: seen.append(g) or torch.cat(list(g)))
+    x = torch.ones(4, requires_grad=True)
+    (halves(x)[1] * 3).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0, 3.0, 3.0]
+    assert isinstance(seen[0], list)
+
+
+TAGS = [torch.Tag.pointwise, (torch.Tag.pointwise,), [torch.Tag.core], ()]
+
+
+@pytest.mark.parametrize("tags", TAGS)
+def test_tags_of_definitions(space: str, tags) -> None:
+    torch.library.define(f"{space}::tagged", "(Tensor x) -> Tensor", tags=tags)
+    expected = [tags] if isinstance(tags, torch.Tag) else list(tags)
+    assert getattr(torch.ops, space).tagged.default.tags == expected

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 
 class RecordedCall:
-    """One call of an operator: where its tensors stand among its arguments and results."""
+    """One call of an operator: where its tensors stand among its arguments and results.
 
-    def __init__(self, args: tuple, kwargs: dict[str, Any]) -> None:
+    `given`: how many arguments the program passed; defaults need no gradient.
+    """
+
+    def __init__(self, args: tuple, kwargs: dict[str, Any], given: int) -> None:
+        self.given = given
         self.tensors = collect_leaves(Tensor, args)
         self.pattern = tuple([_blank(value) for value in args])
         self.kwargs = kwargs
@@ -39,9 +43,14 @@ class RecordedCall:
             return y
         return tuple(collect_leaves(Tensor, y))
 
-    def group_gradients(self, g: tuple) -> tuple:
-        """Arrange the results' gradients as the results are arranged: one value for each."""
+    def group_gradients(self, g: tuple, is_list: bool) -> tuple:
+        """Arrange the results' gradients as the results are arranged: one value for each.
+
+        `is_list`: the only result is a list, which some callers see as a tuple.
+        """
         grouped = _fill(self.results, iter(g), None, False)
+        if is_list:
+            return (list(grouped),)
         return grouped if isinstance(grouped, tuple) else (grouped,)
 
     def restore_results(self, y: Any) -> Any:
@@ -51,6 +60,8 @@ class RecordedCall:
     def flatten_gradients(self, gradients: Any, name: str) -> list[Any]:
         """Return the gradient of each tensor. RuntimeError unless there is one per argument."""
         gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+        if len(gradients) == self.given:
+            gradients = (*gradients, *[None] * (len(self.pattern) - self.given))
         if len(gradients) != len(self.pattern):
             raise RuntimeError(
                 f"function {name} returned an incorrect number of gradients (expected "
@@ -96,6 +107,9 @@ def _has_mark(pattern: Any) -> bool:
 def create_function(operator: CustomOperator) -> type[Function]:
     """Make an operator's Function. It takes a RecordedCall and the call's tensors."""
 
+    returns = operator._schema.returns
+    is_list = len(returns) == 1 and returns[0].kind.endswith("]")
+
     def forward(ctx: Any, call: RecordedCall, *tensors: Tensor) -> Any:
         detached = call.group(tuple([t.detach() for t in tensors]), keeps_others=True)
         y = operator.compute(detached, call.kwargs)
@@ -116,7 +130,7 @@ def create_function(operator: CustomOperator) -> type[Function]:
         call, needs = ctx.recorded_call, ctx.needs_input_grad
         ctx.needs_input_grad = call.group(needs[1:], absent=False)
         try:
-            result = operator.backward(ctx, *call.group_gradients(g))
+            result = operator.backward(ctx, *call.group_gradients(g, is_list))
         finally:
             ctx.needs_input_grad = needs
         return (None, *call.flatten_gradients(result, name))

@@ -21,6 +21,7 @@ from ..interception.batched_functions import apply_own_rule
 from .autograd_fallback import note_backward
 from .custom_autograd import RecordedCall, create_function
 from .schema import Schema
+from .tags import Tag
 
 # Keys whose kernels serve the CPU, the most specific first.
 CPU_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
@@ -41,6 +42,7 @@ class CustomOperator:
         self.setup_context: Callable | None = None
         self.opaque = False  # made by custom_op: autograd does not look inside the kernel
         self.vmap: Callable | None = None
+        self.tags: list[Tag] = []
         self.dispatch_rules: dict[type, Callable] = {}  # by the class they stand in for
         self._node: Any = None
 
@@ -57,6 +59,7 @@ class CustomOperator:
         return f"{self.namespace}.{self.__name__}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = len(args) + self._schema.count_named(kwargs)
         args, kwargs = self._schema.bind(args, kwargs)
         tensors = collect_leaves(Tensor, (args, kwargs))
         if any(t.device.type == "meta" for t in tensors):
@@ -76,7 +79,7 @@ class CustomOperator:
                 return self.kernels[key](*args, **kwargs)
         is_recorded = MODE.grad and any(t.requires_grad for t in tensors)
         if is_recorded and (self.opaque or self.backward is not None):
-            return self._record_call(args, kwargs)
+            return self._record_call(args, kwargs, given)
         result = self.compute(args, kwargs)
         if is_recorded and not MODE.below_autograd and not self._is_composite():
             return note_backward(self, tensors, result)
@@ -137,10 +140,10 @@ class CustomOperator:
             )
         return fake(*args, **kwargs)
 
-    def _record_call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _record_call(self, args: tuple, kwargs: dict[str, Any], given: int) -> Any:
         if self._node is None:
             self._node = create_function(self)
-        call = RecordedCall(args, kwargs)
+        call = RecordedCall(args, kwargs, given)
         return call.restore_results(self._node.apply(call, *call.tensors))
 
 

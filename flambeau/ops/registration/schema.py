@@ -114,6 +114,10 @@ class Schema:
         return (tuple(bound[a.name] for a in first),
                 {a.name: bound[a.name] for a in self.arguments if a.kwarg_only})
 
+    def count_named(self, kwargs: dict[str, Any]) -> int:
+        """Return how many of a call's keywords name arguments that may also be positional."""
+        return sum(a.name in kwargs for a in self.arguments if not a.kwarg_only) if kwargs else 0
+
     def pairs(self, args: tuple, kwargs: dict[str, Any]) -> Iterator[tuple[Argument, Any]]:
         """Yield each argument of the schema with its value, of what `bind` returned."""
         positional = iter(args)
