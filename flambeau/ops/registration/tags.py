@@ -12,6 +12,10 @@ class Tag(enum.Enum):
     """A property of an operator, with PyTorch's names and numbers.
 
     flambeau keeps tags for programs that read them; none changes how it runs an operator.
+
+    >>> torch.library.define("docs::squared", "(Tensor x) -> Tensor", tags=torch.Tag.pointwise)
+    >>> torch.ops.docs.squared.default.tags
+    [<Tag.pointwise: 16>]
     """
 
     (core, cudagraph_unsafe, data_dependent_output, dynamic_output_shape, flexible_layout,
