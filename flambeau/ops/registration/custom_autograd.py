@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 class RecordedCall:
     """One call of an operator: where its tensors stand among its arguments and results.
 
-    `given`: how many arguments the program passed; defaults need no gradient.
+    `passed`: how many arguments the program passed; defaults need no gradient.
     """
 
-    def __init__(self, args: tuple, kwargs: dict[str, Any], given: int) -> None:
-        self.given = given
+    def __init__(self, args: tuple, kwargs: dict[str, Any], passed: int) -> None:
+        self.passed = passed
         self.tensors = collect_leaves(Tensor, args)
         self.pattern = tuple([_blank(value) for value in args])
         self.kwargs = kwargs
@@ -60,8 +60,8 @@ class RecordedCall:
     def flatten_gradients(self, gradients: Any, name: str) -> list[Any]:
         """Return the gradient of each tensor. RuntimeError unless there is one per argument."""
         gradients = gradients if isinstance(gradients, tuple) else (gradients,)
-        if len(gradients) == self.given:
-            gradients = (*gradients, *[None] * (len(self.pattern) - self.given))
+        if len(gradients) == self.passed:
+            gradients = (*gradients, *[None] * (len(self.pattern) - self.passed))
         if len(gradients) != len(self.pattern):
             raise RuntimeError(
                 f"function {name} returned an incorrect number of gradients (expected "

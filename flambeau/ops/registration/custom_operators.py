@@ -59,7 +59,7 @@ class CustomOperator:
         return f"{self.namespace}.{self.__name__}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = len(args) + self._schema.count_named(kwargs)
+        passed = len(args) + self._schema.count_named(kwargs)
         args, kwargs = self._schema.bind(args, kwargs)
         tensors = collect_leaves(Tensor, (args, kwargs))
         if any(t.device.type == "meta" for t in tensors):
@@ -79,7 +79,7 @@ class CustomOperator:
                 return self.kernels[key](*args, **kwargs)
         is_recorded = MODE.grad and any(t.requires_grad for t in tensors)
         if is_recorded and (self.opaque or self.backward is not None):
-            return self._record_call(args, kwargs, given)
+            return self._record_call(args, kwargs, passed)
         result = self.compute(args, kwargs)
         if is_recorded and not MODE.below_autograd and not self._is_composite():
             return note_backward(self, tensors, result)
@@ -140,10 +140,10 @@ class CustomOperator:
             )
         return fake(*args, **kwargs)
 
-    def _record_call(self, args: tuple, kwargs: dict[str, Any], given: int) -> Any:
+    def _record_call(self, args: tuple, kwargs: dict[str, Any], passed: int) -> Any:
         if self._node is None:
             self._node = create_function(self)
-        call = RecordedCall(args, kwargs, given)
+        call = RecordedCall(args, kwargs, passed)
         return call.restore_results(self._node.apply(call, *call.tensors))
 
 
