@@ -132,7 +132,7 @@ class Deferred:
         with self.recorder.silence():
             return wrap(empty_strided_array(array.shape, strides, array.dtype))
 
-    def unlisted(self, bound: tuple, original: Callable, args: tuple, kwargs: dict) -> Any:
+    def run_unrecorded(self, bound: tuple, original: Callable, args: tuple, kwargs: dict) -> Any:
         """Return the result of an operator that records no event, usually a view of its input;
         NOT_NOW if it computes values."""
         seen = {id(find_owner(a)) for a in collect_arrays(bound)}
@@ -146,7 +146,7 @@ class Deferred:
                 return NOT_NOW
         return result
 
-    def added(self, event: Event) -> None:
+    def compare_event(self, event: Event) -> None:
         """Compare the event just recorded with the precedent; compute all values if it differs."""
         number = len(self.trace.events) - 1
         precedent, trace = self.precedent, self.trace

@@ -105,14 +105,14 @@ class Recorder:
         if isinstance(x, tuple):
             if isinstance(x, Size) or not hasattr(x, "_fields"):
                 return tuple(self.refer(item, line) for item in x)
-            return type(x)(*(self.setting(item, line) for item in x))
+            return type(x)(*(self.refer_setting(item, line) for item in x))
         if isinstance(x, list):
             return [self.refer(item, line) for item in x]
         if isinstance(x, dict):
             return {key: self.refer(single, line) for key, single in x.items()}
         return x
 
-    def setting(self, x: Any, line: str) -> Any:
+    def refer_setting(self, x: Any, line: str) -> Any:
         """Refer to a part of an operator's settings, whose own arrays are constants."""
         own = isinstance(x, np.ndarray) and self.trace.value_of(x) is None
         return x if own else self.refer(x, line)
@@ -149,7 +149,7 @@ class Recorder:
         event = Event(kind, line=line, module=module, backward=backward, **parts)
         self.trace.events.append(event)
         if self.deferred is not None:
-            self.deferred.added(event)
+            self.deferred.compare_event(event)
         return event
 
     @property
@@ -250,7 +250,7 @@ class Recorder:
         result = self.deferred.operator(operator, refs, bound, original, swapped)
         if result is NOT_NOW and not operator.writes:
             with self.silence():
-                result = self.deferred.unlisted(bound, original, args, kwargs)
+                result = self.deferred.run_unrecorded(bound, original, args, kwargs)
         if result is NOT_NOW:
             self.compute()
             with self.silence():

@@ -176,7 +176,7 @@ class BufferAssignment:
         sent, place = start.inputs[position], self.place(result)
         while sent.op is Op.RESHAPE and id(sent) not in self._materialized:
             sent = sent.inputs[0]
-        window = place.window.reshaped(sent.shape)
+        window = place.window.reshape(sent.shape)
         if place.memory.home is not Home.ARENA or id(sent) in self._places or window is None:
             return
         if self.fusion.readers.get(id(sent)) == [self.fusion.group_of[id(start)]]:
@@ -195,8 +195,8 @@ class BufferAssignment:
                 if part.op is Op.RESHAPE and id(part) not in self._materialized
                 else part
             )
-            slot = whole_window.sliced(starts, (1,) * len(starts), part.shape)
-            window = slot.reshaped(inner.shape)
+            slot = whole_window.slice(starts, (1,) * len(starts), part.shape)
+            window = slot.reshape(inner.shape)
             if window is not None and self._may_be_part(inner, window):
                 self._add_target(inner, Place(self.place(node).memory, window))
 
@@ -221,9 +221,9 @@ class BufferAssignment:
             return
         window = targets[0].window
         if node.op is Op.PERMUTE:
-            moved: StridedView | None = window.permuted(invert_permutation(node.axes))
+            moved: StridedView | None = window.permute(invert_permutation(node.axes))
         else:
-            moved = window.reshaped(inner.shape)
+            moved = window.reshape(inner.shape)
         if moved is not None and self._may_be_part(inner, moved):
             self._add_target(inner, Place(memory, moved))
             self.elsewhere.add(id(node))

@@ -276,7 +276,7 @@ def _is_merge_profitable(merged: FusionGroup, group: FusionGroup, axes: tuple[in
 def _broadcasts_rows(leaf: Node, chain: Chain, shape: tuple[int, ...]) -> bool:
     """Whether a chain only broadcasts one number per row over the row."""
     view = view_through(make_contiguous_view(leaf.shape), chain)
-    return view is not None and view == make_contiguous_view(leaf.shape).expanded(shape)
+    return view is not None and view == make_contiguous_view(leaf.shape).expand(shape)
 
 
 def _share_kernel(a: Node, b: Node) -> bool:

@@ -96,7 +96,7 @@ def apply_movement(window: StridedView, node: Node) -> StridedView | None:
     """The view after a movement or a TAKE's index; None if strides cannot express it."""
     if node.op in (Op.TAKE, Op.TAKE_ALONG):
         return view_table(node, window)[0] if window.whole else None
-    return window.moved(node)
+    return window.apply_movement(node)
 
 
 def view_through(start: StridedView, chain: Chain) -> StridedView | None:
@@ -181,7 +181,7 @@ def _list_operands(node: Node, chain: Chain) -> list[tuple[Node, Chain]]:
 def view_partial_sums(node: Node, shape: Shape) -> StridedView | None:
     """Return where SUM_PARTS adds each element of a domain within a part; None if not strided."""
     (a,) = node.inputs
-    columns = make_contiguous_view(node.shape[1:]).expanded(a.shape)
+    columns = make_contiguous_view(node.shape[1:]).expand(a.shape)
     return None if columns is None else view_through(columns, reshape_chain(a, shape))
 
 

@@ -6,6 +6,7 @@ another view of the same memory, or None if strides cannot express it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -26,26 +27,17 @@ class StridedView:
         """Whether nothing is masked."""
         return self.valid is None
 
-    def moved(self, node: Node) -> StridedView | None:
-        """The view after a movement node; None if strides cannot express it."""
-        if node.op is Op.RESHAPE:
-            return self.reshaped(node.shape)
-        if node.op is Op.PERMUTE:
-            return self.permuted(node.axes)
-        if node.op is Op.EXPAND:
-            return self.expanded(node.shape)
-        if node.op is Op.SLICE:
-            return self.sliced(node.starts, node.steps, node.shape)
-        assert node.op is Op.PAD, node
-        return self.padded(node.low, node.high)
+    def apply_movement(self, node: Node) -> StridedView | None:
+        """Return the view after a movement node; None if strides cannot express it."""
+        return _MOVEMENTS[node.op](self, node)
 
-    def permuted(self, axes: tuple[int, ...]) -> StridedView:
+    def permute(self, axes: tuple[int, ...]) -> StridedView:
         """Permute axes: axis i of the result is axis axes[i]."""
         valid = None if self.valid is None else tuple(self.valid[i] for i in axes)
         shape = tuple(self.shape[i] for i in axes)
         return StridedView(shape, tuple(self.strides[i] for i in axes), self.offset, valid)
 
-    def expanded(self, shape: Shape) -> StridedView | None:
+    def expand(self, shape: Shape) -> StridedView | None:
         """Broadcast extents of 1 to `shape`."""
         strides = tuple(
             0 if n == 1 else s for n, s in zip(self.shape, self.strides, strict=True)
@@ -57,7 +49,7 @@ class StridedView:
             valid = tuple(stretched)
         return StridedView(tuple(shape), strides, self.offset, valid)
 
-    def sliced(self, starts: Shape, steps: Shape, shape: Shape) -> StridedView:
+    def slice(self, starts: Shape, steps: Shape, shape: Shape) -> StridedView:
         """Slice: element i of the result is element starts + i * steps."""
         offset = self.offset + sum(a * s for a, s in zip(starts, self.strides, strict=True))
         strides = tuple(a * s for a, s in zip(steps, self.strides, strict=True))
@@ -69,7 +61,7 @@ class StridedView:
                 valid = None
         return StridedView(tuple(shape), strides, offset, valid)
 
-    def padded(self, low: Shape, high: Shape) -> StridedView:
+    def pad(self, low: Shape, high: Shape) -> StridedView:
         """Pad with zeros: low[i] before and high[i] after along axis i."""
         shape = tuple(a + n + b for a, n, b in zip(low, self.shape, high, strict=True))
         offset = self.offset - sum(a * s for a, s in zip(low, self.strides, strict=True))
@@ -77,8 +69,8 @@ class StridedView:
         valid = tuple((a + x, a + y) for (x, y), a in zip(inner, low, strict=True))
         return StridedView(shape, self.strides, offset, valid)
 
-    def reshaped(self, shape: Shape) -> StridedView | None:
-        """The same elements in row-major order; None if strides cannot express them."""
+    def reshape(self, shape: Shape) -> StridedView | None:
+        """Keep the elements in row-major order; None if strides cannot express them."""
         shape = tuple(shape)
         if shape == self.shape:
             return self
@@ -119,6 +111,15 @@ class StridedView:
                 return None
             masked = self.valid[nonunit[0]] if narrow else None
         return self.strides[nonunit[-1]], masked
+
+
+_MOVEMENTS: dict[Op, Callable[[StridedView, Node], StridedView | None]] = {
+    Op.RESHAPE: lambda view, node: view.reshape(node.shape),
+    Op.PERMUTE: lambda view, node: view.permute(node.axes),
+    Op.EXPAND: lambda view, node: view.expand(node.shape),
+    Op.SLICE: lambda view, node: view.slice(node.starts, node.steps, node.shape),
+    Op.PAD: lambda view, node: view.pad(node.low, node.high),
+}
 
 
 def compute_row_major_strides(shape: Shape) -> tuple[int, ...]:

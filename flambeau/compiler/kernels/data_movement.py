@@ -72,11 +72,11 @@ def _copy_parts(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Ke
         for part in node.inputs:
             starts = tuple(start if i == node.axis else 0 for i in range(len(node.shape)))
             start += part.shape[node.axis]
-            window = target.window.sliced(starts, (1,) * len(starts), part.shape)
+            window = target.window.slice(starts, (1,) * len(starts), part.shape)
             reshaped = part.op is Op.RESHAPE and id(part) not in fusion.materialized
             inner = part.inputs[0] if reshaped else part
             is_copied = id(inner) in fusion.materialized and any(
-                p.memory is target.memory and p.window == window.reshaped(inner.shape)
+                p.memory is target.memory and p.window == window.reshape(inner.shape)
                 for p in layout.targets(inner)
             )
             if not is_copied:
@@ -98,7 +98,7 @@ def _update(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kernel
     result = []
     for target in layout.targets(node):
         base, part = node.inputs
-        window = target.window.sliced(node.starts, node.steps, part.shape)
+        window = target.window.slice(node.starts, node.steps, part.shape)
         result.append(_store(base, target, fusion, layout))
         result.append(_store(part, Place(target.memory, window), fusion, layout))
     return result
@@ -143,7 +143,7 @@ def _add_rows(node: Node, fusion: Fusion, layout: BufferAssignment) -> list[Kern
     column: Coordinate = split(chunk, block, lane)
     body: list[Statement] = []
     for target in layout.targets(node):
-        flat = target.window.reshaped((node.shape[0], width))
+        flat = target.window.reshape((node.shape[0], width))
         assert flat is not None, node
         buffer = values.buffer(target.memory)
         clear = Store(buffer, values.affine(flat, [map_index(row), column]), Constant(node.type, 0))

@@ -123,7 +123,7 @@ class ExpressionBuilder:
 
     def _mask_padding(self, node: Node, chain: Chain, inner: Expression) -> Expression:
         window = view_through(
-            make_contiguous_view(node.inputs[0].shape).padded(node.low, node.high), chain
+            make_contiguous_view(node.inputs[0].shape).pad(node.low, node.high), chain
         )
         assert window is not None, node
         mask = self.mask(window)

@@ -150,7 +150,7 @@ class _AttentionKernel:
         self.q_transposed = Buffer(self.type, "q", local=max(1, self.depth) * self.size)
         if mask is not None:
             place = self.layout.seen(mask)
-            window = place.window.expanded((*self.batch, self.rows, self.columns))
+            window = place.window.expand((*self.batch, self.rows, self.columns))
             assert window is not None
             self.mask = Place(place.memory, window)
 

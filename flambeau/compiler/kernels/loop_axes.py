@@ -47,7 +47,7 @@ def _list_accessed_views(
             if window is not None and window.shape == shape:
                 result.append(window)
             elif window is not None and window.shape == rows:
-                result.append(window.expanded(shape))
+                result.append(window.expand(shape))
         if node.op is Op.SUM_PARTS:
             result.append(view_partial_sums(node, shape))
             continue
@@ -56,7 +56,7 @@ def _list_accessed_views(
             if node.shape == shape:
                 result.append(window)
             elif window is not None and window.shape == rows:
-                result.append(window.expanded(shape))
+                result.append(window.expand(shape))
     return [w for w in result if w is not None]
 
 

@@ -36,7 +36,7 @@ def _needs_copy(node: Node, known: dict[int, StridedView]) -> bool:
     if node.op is not Op.RESHAPE:
         return False
     window = known.get(id(node.inputs[0]))
-    return window is not None and window.reshaped(node.shape) is None
+    return window is not None and window.reshape(node.shape) is None
 
 
 def _copy(node: Node) -> Node:

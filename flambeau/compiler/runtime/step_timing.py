@@ -45,7 +45,7 @@ def _time_once(step: Step, values: Sequence[Any]) -> tuple[float, list[tuple[flo
     times: list[tuple[float, float]] = []
 
     def part(program: LaunchTable, table: list[int]) -> None:
-        timing = program.timed(table, step.count())
+        timing = program.measure(table, step.count())
         totals.append(float(timing.finish.max() - timing.begin[0, 0]))
         for t, mean in zip(timing.records, timing.busy.mean(axis=0), strict=True):
             times.append((float(t), float(mean / t) if t else 1.0))

@@ -19,7 +19,7 @@ def _patch_kernels(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
     def run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
         program = args[0]
         begin = perf_counter_ns()
-        timing = program.timed(*args[1:], **kwargs)
+        timing = program.measure(*args[1:], **kwargs)
         end = perf_counter_ns()
         thread, note = get_ident(), recorder.events.append
         note(("compiled step", begin, end, thread, None, None, 0))

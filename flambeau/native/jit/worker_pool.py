@@ -358,7 +358,7 @@ class WorkerPool:
         for worker in workers:
             worker.process.wait()
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset in a forked child: it has no workers, and no other thread holds the lock."""
         for worker in self.all:
             if worker is not None:
@@ -370,4 +370,4 @@ class WorkerPool:
 WORKERS = WorkerPool()
 atexit.register(WORKERS.close)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=WORKERS.forked)
+    os.register_at_fork(after_in_child=WORKERS.reset_after_fork)

@@ -83,22 +83,22 @@ class _SampleBuilder:
         x = self.do(Scalar.FMA, self.add(coordinate, self.of(1)), factor, self.number(axis, 1))
         if self.what.mode == "bicubic":
             return x, factor
-        x, slope = self.padded(axis, x)
+        x, slope = self.pad(axis, x)
         return x, factor if slope is None else self.mul(factor, slope)
 
-    def padded(self, axis: int, x: Expression) -> tuple[Expression, Expression | None]:
+    def pad(self, axis: int, x: Expression) -> tuple[Expression, Expression | None]:
         """Return a coordinate after padding, and its derivative by the coordinate before it."""
         if self.what.padding == "zeros":
             return x, None
         slope: Expression = self.of(1)
         if self.what.padding == "reflection":
-            x, slope = self.reflected(axis, x)
+            x, slope = self.reflect(axis, x)
         zero, last = self.of(0), self.number(axis, 2)
         above, below = self.test(Scalar.GT, x, zero), self.test(Scalar.LT, x, last)
         slope = self.where(Apply(Scalar.AND, (above, below), Type.BOOL), slope, zero)
         return self.where(below, self.where(above, x, zero), self.where(above, last, zero)), slope
 
-    def reflected(self, axis: int, x: Expression) -> tuple[Expression, Expression]:
+    def reflect(self, axis: int, x: Expression) -> tuple[Expression, Expression]:
         low, span, unit = self.number(axis, 3), self.number(axis, 4), self.of(1)
         distance = self.do(Scalar.ABS, self.sub(x, low))
         flips = self.do(Scalar.FLOOR, self.do(Scalar.DIV, distance, span))
@@ -124,7 +124,7 @@ class _SampleBuilder:
         if self.what.mode == "bilinear":
             back = self.do(Scalar.NEG, slope)
             return [(floor, self.sub(unit, beyond), back), (self.add(floor, unit), beyond, slope)]
-        taps = [self.padded(axis, self.add(floor, self.of(k - 1)))[0] for k in range(4)]
+        taps = [self.pad(axis, self.add(floor, self.of(k - 1)))[0] for k in range(4)]
         return [
             (place, weight, self.mul(slope, by))
             for place, (weight, by) in zip(taps, self.cubic(beyond), strict=True)

@@ -223,7 +223,7 @@ class _StepLoop:
             if grid.later is not None:
                 self.buffers[grid.later] = None
 
-    def working(self, name: str, columns: int) -> SequenceLayout:
+    def add_work(self, name: str, columns: int) -> SequenceLayout:
         """Add working memory of this block, with `columns` columns per row."""
         buffer = Buffer(self.type, name)
         self.buffers[buffer] = None
@@ -332,7 +332,7 @@ class _StepLoop:
             total, [Store(buffer, into, total, add=add)],
         )
 
-    def written(self, name: str, body: list[Statement]) -> RecurrentKernel:
+    def build_kernel(self, name: str, body: list[Statement]) -> RecurrentKernel:
         loop = Loop(self.block, self.extents.blocks, body, LoopKind.PARALLEL)
         grids = (*self.inputs.values(), *(g for group in self.results.values() for g in group))
         extents = (self.extents.steps, self.extents.blocks, *(grid.step for grid in grids))
@@ -361,10 +361,10 @@ class _ForwardKernel(_StepLoop):
     def kernel(self) -> RecurrentKernel:
         """Build the kernel: initial states, the steps, final states."""
         cell = self.cell
-        self.h, self.new = self.working("h", self.wide), self.working("new", self.wide)
+        self.h, self.new = self.add_work("h", self.wide), self.add_work("new", self.wide)
         body = [self.starts("h", self.h)]
         if cell.carries:
-            self.c = self.working("c", self.wide)
+            self.c = self.add_work("c", self.wide)
             body.append(self.starts("c", self.c))
         panel = Index("panel")
         steps = [Loop(panel, self.panels, self._compute_panel(panel)), self._update_state()]
@@ -372,7 +372,7 @@ class _ForwardKernel(_StepLoop):
         body += self.ends("h", self.h)
         if cell.carries:
             body += self.ends("c", self.c)
-        return self.written("recurrence", body)
+        return self.build_kernel("recurrence", body)
 
     def _compute_panel(self, panel: Index) -> list[Statement]:
         """Compute a panel's sums, then its units."""
@@ -463,11 +463,11 @@ class _BackwardKernel(_StepLoop):
     def kernel(self) -> RecurrentKernel:
         """Build the kernel: final cotangents, the steps, initial cotangents."""
         cell, width = self.cell, self.extents.width
-        self.dh = self.working("dh", self.wide)
-        self.d = self.working("d", cell.gates * width)
+        self.dh = self.add_work("dh", self.wide)
+        self.d = self.add_work("d", cell.gates * width)
         body = [self.starts("dh", self.dh)]
         if cell.carries:
-            self.dc = self.working("dc", width)
+            self.dc = self.add_work("dc", width)
             body.append(self.starts("dc", self.dc))
         line = Index("line")
         names = ("gy", "d", "dx", *cell.keeps)
@@ -480,7 +480,7 @@ class _BackwardKernel(_StepLoop):
         body += self.ends("dh", self.dh)
         if cell.carries:
             body += self.ends("dc", self.dc)
-        return self.written("recurrence_backward", body)
+        return self.build_kernel("recurrence_backward", body)
 
     def _compute_cell(self) -> Statement:
         """Compute the cotangents of a step's sums."""

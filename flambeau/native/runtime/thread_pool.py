@@ -208,7 +208,7 @@ class Pool:
         self.workers = Workers(max(threads, self.threads()))
         return self.workers
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset in a forked child: it has no workers, and no other thread holds the lock."""
         self.lock, self.workers, self.busy = threading.RLock(), None, False
 
@@ -226,7 +226,7 @@ class Pool:
 POOL = Pool()
 atexit.register(POOL.close)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=POOL.forked)
+    os.register_at_fork(after_in_child=POOL.reset_after_fork)
 
 threads, set_threads = POOL.threads, POOL.set_threads
 

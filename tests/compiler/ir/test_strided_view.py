@@ -29,22 +29,22 @@ def moved(draw: random.Random, array: np.ndarray, window: StridedView) -> tuple:
     if kind == "reshape":
         first = draw.choice([d for d in range(1, array.size + 1) if array.size % d == 0])
         shape = draw.choice([(array.size,), (first, array.size // first)])
-        return array.reshape(shape), window.reshaped(shape)
+        return array.reshape(shape), window.reshape(shape)
     if kind == "permute":
         axes = tuple(draw.sample(range(rank), rank))
-        return array.transpose(axes), window.permuted(axes)
+        return array.transpose(axes), window.permute(axes)
     if kind == "slice":
         ranges = [range(draw.randrange(n), n if (s := draw.choice([1, 2, -1, -2])) > 0 else -1, s)
                   for n in array.shape]
         shown = array[np.ix_(*(list(r) for r in ranges))]
         starts, steps = tuple(r.start for r in ranges), tuple(r.step for r in ranges)
-        return shown, window.sliced(starts, steps, shown.shape)
+        return shown, window.slice(starts, steps, shown.shape)
     if kind == "pad" and array.size < 300:
         low = tuple(draw.randint(0, 1) for _ in range(rank))
         high = tuple(draw.choice([0, 2]) for _ in range(rank))
-        return np.pad(array, list(zip(low, high, strict=True))), window.padded(low, high)
+        return np.pad(array, list(zip(low, high, strict=True))), window.pad(low, high)
     shape = tuple(2 if n == 1 else n for n in array.shape)
-    return np.broadcast_to(array, shape), window.expanded(shape)
+    return np.broadcast_to(array, shape), window.expand(shape)
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -62,10 +62,10 @@ def test_chains_of_movements(seed: int) -> None:
 
 
 def test_reshape_of_a_permutation_is_refused() -> None:
-    assert make_contiguous_view((2, 3)).permuted((1, 0)).reshaped((6,)) is None
+    assert make_contiguous_view((2, 3)).permute((1, 0)).reshape((6,)) is None
 
 
 def test_reshape_keeps_a_mask_on_one_axis() -> None:
-    window = make_contiguous_view((2, 3)).padded((1, 0), (0, 0)).reshaped((3, 1, 3))
+    window = make_contiguous_view((2, 3)).pad((1, 0), (0, 0)).reshape((3, 1, 3))
     assert window is not None
     assert window.valid == ((1, 3), (0, 1), (0, 3))

@@ -205,7 +205,7 @@ def test_a_forked_child_has_no_makers(workshop: Workshop) -> None:
     first = workshop.process()
     child = os.fork()
     if child == 0:
-        workshop.crew.forked()
+        workshop.crew.reset_after_fork()
         is_closed = first.stdin is not None and first.stdin.closed
         os._exit(0 if not workshop.crew.all and is_closed else 1)
     assert os.waitpid(child, 0)[1] == 0

@@ -161,14 +161,14 @@ def test_an_empty_program() -> None:
     table = LaunchTable([])
     for threads in (1, 2):
         table.run(threads=threads)
-        assert table.timed(threads=threads).total == 0.0
+        assert table.measure(threads=threads).total == 0.0
     assert len(table) == 0
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_timing(threads: int) -> None:
     stages = Stages(30_000, range(6))
-    timing = stages.program.timed(threads=threads)
+    timing = stages.program.measure(threads=threads)
     assert timing.busy.shape == (threads, 6)
     assert (timing.busy > 0).all()
     assert (timing.begin[:, 1:] >= timing.finish[:, :-1]).all()
@@ -185,7 +185,7 @@ def test_seconds_are_seconds() -> None:
 
     stages = Stages(200_000, range(10))
     begin = perf_counter()
-    timing = stages.program.timed(threads=1)
+    timing = stages.program.measure(threads=1)
     passed = perf_counter() - begin
     assert 0.5 * passed < timing.total <= passed * 1.01
 

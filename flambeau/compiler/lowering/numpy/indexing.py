@@ -191,7 +191,7 @@ class AdvancedIndex:
         values = graph.permute(broadcast_to(values, result), order)
         return reshape_node(values, (math.prod(self.index.shape), *rest))
 
-    def added(self, shape: Sequence[int], values: Node) -> Node:
+    def scatter_add(self, shape: Sequence[int], values: Node) -> Node:
         """Add values at the positions of a zero array of a shape."""
         front = [shape[i] for i in self.order]
         rest = front[self.count :]

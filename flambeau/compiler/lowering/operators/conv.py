@@ -39,7 +39,7 @@ class _Plane:
             x = reshape_node(x, (*x.shape[:2], 1, x.shape[2]))
         return graph.permute(x, (0, 2, 3, 1))
 
-    def padded(self, x: Node) -> Node:
+    def pad(self, x: Node) -> Node:
         """The image padded with zeros."""
         (top, bottom), (left, right) = self.padding
         return graph.pad(x, (0, top, left, 0), (0, bottom, right, 0))
@@ -89,7 +89,7 @@ def _convolution(input: Any, weight: Any, bias: Any, window: Any, groups: int) -
     type, (x, w) = _cast_to_compute_type(input, weight)
     plane = _Plane(window)
     w = graph.permute(plane.weight(w), (2, 3, 1, 0))
-    y = build_conv(plane.padded(plane.image(x)), w, plane.stride, plane.dilation, groups)
+    y = build_conv(plane.pad(plane.image(x)), w, plane.stride, plane.dilation, groups)
     return wrap_node(cast(plane.channels_first(_add_bias(y, bias)), type))
 
 
@@ -99,7 +99,7 @@ def _convolution_weight(input: Any, output: Any, window: Any, groups: int) -> Sy
         return conv3d.weight(_convolution_weight, input, output, window, groups)
     type, (x, g) = _cast_to_compute_type(input, output)
     plane = _Plane(window)
-    x, g = plane.padded(plane.image(x)), plane.image(g)
+    x, g = plane.pad(plane.image(x)), plane.image(g)
     shape = (*plane.kernel, x.shape[3] // groups, g.shape[3])
     if 0 in x.shape or 0 in g.shape:
         gradient = build_zeros(x, shape)

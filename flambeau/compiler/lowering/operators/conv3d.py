@@ -81,7 +81,7 @@ def convolve_transposed(
     ]
     parts = [np.moveaxis(p, 2, -1) for p in parts]
     like = graph.constant(0, g.node.type, (*parts[0].shape[:-1], spatial[0]))
-    gradient = Windows(like, _select_depth_axis(window)).returned(
+    gradient = Windows(like, _select_depth_axis(window)).spread_back(
         lambda at: parts[at[0]].node, like
     )
     return np.moveaxis(wrap_node(gradient), -1, 2)

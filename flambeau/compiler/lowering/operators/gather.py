@@ -224,7 +224,7 @@ def _index_add(
     axis = dim % len(x.shape)
     items = [at if i == axis else slice(None) for i in range(len(x.shape))]
     front = match_advanced_index(x.shape, items, False)
-    share = wrap_node(front.added(x.shape, values))
+    share = wrap_node(front.scatter_add(x.shape, values))
     share = share if alpha.__class__ in (int, float) and alpha == 1 else share * alpha
     return (wrap_node(x) + share).reshape(input.shape).astype(input.dtype)
 
@@ -398,7 +398,7 @@ def _require_each(shape: Sequence[int], items: Sequence[Any]) -> None:
 @lowering("index_adjoint")
 def _index_adjoint(g: Symbol, shape: Sequence[int], where: Any) -> Symbol:
     positions = match_advanced_index(shape, _convert_index(where, len(shape)))
-    return wrap_node(positions.added(shape, g.node))
+    return wrap_node(positions.scatter_add(shape, g.node))
 
 
 @lowering("_index_put")
@@ -407,7 +407,7 @@ def _index_put(input: Symbol, values: Symbol, where: Any, accumulate: bool) -> A
         items = _convert_index(where, input.ndim)
         _require_each(input.shape, items)
         positions = match_advanced_index(input.shape, items)
-        share = positions.added(input.shape, cast(values.node, input.node.type))
+        share = positions.scatter_add(input.shape, cast(values.node, input.node.type))
         return input + wrap_node(share)
     masks = [w for w in where if is_symbol(w) and w.dtype.kind == "b"]
     if len(masks) == len(where) == 1 and values.size == 1:

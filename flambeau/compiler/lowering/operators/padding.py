@@ -47,7 +47,7 @@ def _add_along(g: Node, axis: int, positions: np.ndarray, n: int) -> Node:
     shape = (*g.shape[:axis], n, *g.shape[axis + 1 :])
     items = [literal(positions.astype(np.int64)) if i == axis else slice(None)
              for i in range(len(shape))]
-    return match_advanced_index(shape, items, False).added(shape, g)
+    return match_advanced_index(shape, items, False).scatter_add(shape, g)
 
 
 def _fold_padding(g: Node, n: int, axis: int, before: int, after: int, mode: str) -> Node:
@@ -108,7 +108,7 @@ def _resampled_adjoint(g: Symbol, shape: Sequence[int], taps: Sequence[Any]) -> 
 @lowering("_im2col")
 def _im2col(input: Symbol, window: Any) -> Symbol:
     windows = Windows(input.node, window)
-    x = windows.bordered(input.node, 0)
+    x = windows.add_border(input.node, 0)
     n, c = input.shape[:2]
     parts = stack_nodes([windows.met(x, position) for position in windows.positions()], 2)
     return wrap_node(reshape_node(parts, (n, c * windows.places, -1)))
@@ -121,4 +121,4 @@ def _col2im(input: Symbol, spatial: Sequence[int], window: Any) -> Symbol:
     like = graph.constant(0, input.node.type, (n, c, *spatial))
     windows = Windows(like, window)
     columns = input.reshape((n, c, kh, kw, *windows.output))
-    return wrap_node(windows.returned(lambda at: columns[:, :, at[0], at[1]].node, like))
+    return wrap_node(windows.spread_back(lambda at: columns[:, :, at[0], at[1]].node, like))

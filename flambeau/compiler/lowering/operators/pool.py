@@ -53,7 +53,7 @@ class Windows:
         """The axes of positions within windows in `split`."""
         return tuple(self.first + 2 * i + 1 for i in range(self.rank))
 
-    def divided(self, x: Node) -> Node:
+    def divide(self, x: Node) -> Node:
         """x reshaped to `split`, cropped to whole windows."""
         for i, (m, k) in enumerate(zip(self.output, self.window.kernel, strict=True)):
             x = slice_axis(x, self.first + i, 0, m * k)
@@ -70,7 +70,7 @@ class Windows:
         """Reshape a value per window to broadcast against `divided`."""
         return reshape_node(y, (*self.lead, *(n for m in self.output for n in (m, 1))))
 
-    def bordered(self, x: Node, value: float) -> Node:
+    def add_border(self, x: Node, value: float) -> Node:
         """x with its padding, filled with a number."""
         zeros = (0,) * self.first
         low, high = zip(*self.window.padding, strict=True)
@@ -82,7 +82,7 @@ class Windows:
         return slice_axis(x, self.first + axis, place * w.dilation[axis], self.output[axis],
                           w.stride[axis])
 
-    def folded(self, x: Node, operation: Scalar) -> Node:
+    def fold(self, x: Node, operation: Scalar) -> Node:
         """Combine all positions of each window with an operation, one axis after the other."""
         for axis, k in enumerate(self.window.kernel):
             joined_axis = self.along(x, axis, 0)
@@ -103,7 +103,7 @@ class Windows:
 
     # ------------------------------------------------------------------------ back
 
-    def returned(self, share: Callable[[tuple[int, ...]], Node], like: Node) -> Node:
+    def spread_back(self, share: Callable[[tuple[int, ...]], Node], like: Node) -> Node:
         """For each element, sum share(position) over all windows that contain it."""
         gradient = self._join_phases((), share, like)
         for i, n in enumerate(self.spatial):
@@ -153,8 +153,8 @@ def _find_lowest_value(type: Type) -> Any:
 
 def _reduce_maxima(x: Node, windows: Windows) -> Node:
     if windows.apart:
-        return reduce_axes(windows.divided(x), ReduceOp.MAXIMUM, windows.inner)
-    return windows.folded(windows.bordered(x, _find_lowest_value(x.type)), Scalar.MAXIMUM)
+        return reduce_axes(windows.divide(x), ReduceOp.MAXIMUM, windows.inner)
+    return windows.fold(windows.add_border(x, _find_lowest_value(x.type)), Scalar.MAXIMUM)
 
 
 @lowering("_max_pool1d", "_max_pool2d", "_max_pool3d")
@@ -179,10 +179,10 @@ def _locate_first_maxima(x: Node, tops: Node, windows: Windows) -> Node:
     """
     last = windows.places - 1
     if windows.apart:
-        hits = apply_operation(Scalar.EQ, windows.divided(x), windows.over(tops))
+        hits = apply_operation(Scalar.EQ, windows.divide(x), windows.over(tops))
         positions = where(hits, _order(windows), number(last, Type.I32, len(hits.shape)))
         return reduce_axes(positions, ReduceOp.MINIMUM, windows.inner)
-    x = windows.bordered(x, _find_lowest_value(x.type))
+    x = windows.add_border(x, _find_lowest_value(x.type))
     positions = graph.constant(last, Type.I32, tops.shape)
     for i, position in reversed(list(enumerate(windows.positions()))[:-1]):
         hits = apply_operation(Scalar.EQ, windows.met(x, position), tops)
@@ -211,7 +211,7 @@ def _max_pool_scatter(g: Any, input: Any, tops: Any, window: Any) -> Symbol:
     def part(position: tuple[int, ...]) -> Node:
         return where(_equals(firsts, numbers[position]), share, zero)
 
-    return wrap_node(cast(windows.returned(part, share), type))
+    return wrap_node(cast(windows.spread_back(part, share), type))
 
 
 @lowering("_max_pool_picked")
@@ -220,7 +220,7 @@ def _max_pool_gather(u: Any, input: Any, tops: Any, window: Any) -> Symbol:
     windows = Windows(x, window)
     inside = compute_type(x.type)
     firsts = _locate_first_maxima(cast(x, inside), cast(y, inside), windows)
-    values = windows.bordered(values, 0)
+    values = windows.add_border(values, 0)
     gathered: Node | None = None
     for i, position in enumerate(windows.positions()):
         value = windows.met(values, position)
@@ -259,9 +259,9 @@ def _avg_pool(input: Symbol, average: Any) -> Symbol:
     x, window = _cast_to_compute_type(input), average.window
     windows = Windows(x, window)
     if windows.apart:
-        y = reduce_axes(windows.divided(x), ReduceOp.SUM, windows.inner)
+        y = reduce_axes(windows.divide(x), ReduceOp.SUM, windows.inner)
     else:
-        y = windows.folded(windows.bordered(x, 0), Scalar.ADD)
+        y = windows.fold(windows.add_border(x, 0), Scalar.ADD)
     divisors = average.divisors(windows.spatial)
     total = wrap_node(y)
     if not x.type.floating:
@@ -280,7 +280,7 @@ def _avg_pool_backward(g: Symbol, spatial: Sequence[int], average: Any) -> Symbo
     if windows.apart:
         gradient = windows.whole(broadcast_to(windows.over(share.node), windows.split))
     else:
-        gradient = windows.returned(lambda at: share.node, share.node)
+        gradient = windows.spread_back(lambda at: share.node, share.node)
     return wrap_node(gradient).astype(g.dtype)
 
 
@@ -318,7 +318,7 @@ def _adaptive_average(input: Symbol, output: Sequence[int]) -> Symbol:
     spatial = x.shape[-len(output) :]
     if _has_even_windows(spatial, output):
         windows = Windows(x.node, _EvenWindows(spatial, output))
-        y = wrap_node(reduce_axes(windows.divided(x.node), ReduceOp.SUM, windows.inner))
+        y = wrap_node(reduce_axes(windows.divide(x.node), ReduceOp.SUM, windows.inner))
         return (y / x.dtype.type(windows.places)).astype(input.dtype)
     matrices = [
         _build_averaging_matrix(n, m, x.dtype) for n, m in zip(spatial, output, strict=True)

@@ -103,7 +103,7 @@ def _strided_adjoint(
         return np.zeros_like(g, shape=tuple(shape))
     n = int(max(written.max(), read.max())) + 1
     lookup = match_advanced_index((n,), [literal(written.reshape(-1))], False)
-    memory = lookup.added((n,), g.reshape(-1).node)
+    memory = lookup.scatter_add((n,), g.reshape(-1).node)
     gathered = wrap_node(take_along_axis_of(memory, literal(read), 0, False))
     counts = np.bincount(read.reshape(-1), minlength=n)[read]
     return gathered if (counts == 1).all() else (gathered / counts.astype(g.dtype)).astype(g.dtype)

@@ -154,7 +154,7 @@ class ConvPacker(OperandPacker):
 
             emit_loop(b, panel.taps, [], tap)
 
-        self.loops.between(g0, g1, group)
+        self.loops.repeat(g0, g1, group)
 
     def _pack_panel(
         self, columns: PanelColumns, local: Number, start: Number, depth: Number

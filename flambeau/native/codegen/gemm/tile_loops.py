@@ -41,7 +41,7 @@ class TileLoops:
 
         emit_loop(b, count, [], round)
 
-    def between(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
+    def repeat(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
         """Emit body(i) for first <= i < last."""
         b = self.builder
         if isinstance(first, int) and isinstance(last, int):
@@ -65,7 +65,7 @@ class TileLoops:
             return
         full, tail = divmod(n, width)
         if full:
-            self.between(first, emit_min(b, last, full), lambda i: body(
+            self.repeat(first, emit_min(b, last, full), lambda i: body(
                 i, PanelColumns(multiply(b, i, width), width, self.tile.vectors)))
         if tail:
             edge = PanelColumns(full * width, tail, -(-tail // lanes))
@@ -83,10 +83,10 @@ class TileLoops:
             body(i, PanelColumns(start, emit_min(b, width, b.sub(n, constant(start))), max_vectors))
 
         if not self.narrow_edges:
-            self.between(first, last, panel)
+            self.repeat(first, last, panel)
             return
         full_panels = b.udiv(b.add(n, constant(lanes - 1)), constant(width))
-        self.between(first, emit_min(b, last, full_panels), panel)
+        self.repeat(first, emit_min(b, last, full_panels), panel)
         remaining = b.sub(n, b.mul(full_panels, constant(width)))
         for vectors in range(1, max_vectors):
             edge = PanelColumns(multiply(b, full_panels, width), remaining, vectors)
@@ -100,7 +100,7 @@ class TileLoops:
         """Emit body(group, rows of the tile, valid rows)."""
         b, m, rows = self.builder, self.p.m, self.tile.rows
         if not (is_known(m) or self.p.near):
-            self.between(first, last, lambda g: body(
+            self.repeat(first, last, lambda g: body(
                 g, rows, emit_min(b, rows, b.sub(m, constant(multiply(b, g, rows))))))
             return
         if is_known(m):
@@ -109,7 +109,7 @@ class TileLoops:
         else:  # the last tile extends beyond the existing rows
             full, tail, edge = b.udiv(m, constant(rows)), b.urem(m, constant(rows)), rows
         if full != 0:
-            self.between(first, emit_min(b, last, full), lambda g: body(g, rows, rows))
+            self.repeat(first, emit_min(b, last, full), lambda g: body(g, rows, rows))
         if tail != 0:
             self._emit_if_beyond(last, full, lambda: body(full, edge, tail))
 
