@@ -31,6 +31,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
 
+from .print_scenes import read_text
 from .scenario import freeze, wait_for_program
 from .training_pieces import (
     AFTER, BEFORE, BETWEEN, CHANGES, KEEPING, LOSSES, NETS, OPTIMIZERS, RETURNS, ZERO,
@@ -86,7 +87,7 @@ class TrainingProgram:
                 batch = torch.randn(6, 4), torch.randn(6, 1)
                 seen.append(_attempt(lambda batch=batch: step(*batch)))
         texts = [str(item.message) for item in caught]
-        seen += [out.getvalue(), texts.count("a step")]
+        seen += [read_text(out.getvalue()), texts.count("a step")]
         return [*seen, *(_Left(names).collect())]
 
     def make_names(self) -> dict[str, Any]:
@@ -159,7 +160,7 @@ OPTIONS = {
     "scale": 1.0, "noise": 0.1, "flip": False, "drop": 0.0, "take": 6, "seed": 0, "inputs": False,
     "weight": 1.0, "decay": 0.01, "half": False, "clip": 1.0, "factor": 0.9, "every": 3,
     "limit": 0.5, "rate": 0.1, "cycle": 2, "factors": [0.5, 1.0], "stop": -1, "bound": 1.0,
-    "floor": 0.5, "low": -9.0, "divisor": 0, "name": "tanh", "key": "a",
+    "floor": 0.5, "low": -9.0, "divisor": 0, "name": "tanh", "key": "a", "end": " \n",
 }
 
 

@@ -24,7 +24,25 @@ def test_random_programs(seed):
 
 def test_an_update_that_raises():
     """Calls that are followed later raise in the optimizer's step, too, not after it."""
-    _check(500029, backend="evaluate")
+    program = TrainingProgram(500029)
+    program.way, program.net = "followed", "deep"
+    program.optimizer = "torch.optim.AdamW(net.parameters(), lr=0.02, amsgrad=True)"
+    program.changes = [(11, "net.double()")]
+    program.source = """def step(x, y):
+    x = x + torch.from_numpy(rng.standard_normal(4).astype('float32'))
+    x = x.to(next(net.parameters()).dtype); y = y.to(x.dtype)
+    if st['i'] % cfg['cycle'] == 0: opt.zero_grad()
+    loss = F.mse_loss(net(x), y) + cfg['decay'] * sum(p.pow(2).sum() for p in net.parameters())
+    loss.backward()
+    opt.step()
+    results.append(loss.detach())
+    total[0] += loss.item() * len(x)
+    return loss.item()
+"""
+    eager, compiled = run_both(program, backend="evaluate")
+    assert ["RuntimeError", "expected dtype torch.float32 for `end` but got dtype torch.float64"
+            ] in eager
+    assert_same(compiled, eager, "an update that raises")
 
 
 @pytest.mark.slow

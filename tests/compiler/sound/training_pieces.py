@@ -9,7 +9,7 @@ from __future__ import annotations
 # Pieces with any of these words keep a step's Python.
 KEEPING = (
     "manual_seed", "rng", "np.", "random.", "next(", "lookup", "gain", "try:", "suppress", "mode.",
-    "floor", "low", "norms", "if loss", "isfinite", "if st", "print", "last.", "warn", "logger",
+    "floor", "low", "norms", "if loss", "isfinite", "last.", "warn", "logger",
     "mean['tensor']", "results", "clip_grad_value_", "norm.count <", "p.grad for", "best", "seen",
     "votes", "net.train", "waiting", "table", "['lr'] =", "target(x)",
 )
@@ -102,6 +102,9 @@ AFTER = (
     "mean['tensor'] = 0.9 * mean['tensor'] + 0.1 * loss.detach()",
     "total[0] += loss.item() * len(x)",
     "if st['i'] % cfg['every'] == 0: print('at', st['i'], len(log))",
+    "if st['i'] % cfg['every'] == 1: print('loss', loss.item(), 'step', st['i'])",
+    "print(f\"{st['i']:>3d} {loss.item():e} {cfg['name']}\", end=cfg['end'])",
+    "print('%s %e' % (cfg['name'], loss.item()))\nst['i'] += 1",
     "with torch.no_grad():\n"
     "    for a, b in zip(target.parameters(), net.parameters()): a.lerp_(b, cfg['rate'])",
     "scheduler.step()",
