@@ -20,7 +20,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..native.transpose import put_in_order
 from .arguments import check_dtype
 from .roi_align import SymInt
-from .sampling import Taps, compute_weights_adjoint, spread, sum_taps
+from .sampling import Taps, compute_weights_adjoint, spread_taps, sum_taps
 
 
 def _samples(rng: Rng) -> Iterator[Sample]:
@@ -268,7 +268,7 @@ def _differentiate_places(
     sampling, table = _compute_sampling(offset, mask, kernel, (h, w), call), _tabulate_pixels(
         x, call.offset_groups
     )
-    pixels = spread(rows, sampling.taps, len(table)).reshape(groups, h, w, c // groups)
+    pixels = spread_taps(rows, sampling.taps, len(table)).reshape(groups, h, w, c // groups)
     dots = compute_weights_adjoint(rows, table, sampling.taps).reshape(-1, 4)
     by_axis = np.stack([(dots * slope).sum(1) for slope in sampling.slopes], 1)
     by_mask = None

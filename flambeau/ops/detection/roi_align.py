@@ -19,7 +19,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..native.transpose import put_in_order
 from .arguments import check_regions, find_images, count_place_channels
 from .region_taps import Grid, compute_region_taps
-from .sampling import spread, sum_taps
+from .sampling import spread_taps, sum_taps
 
 SymInt = int  # a size, named as in operator schemas
 
@@ -133,7 +133,7 @@ def _scatter_cotangents(
         rois, images, scale, (h, w), grid, has_bin_channels, dtype
     ):
         rows = np.ascontiguousarray(g[part].transpose(0, 2, 3, 1), dtype).reshape(-1, width)
-        total += spread(rows, taps, len(total))
+        total += spread_taps(rows, taps, len(total))
     if has_bin_channels:
         y = total.reshape(n, bins, h, w, width).transpose(0, 4, 1, 2, 3)
     else:

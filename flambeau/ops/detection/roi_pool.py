@@ -21,7 +21,7 @@ from ..indexing.embedding_bag import MAX, reduced_bags
 from ..native.transpose import put_in_order
 from .arguments import check_regions, find_images, count_place_channels
 from .roi_align import SymInt, draw_regions, channel_mapping
-from .sampling import Taps, spread, sum_taps
+from .sampling import Taps, spread_taps, sum_taps
 
 _INT32 = np.dtype(np.int32)
 
@@ -303,7 +303,7 @@ def ps_roi_pool_backward(
                               (height, width))
     result = channels // bins
     rows = np.ascontiguousarray(grad.transpose(0, 2, 3, 1), kind).reshape(-1, result)
-    y = spread(rows, taps, batch_size * bins * height * width)
+    y = spread_taps(rows, taps, batch_size * bins * height * width)
     y = y.reshape(batch_size, bins, height, width, result).transpose(0, 4, 1, 2, 3)
     return np.ascontiguousarray(y, grad.dtype).reshape(shape)
 

@@ -6,6 +6,7 @@ Rows are the channels of a pixel. `Taps` lists the rows of each result. The sums
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +18,9 @@ Array = np.ndarray
 
 
 class Taps(NamedTuple):
-    """Rows and weights of result i: `bounds[i]:bounds[i + 1]` of `places` and `weights`."""
+    """Rows and weights of result i: `bounds[i]:bounds[i + 1]` of `rows` and `weights`."""
 
-    places: Array
+    rows: Array
     weights: Array
     bounds: Array
 
@@ -34,22 +35,21 @@ def _choose_cuts(bounds: Array, width: int) -> list[int]:
 
 def sum_taps(table: Array, taps: Taps) -> Array:
     """Map table (rows, width) to (results, width): sums of weights times rows."""
-    y = np.empty((len(taps.bounds) - 1, table.shape[1]), table.dtype)
-    cuts = _choose_cuts(taps.bounds, table.shape[1])
-    for a, b in zip(cuts, cuts[1:], strict=False):
-        first, last = taps.bounds[a], taps.bounds[b]
-        y[a:b] = reduced_bags.operator.body(
-            table, taps.places[first:last], taps.bounds[a:b] - first, SUM,
+    results = np.empty((len(taps.bounds) - 1, table.shape[1]), table.dtype)
+    for start, stop in itertools.pairwise(_choose_cuts(taps.bounds, table.shape[1])):
+        first, last = taps.bounds[start], taps.bounds[stop]
+        results[start:stop] = reduced_bags.operator.body(
+            table, taps.rows[first:last], taps.bounds[start:stop] - first, SUM,
             taps.weights[first:last],
         )[0]
-    return y
+    return results
 
 
-def spread(g: Array, taps: Taps, rows: int) -> Array:
-    """Adjoint of `sum_taps`: map g (results, width) to (rows, width)."""
+def spread_taps(g: Array, taps: Taps, rows: int) -> Array:
+    """Apply the adjoint of `sum_taps`: map g (results, width) to (rows, width)."""
     owners = np.repeat(np.arange(len(g)), np.diff(taps.bounds))
-    by_row = np.argsort(taps.places, kind="stable")
-    counts = np.bincount(taps.places, minlength=rows)
+    by_row = np.argsort(taps.rows, kind="stable")
+    counts = np.bincount(taps.rows, minlength=rows)
     bounds = np.concatenate([[0], np.cumsum(counts)])
     return sum_taps(g, Taps(owners[by_row], taps.weights[by_row], bounds))
 
@@ -57,10 +57,10 @@ def spread(g: Array, taps: Taps, rows: int) -> Array:
 def compute_weights_adjoint(g: Array, table: Array, taps: Taps) -> Array:
     """Return the cotangents of the weights: each row times its result's cotangent."""
     owners = np.repeat(np.arange(len(g)), np.diff(taps.bounds))
-    y = np.empty(len(taps.places), table.dtype)
+    cotangents = np.empty(len(taps.rows), table.dtype)
     step = max(GATHERED_ELEMENTS_PER_BLOCK // max(table.shape[1], 1), 1)
-    for a in range(0, len(y), step):
-        part = slice(a, a + step)
-        rows, above = table.take(taps.places[part], 0), g.take(owners[part], 0)
-        np.einsum("ij,ij->i", rows, above, out=y[part])
-    return y
+    for start in range(0, len(cotangents), step):
+        block = slice(start, start + step)
+        rows, row_cotangents = table.take(taps.rows[block], 0), g.take(owners[block], 0)
+        np.einsum("ij,ij->i", rows, row_cotangents, out=cotangents[block])
+    return cotangents

@@ -264,30 +264,43 @@ def _align_with_basic(x: Tensor, basic: list, rest: list) -> tuple:
     return tuple(result)
 
 
+_INVALID_INDEX_DTYPE = "tensors used as indices must be long, int, byte or bool tensors"
+
+
 def _as_index(item: Any) -> Any:
     """Convert an index other than an int, slice, None or ellipsis to an array or an int."""
     if isinstance(item, Tensor):
-        array = item._array
-        if array.ndim and array.dtype.itemsize < 4 and array.dtype.kind == "i":
-            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
-    elif isinstance(item, (bool, np.bool_)):
+        return _check_index_array(_get_tensor_indices(item))
+    if isinstance(item, (bool, np.bool_)):
         return np.asarray(bool(item))
-    elif isinstance(item, (np.integer,)):
+    if isinstance(item, np.integer):
         return int(item)
-    elif isinstance(item, (list, tuple, range, np.ndarray)):
-        array = np.asarray(
-            [v.tolist() if isinstance(v, Tensor) else v for v in item]
-            if not isinstance(item, np.ndarray) else item
-        )
-        if array.size == 0 and not isinstance(item, np.ndarray):
-            array = array.astype(np.int64)
-    elif hasattr(item, "__index__"):
+    if isinstance(item, np.ndarray):
+        return _check_index_array(np.asarray(item))
+    if isinstance(item, (list, tuple, range)):
+        return _check_index_array(_convert_sequence(item))
+    if hasattr(item, "__index__"):
         return item.__index__()
-    else:
-        raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
-            f"valid indices (got {type(item).__name__})"
-        )
+    raise IndexError(
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
+        f"valid indices (got {type(item).__name__})"
+    )
+
+
+def _get_tensor_indices(item: Tensor) -> np.ndarray:
+    array = item._array
+    if array.ndim and array.dtype.itemsize < 4 and array.dtype.kind == "i":
+        raise IndexError(_INVALID_INDEX_DTYPE)
+    return array
+
+
+def _convert_sequence(item: Any) -> np.ndarray:
+    array = np.asarray([v.tolist() if isinstance(v, Tensor) else v for v in item])
+    return array if array.size else array.astype(np.int64)
+
+
+def _check_index_array(array: np.ndarray) -> Any:
+    """Return an array as an index: bytes as a mask, a number as an int."""
     if array.dtype == np.uint8:
         warn(
             "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
@@ -296,7 +309,7 @@ def _as_index(item: Any) -> Any:
         )
         return array.astype(np.bool_)
     if array.dtype != np.bool_ and array.dtype.kind not in "iu":
-        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        raise IndexError(_INVALID_INDEX_DTYPE)
     if array.ndim == 0 and array.dtype.kind in "iu":
         return int(array)
     return array
