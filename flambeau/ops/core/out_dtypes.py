@@ -62,7 +62,7 @@ _RULES: dict[str, str] = {
     **dict.fromkeys(("histc", "histogram"), "torch.histogram: input tensor and hist tensor should "
                     "have the same dtype, but got input {cwant} and hist {cgot}"),
     "heaviside": "heaviside is not yet implemented for {tensors}.",
-    "frexp": "torch.frexp() expects {part} to have dtype {cwant} but got {cgot}",
+    "frexp": "torch.frexp() expects {part} but got {cgot}",
     "kthvalue": "output values must be of same type as input",
     "mode": "expected scalar type '{want}' but got '{got}' for values output",
     "multinomial": "multinomial expects Long tensor out, got: {got}",
@@ -118,12 +118,12 @@ def check_out_dtype(name: str, result: Dtype, out: Dtype, number: int = 0) -> No
     _check_named_cast(name, result, out, number)
     rule = _RULES.get(name) or _RULES.get(f"linalg_{name}")
     if rule is not None:
-        narrow = result.name == "int32"
+        narrow, cpp = result.name == "int32", _CPP_NAMES.get(result.name, result.name)
         raise RuntimeError(rule.format(
             name=name, want=legacy_name(result), got=legacy_name(out), narrow=narrow,
-            part="exponent" if number else "mantissa",
+            part=f"exponent to have {cpp} dtype" if number else f"mantissa to have dtype {cpp}",
             tensors="complex tensors" if out.is_complex else "tensors with different dtypes",
-            dotted=name.replace("_", ".", 1), cwant=_CPP_NAMES.get(result.name, result.name),
+            dotted=name.replace("_", ".", 1), cwant=cpp,
             cgot=_CPP_NAMES.get(out.name, out.name),
         ))
     if name in ("all", "any"):

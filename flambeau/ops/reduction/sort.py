@@ -14,7 +14,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import normalize_bools, refuse_eight_bit
 from ...tensor.overlap import Overlap
-from ...tensor.promotion import build_missing_kernel_error, refuse_complex
+from ...tensor.promotion import build_missing_kernel_error, legacy_name, refuse_complex
 from ...tensor.tensor import Tensor, wrap
 from ..core.autocast import Policy
 from ..core.axes import canonicalize_dim
@@ -497,6 +497,30 @@ def _warn_of_copies(input: Any, sorted_sequence: Tensor, sorter: Tensor | None) 
                 "only appear once per program.")
 
 
+def _check_search(rows: Array, values: Array, sorter: Tensor | None) -> None:
+    """Raise RuntimeError for boundaries, values and orders that do not belong together."""
+    name = "torch.searchsorted():"
+    if not rows.ndim:
+        raise RuntimeError(
+            f"{name} boundaries tensor should have positive dimension, but got 0 dimension")
+    if not values.ndim and rows.ndim > 1:
+        raise RuntimeError(
+            f"{name} input value can be a scalar only when boundaries tensor dimension is 1, but "
+            f"we got boundaries tensor dim({rows.ndim}) and input value's dim(0) numel(1)")
+    if sorter is None:
+        return
+    order = sorter._array
+    if order.shape != rows.shape:
+        raise RuntimeError(
+            f"{name} boundary and sorter must have the same size, but got boundary tensor "
+            f"{list(rows.shape)}and got sorter tensor {list(order.shape)}")
+    if order.dtype != np.int64:
+        raise RuntimeError(f"{name} sorter must be a tensor of long dtype but got dtype "
+                           f"{legacy_name(sorter.dtype)}")
+    if order.size and not 0 <= order.min() <= order.max() < rows.shape[-1]:
+        raise RuntimeError(f"{name} sorter index out of range")
+
+
 @public(explains=True)
 def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
@@ -524,9 +548,10 @@ def searchsorted(
     side_name: Any = "right" if right or side == "right" else "left"
     _warn_of_copies(input, sorted_sequence, sorter)
     rows = sorted_sequence._array
+    values = input._array if isinstance(input, Tensor) else np.asarray(input)
+    _check_search(rows, values, sorter)
     if sorter is not None:
         rows = np.take_along_axis(rows, sorter._array, -1)
-    values = input._array if isinstance(input, Tensor) else np.asarray(input)
     kind = np.int32 if out_int32 else np.int64
     if rows.ndim == 1:
         y = _search(rows, values, side_name).astype(kind)

@@ -32,7 +32,7 @@ def test_hardtanh_compares_with_the_exact_number(torch):
 def test_frexp_names_the_wrong_output(torch):
     x = torch.ones(2)
     for mantissa, exponent, text in [("float64", "int32", "mantissa to have dtype float"),
-                                     ("float32", "int64", "exponent to have (dtype )?int")]:
+                                     ("float32", "int64", "exponent to have int dtype")]:
         out = (torch.empty(2, dtype=getattr(torch, mantissa)),
                torch.empty(2, dtype=getattr(torch, exponent)))
         with pytest.raises(RuntimeError, match=text):

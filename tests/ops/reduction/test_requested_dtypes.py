@@ -33,3 +33,20 @@ def test_searchsorted_warns_once_of_copies(torch):
     texts = [str(w.message) for w in caught]
     assert len(texts) <= 1  # PyTorch's may have come before, in this process
     assert all("input value tensor is non-contiguous" in text for text in texts)
+
+
+REFUSED = [
+    ((2, 3), (), None, "input value can be a scalar only when boundaries tensor dimension is 1"),
+    ((), (2,), None, "boundaries tensor should have positive dimension"),
+    ((2, 3), (2, 2), [[0, 1], [0, 1]], "boundary and sorter must have the same size"),
+    ((3,), (2,), [0.0, 1.0, 2.0], "sorter must be a tensor of long dtype but got dtype Float"),
+    ((3,), (2,), [0, 1, 3], "sorter index out of range"),
+    ((3,), (2,), [-1, 1, 2], "sorter index out of range"),
+]
+
+
+@pytest.mark.parametrize(("rows", "values", "sorter", "text"), REFUSED)
+def test_searchsorted_refuses_what_does_not_belong_together(torch, rows, values, sorter, text):
+    order = None if sorter is None else torch.tensor(sorter)
+    with pytest.raises(RuntimeError, match=text):
+        torch.searchsorted(torch.ones(rows), torch.ones(values), sorter=order)
