@@ -211,3 +211,9 @@ def test_frees_of_what_an_earlier_profile_saw():
     with profile(profile_memory=True) as prof:
         del x
     assert [node.extra_fields.alloc_size for node in nodes_of(prof, "[memory]")] == [-48]
+
+
+def test_nested_tensors_have_no_sizes():
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    prof = profile_all(lambda: torch.nn.functional.relu(nested))
+    assert nodes_of(prof, "aten::relu")

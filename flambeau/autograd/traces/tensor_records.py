@@ -84,7 +84,7 @@ class ObjectNumbers:
         if array.__class__ is np.ndarray:
             storage, address = self.number_memory(array)
             strides = tuple(get_strides(array))
-        return TensorRecord(id(x), self.number(x), storage, address, x.dtype, tuple(x.shape),
+        return TensorRecord(id(x), self.number(x), storage, address, x.dtype, tuple(array.shape),
                             strides, x.layout, x.device)
 
     def record_any(self, x: Any) -> TensorRecord | None:
