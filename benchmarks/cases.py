@@ -428,3 +428,37 @@ def lstm(torch):
         return torch.nn.functional.cross_entropy(model(x)[0].flatten(0, 1), y.flatten())
 
     return step(torch, model, optimizer, loss)
+
+
+def train_layers(torch: Any, layers: list[Any], x: Any) -> Work:
+    """A training step of layers followed by global pooling and a classifier of ten classes."""
+    nn = torch.nn
+    axes = tuple(range(2, x.dim()))
+    model = nn.ModuleList([nn.Sequential(*layers), nn.LazyLinear(10)])
+    model[1](model[0](x).mean(axes))  # the first call creates the lazy layer's parameters
+    y = torch.randint(10, (len(x),))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return step(torch, model, optimizer,
+                lambda: nn.functional.cross_entropy(model[1](model[0](x).mean(axes)), y))
+
+
+@case("steps", "depthwise blocks, 64 to 384 channels, 16x16 to 2x2, batch 4, SGD")
+def depthwise_blocks(torch):
+    torch.manual_seed(0)
+    nn, layers, width = torch.nn, [], 64
+    for kernel, stride, channels in ((3, 1, 96), (5, 2, 192), (5, 2, 384), (5, 2, 384)):
+        layers += [nn.Conv2d(width, channels, 1, bias=False), nn.BatchNorm2d(channels),
+                   nn.Hardswish(),
+                   nn.Conv2d(channels, channels, kernel, stride, kernel // 2, groups=channels),
+                   nn.BatchNorm2d(channels), nn.Hardswish()]
+        width = channels
+    return train_layers(torch, layers, torch.randn(4, 64, 16, 16))
+
+
+@case("steps", "conv3d, 1 to 32 channels, 16x32x32, batch 4, SGD")
+def volumes(torch):
+    torch.manual_seed(0)
+    nn = torch.nn
+    layers = [nn.Conv3d(1, 16, 3, padding=1), nn.BatchNorm3d(16), nn.ReLU(), nn.MaxPool3d(2),
+              nn.Conv3d(16, 32, 3, padding=1), nn.ReLU()]
+    return train_layers(torch, layers, torch.randn(4, 1, 16, 32, 32))
