@@ -6,6 +6,7 @@ changes dtypes and devices, state_dict.py saves and loads, hooks.py runs hooks.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -204,7 +205,10 @@ def _timed_calls(recorder: Recorder) -> Iterator[tuple[Any, Callable]]:
         return names[module]
 
     def describe(module: Module, *args: Any) -> Details:
-        """Note the module's own parameters, at its first call."""
+        """Note the module's own parameters, at its first call; nothing in a thread whose Python is
+        not recorded."""
+        if recorder.python is None or not recorder.python.is_recorded(threading.get_ident()):
+            return Details()
         if module not in records:
             numbers = recorder.numbers
             records[module] = ModuleRecord(module, tuple(

@@ -176,6 +176,24 @@ def test_functions_of_threads_that_ran_before(torch):
         assert len({e.start_tid for e in calls if name in e.name}) == 2
 
 
+def test_module_calls_are_python_calls_only_in_threads_that_ran_before(torch):
+    import threading
+
+    layer, fields = torch.nn.Linear(2, 2), torch._C._profiler._ExtraFields_PyCall
+    for in_new_thread in (False, True):
+        with torch.profiler.profile(with_stack=True) as prof:
+            work = threading.Thread(target=layer, args=(torch.ones(1, 2),))
+            if in_new_thread:
+                work.start()
+                work.join()
+            else:
+                work.run()
+        tree = prof.profiler.kineto_results.experimental_event_tree()
+        calls = [e for e in torch.profiler._utils.traverse_dfs(tree)
+                 if "nn.Module" in e.name and isinstance(e.extra_fields, fields)]
+        assert len(calls) == (not in_new_thread)
+
+
 def test_which_profiler_is_on(torch):
     kinds = torch._C._profiler.ActiveProfilerType
     with torch.autograd.profiler_legacy.profile() as prof:

@@ -123,6 +123,10 @@ class PythonCalls:
                 self._end(thread)
         self._threads.clear()
 
+    def is_recorded(self, ident: int) -> bool:
+        """Return whether calls of a thread are recorded: it ran when the profile began."""
+        return ident in self._threads
+
     def pause(self) -> bool:
         """Pause recording in this thread; return whether it was recording."""
         if sys.getprofile() is not self._hook:
