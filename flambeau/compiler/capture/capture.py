@@ -26,7 +26,7 @@ from ...tensor.layout import find_owner
 from ...tensor.quantized import QuantizedCreated
 from ...tensor.sparse import Created
 from ...tensor.storage import get_version
-from ...tensor.tensor import wrap
+from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.opaque_window import OpaqueWindow
 from ..proof.watcher import Watcher
 from ..trace.ambient_modes import read_ambient_modes
@@ -346,15 +346,17 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
 def _count_writes(recorder: Recorder) -> None:
     """Count the call's writes to memory that existed before it and that it used; meanwhile other
     threads may have written to other memory."""
-    trace, counted = recorder.trace, set()
+    trace = recorder.trace
+    most: dict[int, tuple[Tensor, int]] = {}
     for tensor, before in recorder.versions:
         if id(find_owner(tensor._array)) not in trace.storage_numbers \
                 and id(tensor) not in recorder.begun:
             continue
         writes = get_version(tensor) - before
-        if writes and id(tensor._counter) not in counted:
-            counted.add(id(tensor._counter))
-            trace.version_bumps.append((tensor, writes))
+        # State that the call created is noted twice: after its first write, and as if before it.
+        if writes and writes > most.get(id(tensor._counter), (tensor, 0))[1]:
+            most[id(tensor._counter)] = tensor, writes
+    trace.version_bumps += most.values()
 
 
 def _compare_states(trace: Trace, states: list[tuple]) -> None:

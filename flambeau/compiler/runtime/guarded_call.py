@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -85,11 +86,14 @@ class Program:
         self.source, self.call = _CallWriter(self, args, kwargs).build()
         if bindings.has_conditions:
             self.call = _run_eagerly_where_checks_fail(self.call, function)
-        begun = {id(t._counter) for ticker in self.tickers for t, _ in ticker.list_begun()}
+        begun: Counter[int] = Counter()  # writes that the tickers count themselves
+        for tensor, writes in itertools.chain.from_iterable(t.list_begun() for t in self.tickers):
+            begun[id(tensor._counter)] += writes
         for target, writes in bindings.version_bumps:
-            if isinstance(target, Tensor) and target._counter is not None \
-                    and id(target._counter) not in begun:
-                target._counter.link(self.call_count, writes)
+            if isinstance(target, Tensor) and target._counter is not None:
+                more = writes - begun[id(target._counter)]
+                if more > 0:
+                    target._counter.link(self.call_count, more)
 
     @property
     def calls(self) -> int:

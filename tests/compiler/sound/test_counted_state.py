@@ -168,3 +168,28 @@ def a_grad_mode_that_is_left_behind():
 @pytest.mark.parametrize("name", SCENES)
 def test_what_is_counted(name, mode, change_at):
     compare(SCENES[name], mode, change_at)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_versions_of_counters_that_a_step_advances_several_times(times):
+    """Two updates of one call may count in different ways; each counts as a write."""
+    def run(compiled):
+        torch.manual_seed(0)
+        params = [torch.nn.Parameter(torch.randn(4)) for _ in range(2)]
+        optimizer = torch.optim.Adam(params, lr=0.05)
+
+        def step(x):
+            for _ in range(times):
+                optimizer.zero_grad()
+                (params[0] * x + params[1]).pow(2).sum().backward()
+                optimizer.step()
+
+        take = torch.compile(step, mode="now", backend="evaluate") if compiled else step
+        seen = []
+        for _ in range(6):
+            take(torch.ones(4))
+            seen.append([(x._version, name) for p in params
+                         for name, x in optimizer.state[p].items()])
+        return seen
+
+    assert run(compiled=True) == run(compiled=False)
