@@ -19,6 +19,8 @@ from ..tensor.tensor import INFERENCE, creation
 
 F = TypeVar("F", bound=Callable)
 
+TRANSFORM_OBSERVERS: list[Callable[[], None]] = []  # called when a transform begins
+
 
 class _Mode(threading.local):
     """This thread's modes. `grad` is read by every operator with an input that requires grad."""
@@ -55,6 +57,8 @@ SPECIAL.count = 0
 @contextmanager
 def transforming() -> Iterator[None]:
     """Context of a function that a transform of torch.func runs: backward() raises in it."""
+    for observe in TRANSFORM_OBSERVERS:
+        observe()
     MODE.transforms += 1
     try:
         yield

@@ -102,5 +102,43 @@ def test_graphs_of_transforms_serve_other_inputs(name):
 ], ids=["jacrev", "hessian", "vmap of grad"])
 def test_gradients_within_vmap_are_refused(function):
     """The graph would hold their values at the trace's input as constants."""
-    with pytest.raises(NotImplementedError, match="a graph of gradients within vmap"):
+    with pytest.raises(NotImplementedError, match="a graph of .* within (vmap|a transform)"):
         make_fx(function)(torch.ones(3))
+
+
+BELOW = {
+    "add": lambda a: a.sin() + a, "sub": lambda a: torch.sub(a.cos(), a, alpha=2),
+    "div": lambda a: a / 2 + 1 / (a + 3), "clamp": lambda a: a.clamp(0.25, 0.5),
+    "in place": lambda a: a.exp().add_(a), "outer": lambda a: a[:, None] * a,
+    "pow": lambda a: a**2, "var": lambda a: a.var(), "max": lambda a: a.max(),
+}
+
+
+TRANSFORMS = {
+    "vmap": torch.vmap,
+    "vmap of vmap": lambda f: torch.vmap(torch.vmap(lambda a: f(a[None]))),
+    "vmap of jacfwd": lambda f: torch.vmap(torch.func.jacfwd(f)),
+    "jvp": lambda f: lambda x: torch.func.jvp(f, (x[0],), (x[1],))[1],
+}
+COMPUTED = {"vmap": ["add", "clamp", "div", "in place", "sub"], "jvp": ["add"]}
+
+
+@pytest.mark.parametrize("transform", list(TRANSFORMS))
+@pytest.mark.parametrize("name", list(BELOW))
+def test_graphs_below_transforms_compute_or_are_refused(name, transform):
+    """Private operators below a transform are not seen: what they compute is no constant."""
+    function = TRANSFORMS[transform](BELOW[name])
+    first, second = torch.rand(3, 4) + 0.5, torch.rand(3, 4) + 0.5
+    try:
+        graph = make_fx(function)(first)
+    except NotImplementedError:
+        assert name not in COMPUTED.get(transform, ())
+    else:
+        torch.testing.assert_close(graph(second), function(second))
+
+
+def test_constants_from_outside_may_stand_below_transforms():
+    w = torch.rand(4)
+    graph = make_fx(torch.vmap(lambda a: a * w + w))(torch.ones(3, 4))
+    x = torch.rand(3, 4)
+    assert torch.equal(graph(x), x * w + w)

@@ -22,6 +22,7 @@ from ...tensor.tensor import Tensor
 from ...tensor.windows.batched_window import is_example
 from ...tensor.windows.opaque_window import OpaqueWindow
 from ..core.operator import Kind, Operator
+from . import torch_function
 
 
 def push(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
@@ -153,7 +154,9 @@ def call_with(operator: Operator, values: list[Any]) -> Any:
             args.extend(value or ((),))  # no axes at all, as in flip
         else:
             args.append(value)
-    return operator.function(*args, **kwargs)
+    function = operator.function if not torch_function.STATE.modes \
+        else torch_function.find_seen_function(operator)
+    return function(*args, **kwargs)
 
 
 def _push_view(operator: Operator, values: list[Any], tangents: list[Any]) -> Any:

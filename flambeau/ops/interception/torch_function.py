@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -280,6 +281,23 @@ def _dispatch_failed_call(operator: Operator, args: tuple) -> Any:
     # `add` is a composite of `_add`, which has its public name but for the underscore.
     function = PUBLIC["torch"].get(operator.name.lstrip("_"), operator.function)
     return ask(function, find_overloaded_arguments(values), args, {})
+
+
+@functools.cache
+def find_seen_function(operator: Operator) -> Callable:
+    """Return the function that runs an operator below a transform so that modes see the call.
+
+    They see public functions only. For a private operator this is its composite, if that begins
+    with its parameters, as `add` does with those of `_add`.
+    """
+    name, expected = operator.name.lstrip("_"), list(operator.names)
+    for space in ("torch", "nn.functional", "linalg", "special"):
+        composite = PUBLIC.get(space, {}).get(name)
+        if composite is not None and name != operator.name:
+            leading = list(inspect.signature(composite).parameters.values())[: len(expected)]
+            if [p.name for p in leading if p.kind is not p.KEYWORD_ONLY] == expected:
+                return composite
+    return operator.function
 
 
 def check_for(function: Any, problem: Callable[[str], None]) -> Callable | None:

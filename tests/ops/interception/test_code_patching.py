@@ -80,7 +80,7 @@ def test_signature_and_docstring_show_through_stubs(function, order):
 
 PROGRAM = """
 import flambeau as torch
-from flambeau.ops.core.dispatch import _stub as unwritten
+from flambeau.ops.core.dispatch import run_unwritten as unwritten
 from flambeau.ops.interception.code_patching import swap_of
 
 calls = []
