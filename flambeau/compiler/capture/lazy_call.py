@@ -44,6 +44,9 @@ NOT_NOW = object()  # the operator must run
 class Deferred:
     """The events that a recorded call still has to compute."""
 
+    # Also of the update that ends the deferral: it is computed with the events before it.
+    defers_update = True
+
     def __init__(self, recorder: Recorder, precedent: Precedent) -> None:
         self.recorder, self.trace, self.precedent = recorder, recorder.trace, precedent
         self.values, self.trace.values = self.trace.values, False

@@ -266,4 +266,4 @@ def _update(r: Recorder, optimizer: Any, group: int, flags: Any, scalars: Any, r
         deferred.scalars[len(r.trace.events)] = scalars
     r.add(UPDATE, function=type(optimizer)._flambeau_formula, args=refs, kwargs=fields,
           array=np.array(scalars, np.float64))
-    return r.defers_update
+    return deferred is not None and deferred.defers_update

@@ -152,11 +152,6 @@ class Recorder:
             self.deferred.compare_event(event)
         return event
 
-    @property
-    def defers_update(self) -> bool:
-        """Whether the update that was added last runs later."""
-        return self.deferred is not None
-
     def line(self) -> tuple[str, bool]:
         """Return ("file:line" of the running user code, whether it runs backward)."""
         frame: Any = sys._getframe(1)
