@@ -10,7 +10,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.compiler.driver import (
-    binding_manifest, installation, pipeline, program_builder, restore,
+    binding_manifest, installation, pipeline, program_builder, program_cache,
 )
 from flambeau.compiler.ir import source_hashes
 from flambeau.compiler.trace.trace_signature import Precedent
@@ -185,7 +185,7 @@ def test_a_table_that_is_gone_is_made_anew(steps, graphs, monkeypatch):
     _, cold = trained(steps)
     graphs.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(restore, "load_table", lambda key: None)
+        patch.setattr(program_cache, "load_table", lambda key: None)
         _, warm = trained(steps)
     assert len(graphs) == 1
     assert same(cold, warm)
