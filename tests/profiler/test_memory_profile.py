@@ -207,10 +207,11 @@ def test_keys_of_tensors_without_memory():
 
 def test_frees_of_what_an_earlier_profile_saw():
     with profile(profile_memory=True):
-        x = torch.empty(3, 4)
+        x = torch.empty(3, 997)
     with profile(profile_memory=True) as prof:
         del x
-    assert [node.extra_fields.alloc_size for node in nodes_of(prof, "[memory]")] == [-48]
+    sizes = [node.extra_fields.alloc_size for node in nodes_of(prof, "[memory]")]
+    assert sizes.count(-4 * 3 * 997) == 1  # besides garbage of earlier profiles
 
 
 def test_nested_tensors_have_no_sizes():
