@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import linecache
 import operator
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 from .._higher_order_ops.active_export import active_expansions, read_observer, recording
 from .._higher_order_ops.gradient_regions import MODE_META
 from .._higher_order_ops.recorded_modes import ModeRecorder
-from ..autograd.mode import TRANSFORM_OBSERVERS
+from .._higher_order_ops.transform_watch import TransformWatch
 from ..fx import traceback as fx_traceback
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
@@ -84,12 +83,11 @@ class Recorder(ModeRecorder):
         self.subgraphs: dict[str, GraphModule] = {}
         self.unbacked: set[Node] = set()  # nodes whose sizes depend on a tensor's values
         self.calls: dict[str, int] = {}  # call count by function name
-        # Keyed by the tensor's id; entries keep tensors alive, so ids are unique.
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, Entry] = {}  # by id of the tensor, which its entry keeps alive
         self.stack: dict[str, tuple[str, Any]] = {}
         self.fixed: set[Node] = set()  # nodes that depend on no input
-        self.older: dict[int, Tensor] | None = None  # than the first transform, by id
         self.find_expansion, self.is_closed = active_expansions(), False
+        self.watch = TransformWatch()
         names = torch_function.list_properties()
         self.properties = {p.__get__: name for name, p in names.items()}
 
@@ -110,9 +108,7 @@ class Recorder(ModeRecorder):
             if entry is None and self.subgraph_of is not None:
                 return self.subgraph_of.take(value)
             if entry is None:
-                if self.older is not None and id(value) not in self.older:
-                    raise NotImplementedError("a graph of what an operator without a public name "
-                                              "computes within a transform (vmap, jvp, jacfwd)")
+                self.watch.refuse_newer(value)
                 node = self.lift_input(value)
                 self.fixed.add(node)
                 self.entries[id(value)] = entry = Entry(value, node, value)
@@ -153,18 +149,14 @@ class Recorder(ModeRecorder):
         """Return the recorder of a subgraph, which takes outer tensors as inputs."""
         inner = type(self)(graph, subgraph.take, self.twins, self.offset)
         inner.table, inner.stack, inner.subgraph_of = self.table, self.stack, subgraph
-        inner.has_modes = self.has_modes
+        inner.has_modes, inner.watch = self.has_modes, self.watch
         return inner
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Record the calls made in this context."""
-        TRANSFORM_OBSERVERS.append(self.note_transform)
-        try:
-            with recording(self), self:
-                yield
-        finally:
-            TRANSFORM_OBSERVERS.remove(self.note_transform)
+        with recording(self), self.watch.active(), self:
+            yield
 
     choose, map_over, loop_while, scan_over = choose, map_over, loop_while, scan_over
     combine_over = combine_over  # methods that are defined with the subgraphs they record
@@ -194,26 +186,8 @@ class Recorder(ModeRecorder):
             raise NotImplementedError(  # the calls of backward, below the vmap, are not seen
                 "a graph of gradients within vmap (jacrev, hessian, vmap of grad)")
         if name in _COMPOSITES or find_innermost_batch(pytree.tree_leaves((args, kwargs))):
-            return self.run_inside(func, args, kwargs)
+            return _run_inside(self, func, args, kwargs)
         return self.record(func, args, kwargs)
-
-    def run_inside(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run a composite, recording the calls that it makes, or those below a vmap."""
-        state = torch_function.STATE
-        state.skipped = func
-        try:
-            return _call_with_mode(self, func, args, kwargs)
-        finally:
-            state.skipped = None
-
-    def note_transform(self) -> None:
-        """Hold the tensors that exist when the first transform (vmap, jvp) begins.
-
-        Below a transform private operators run, which the recorder does not see. What they compute
-        would be taken for a constant of the program, so later tensors are refused.
-        """
-        if self.older is None:
-            self.older = {id(x): x for x in gc.get_objects() if issubclass(type(x), Tensor)}
 
     def read_attribute(self, name: str, getter: Any, args: Any) -> Any:
         """Read an attribute of a tensor; record it if its value is a tensor."""
@@ -388,6 +362,15 @@ def _call_with_mode(mode: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
     finally:
         torch_function.STATE.modes.remove(mode)
+
+
+def _run_inside(mode: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """Run a composite, recording the calls that it makes, or those below a vmap."""
+    torch_function.STATE.skipped = func
+    try:
+        return _call_with_mode(mode, func, args, kwargs)
+    finally:
+        torch_function.STATE.skipped = None
 
 
 def _order_transposed_axes(ndim: int, is_batch: bool) -> list[int]:
