@@ -41,4 +41,4 @@ class TransformWatch:
         an operator computed it that the trace did not see."""
         if self.older is not None and id(value) not in self.older:
             raise NotImplementedError("a graph of what an operator without a public name computes "
-                                      "within a transform (vmap, jvp, jacfwd)")
+                                      "within a transform (vmap, grad, jvp, jacrev)")

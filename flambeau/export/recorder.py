@@ -182,9 +182,6 @@ class Recorder(ModeRecorder):
             if name in _VALUES or self.offset is None:
                 refuse(name)
             return (read_number if name == "item" else read_numbers)(self, args[0])
-        if name == "grad" and find_innermost_batch(pytree.tree_leaves(args)) is not None:
-            raise NotImplementedError(  # the calls of backward, below the vmap, are not seen
-                "a graph of gradients within vmap (jacrev, hessian, vmap of grad)")
         if name in _COMPOSITES or find_innermost_batch(pytree.tree_leaves((args, kwargs))):
             return _run_inside(self, func, args, kwargs)
         return self.record(func, args, kwargs)

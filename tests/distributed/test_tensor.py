@@ -70,8 +70,8 @@ def test_functions_of_local_parts() -> None:
 @pytest.mark.parity
 def test_functions_of_local_parts_are_pytorchs() -> None:
     pytest.importorskip("torch")
-    ours = json.loads(run("local_map.py")[0])
-    assert ours == json.loads(run("local_map.py", arguments=["torch"])[0])
+    actual = json.loads(run("local_map.py")[0])
+    assert actual == json.loads(run("local_map.py", arguments=["torch"])[0])
 
 
 @pytest.fixture

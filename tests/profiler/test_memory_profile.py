@@ -93,10 +93,10 @@ def test_graph_follows_versions():
 
 def test_timeline_balances():
     def allocate():
-        kept.append(torch.ones(1000))
+        results.append(torch.ones(1000))
         torch.ones(500)
 
-    kept = []
+    results = []
     timeline = profile_all(allocate)._memory_profile().timeline
     sizes = [(action, size) for _, action, _, size in timeline]
     assert sizes == [(Action.CREATE, 4000), (Action.CREATE, 2000), (Action.DESTROY, 2000)]

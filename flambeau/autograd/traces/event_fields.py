@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from types import CodeType
 from typing import Any, NamedTuple
 
 from ...tensor.devices import device
@@ -68,7 +69,24 @@ class StorageIdentities:
         return None if storage is None else self._ids.get(self._find(("storage", storage)))
 
 
-class _TensorMetadata:
+class _OnStorage:
+    """What has ids: the record of something on a storage, which a tensor or an allocation is."""
+
+    _record: TensorRecord | MemoryEvent
+    _identities: StorageIdentities
+
+    @property
+    def id(self) -> int | None:
+        """The id of the tensors on the storage: views and the tensors behind them share it."""
+        return self._identities.get_id(self._record.storage)
+
+    @property
+    def allocation_id(self) -> int | None:
+        """The id of the storage."""
+        return self._identities.get_allocation(self._record.storage)
+
+
+class _TensorMetadata(_OnStorage):
     """A tensor at the time of an event."""
 
     def __init__(self, record: TensorRecord, identities: StorageIdentities) -> None:
@@ -77,16 +95,6 @@ class _TensorMetadata:
         self.dtype, self.layout, self.device = record.dtype, record.layout, record.device
         self.sizes, self.strides = list(record.sizes), list(record.strides)
         self.dim = len(self.sizes)
-
-    @property
-    def id(self) -> int | None:
-        """The tensor's id; views and the tensors behind them share it."""
-        return self._identities.get_id(self._record.storage)
-
-    @property
-    def allocation_id(self) -> int | None:
-        """The id of the tensor's storage."""
-        return self._identities.get_allocation(self._record.storage)
 
 
 class _Fields:
@@ -184,7 +192,7 @@ class _ExtraFields_PyCall(_Fields):
     def of_call(cls, call: PythonCall, callers: dict[int, PythonCall]) -> _ExtraFields_PyCall:
         """Return the fields of a recorded call, whose caller is in `callers` by its number."""
         caller = callers.get(call.caller)
-        fields = cls(_place_of(call), _place_of(caller) if caller else _PyFrameState(0, "", ""))
+        fields = cls(_locate(call.code), _locate(caller.code if caller else None))
         fields.python_id, fields.caller_id = call.number, call.caller
         return fields
 
@@ -192,9 +200,9 @@ class _ExtraFields_PyCall(_Fields):
         return iter(self._records)
 
 
-def _place_of(call: PythonCall) -> _PyFrameState:
-    code = call.code
-    return _PyFrameState(code.co_firstlineno, code.co_filename, code.co_name)
+def _locate(code: CodeType | None) -> _PyFrameState:
+    return _PyFrameState(0, "", "") if code is None else \
+        _PyFrameState(code.co_firstlineno, code.co_filename, code.co_name)
 
 
 def describe_subject(record: Any, identities: StorageIdentities) -> _ExtraFields_PyCall:
@@ -202,10 +210,7 @@ def describe_subject(record: Any, identities: StorageIdentities) -> _ExtraFields
     is_module = isinstance(record, ModuleRecord)
     subject = record.module if is_module else record.optimizer
     function = type(subject).forward if is_module else type(subject).step
-    code = getattr(function, "__code__", None)
-    place = _PyFrameState(0, "", "") if code is None else \
-        _PyFrameState(code.co_firstlineno, code.co_filename, code.co_name)
-    fields = _ExtraFields_PyCall(place, _PyFrameState(0, "", ""))
+    fields = _ExtraFields_PyCall(_locate(getattr(function, "__code__", None)), _locate(None))
     if is_module:
         fields.module = _NNModuleInfo(record, identities)
         fields._records = tuple(x for _, *pair in record.parameters for x in pair if x is not None)
@@ -217,7 +222,7 @@ def describe_subject(record: Any, identities: StorageIdentities) -> _ExtraFields
     return fields
 
 
-class _ExtraFields_Allocation(_Fields):
+class _ExtraFields_Allocation(_OnStorage, _Fields):
     """Fields of an allocation or a free."""
 
     tag = _EventType.Allocation
@@ -227,17 +232,7 @@ class _ExtraFields_Allocation(_Fields):
     ) -> None:
         self.ptr, self.alloc_size, self.total_allocated = event.address, event.nbytes, event.total
         self.device, self.total_reserved = device("cpu"), 0
-        self._event, self._identities = event, identities or StorageIdentities()
-
-    @property
-    def id(self) -> int | None:
-        """The id of the tensors on the storage."""
-        return self._identities.get_id(self._event.storage)
-
-    @property
-    def allocation_id(self) -> int | None:
-        """The id of the storage."""
-        return self._identities.get_allocation(self._event.storage)
+        self._record, self._identities = event, identities or StorageIdentities()
 
     def list_identified(self) -> Iterator[Any]:
-        yield self._event
+        yield self._record

@@ -29,7 +29,6 @@ from .short_write import generate_short_write, has_short_write, write_by_kernel
 if TYPE_CHECKING:
     from .operator import Operator
 
-INT64 = np.dtype(np.int64)
 # Operands of pointwise operators; Python's operators (`+`) leave others to their classes.
 OPERANDS = (Tensor, bool, int, float, complex, np.generic)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -163,8 +164,7 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     """Convolve x (n, c, ...) with w (o, c / groups, ...)."""
     if conv_1x1.is_pointwise(window, groups, x):
         return conv_1x1.forward(x, w, bias)
-    machine = conv_3d if x.ndim == 5 else conv_native
-    result = machine.forward(x, w, bias, window, groups)
+    result = _choose_kernels(x).forward(x, w, bias, window, groups)
     if result is not None:
         return result
     y = np.empty((x.shape[0], w.shape[0], *window.output(x.shape[2:])), x.dtype)
@@ -181,6 +181,11 @@ def forward(x: Array, w: Array, bias: Array | None, window: Window, groups: int)
     else:
         _convolve_blocks(x, w, bias, window, y, groups)
     return y
+
+
+def _choose_kernels(x: Array) -> ModuleType:
+    """Return the module that convolves such arrays in machine code, if it has a kernel for them."""
+    return conv_3d if x.ndim == 5 else conv_native
 
 
 def _convolve_blocks(
@@ -261,7 +266,7 @@ def backward_weight(x: Array, g: Array, window: Window, groups: int) -> Array:
     """Return the cotangent of the weight, given the input and the output's cotangent."""
     if conv_1x1.is_pointwise(window, groups, x, g):
         return conv_1x1.backward_weight(x, g)
-    native = (conv_3d if x.ndim == 5 else conv_native).backward_weight(x, g, window, groups)
+    native = _choose_kernels(x).backward_weight(x, g, window, groups)
     if native is not None:
         return native
     channels, outputs = x.shape[1] // groups, g.shape[1] // groups
@@ -315,8 +320,7 @@ def backward_data(g: Array, w: Array, spatial: Sequence[int], window: Window,
     """Return the cotangent of the input, given the output's cotangent and the weight."""
     if conv_1x1.is_pointwise(window, groups, g) and tuple(spatial) == g.shape[2:]:
         return conv_1x1.backward_data(g, w)
-    machine = conv_3d if g.ndim == 5 else conv_native
-    native = machine.backward_data(g, w, spatial, window, groups)
+    native = _choose_kernels(g).backward_data(g, w, spatial, window, groups)
     if native is not None:
         return native
     channels = w.shape[1] * groups

@@ -118,11 +118,11 @@ def _count_calls(step: Any) -> Any:
     reference, function = weakref.ref(step.__self__), step.__func__
 
     @functools.wraps(function)
-    def counted(*args: Any, **kwargs: Any) -> Any:
+    def count_and_step(*args: Any, **kwargs: Any) -> Any:
         sparsifier: Any = reference()
         sparsifier._step_count += 1
         return function(sparsifier, *args, **kwargs)
 
-    attributes: Any = counted
+    attributes: Any = count_and_step
     attributes._with_counter = True
-    return counted
+    return count_and_step
