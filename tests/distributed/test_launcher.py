@@ -24,8 +24,9 @@ rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
 names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR",
          "ROLE_NAME", "TORCHELASTIC_MAX_RESTARTS")
 shown = [attempt] if "kill" in sys.argv else []
-print(" ".join(os.environ[name] for name in names), torch.get_num_threads(), *sys.argv[1:], *shown,
-      flush=True)
+fields = [os.environ[name] for name in names]
+fields += [str(torch.get_num_threads()), *sys.argv[1:], *shown]
+sys.stdout.write(" ".join(fields) + "\\n")  # one write: the ranks share a pipe, unbuffered
 if "fail" in sys.argv and rank == "1" and attempt == "0":
     raise ValueError("rank 1 does not like this")
 if "kill" in sys.argv and rank == "1" and attempt == "0":
@@ -33,7 +34,7 @@ if "kill" in sys.argv and rank == "1" and attempt == "0":
 if "fail" in sys.argv or "kill" in sys.argv:
     time.sleep(0 if attempt == "1" else 60)
 if "wait" in sys.argv:
-    print("pid", os.getpid(), flush=True)
+    sys.stdout.write(f"pid {os.getpid()}\\n")
     time.sleep(60)
 """
 
