@@ -8,16 +8,19 @@ existing grads, or nodes from earlier calls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ...autograd.mode import SPECIAL
-from ...autograd.node import Node
-from ...autograd.outputs import Output
 from ...tensor.ambient import AMBIENT
 from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
 from ..trace.trace import OPERATOR, WRITE, Event, Value, collect_values
+from .backward_graph import BackwardGraph
 from .backward_walk import write_walk
+from .segment import INTERNAL
 
 if TYPE_CHECKING:
     from .following import Following
@@ -25,54 +28,41 @@ if TYPE_CHECKING:
     from .segment_recorder import SegmentRecorder
 
 
-class BackwardPass:
-    """A recorded backward pass.
+class LeafGrad(NamedTuple):
+    """A grad that the pass set.
 
-    shapes: (class, plan, restore, edges) of each node, in breadth-first order. An edge is a leaf,
-        None, or (node index, output index).
-    grads: (leaf, its array, window of its grad, whether the window is only part of its owner).
+    array: the leaf's.
+    window: where the grad lies; `is_part`: whether that is only part of the array that owns it.
+    version: the grad's, which is not 0 if the engine accumulated it in place.
     """
 
-    def __init__(self, start: int) -> None:
+    leaf: Tensor
+    array: np.ndarray
+    window: Value
+    is_part: bool
+    version: int
+
+
+class BackwardPass:
+    """A recorded backward pass: the events from `start` to `end`."""
+
+    def __init__(self, start: int, graph: BackwardGraph) -> None:
         self.start = self.end = start
-        self.output = -1  # output index of the root; -1 if its node has one output
-        self.shapes: list[tuple[Any, Any, Any, tuple]] = []
-        self.leaves: list[Tensor] = []
-        self.grads: list[tuple[Tensor, Any, Value, bool]] = []
-        self.versions: list[int] = []  # of the grads: the engine accumulates some in place
+        self.graph = graph
+        self.grads: list[LeafGrad] = []
         self.views: list[Any] = []  # last windows of grads, for reuse
-        self.walk: Any = None  # generated when the same graph appears a second time
+        # Generated when the same graph appears a second time.
+        self.walk: Callable[[Following, Any], bool] | None = None
 
     @staticmethod
     def begin(root: Any, start: int, sequence: int) -> BackwardPass | None:
         """Describe the pass about to run from `root`; None if it cannot be a single event."""
-        result = BackwardPass(start)
-        root, result.output = _find_node_and_output(root)
-        if not isinstance(root, Node) or SPECIAL.count:
+        if SPECIAL.count:
             return None
-        return result if result._describe(root, sequence) else None
-
-    def _describe(self, root: Node, sequence: int) -> bool:
-        nodes, numbers = [root], {id(root): 0}
-        leaves: dict[int, Tensor] = {}
-        for node in nodes:
-            if node.hooks is not None or node.operator is None or node.sequence < sequence:
-                return False
-            edges: list[Any] = []
-            for edge in node.edges:
-                if edge is None or isinstance(edge, Tensor):
-                    edges.append(edge)
-                    if edge is not None:
-                        leaves[id(edge)] = edge
-                    continue
-                below, output = _find_node_and_output(edge)
-                if id(below) not in numbers:
-                    numbers[id(below)] = len(nodes)
-                    nodes.append(below)
-                edges.append((numbers[id(below)], output))
-            self.shapes.append((node.__class__, node.plan, node.restore, tuple(edges)))
-        self.leaves = list(leaves.values())
-        return all(_is_plain(leaf) for leaf in self.leaves)
+        graph = BackwardGraph.describe(root, sequence)
+        if graph is None or not all(map(_is_plain, graph.leaves)):
+            return None
+        return BackwardPass(start, graph)
 
     def finish(self, recorder: SegmentRecorder) -> bool:
         """Record the grads after the pass. Return False if it did anything but set new grads."""
@@ -80,30 +70,26 @@ class BackwardPass:
         self.end = len(events)
         if any(e.kind not in (OPERATOR, WRITE) for e in events[self.start :]):
             return False
-        for leaf in self.leaves:
+        for leaf in self.graph.leaves:
             grad = leaf._grad
-            value = None if grad is None else recorder.trace.value_of(grad._array)
-            if grad is None or value is None or grad._base is not None or grad._requires_grad:
+            window = None if grad is None else recorder.trace.value_of(grad._array)
+            if grad is None or window is None or grad._base is not None or grad._requires_grad:
                 return False
-            geometry = recorder.trace.storages[value.storage].whole
-            part = grad._array.base is not None or value.shape != geometry.shape
-            self.grads.append((leaf, leaf._array, value, part))
-            self.versions.append(get_version(grad))
+            whole = recorder.trace.storages[window.storage].whole
+            is_part = grad._array.base is not None or window.shape != whole.shape
+            self.grads.append(LeafGrad(leaf, leaf._array, window, is_part, get_version(grad)))
         return self.end > self.start
 
     def is_closed(self, events: list[Event], memory: list[Memory]) -> bool:
         """Whether no later event uses the pass's intermediate results."""
-        result: set[int] = set()
-        for event in events[self.start : self.end]:
-            result.update(v.storage for v in collect_values((event.results, event.args)))
-        before: set[int] = set()
-        for event in events[: self.start]:
-            before.update(v.storage for v in collect_values((event.results, event.args)))
-        grads = {value.storage for _, _, value, _ in self.grads}
-        inner = {s for s in result - before - grads if memory[s].kind == 0}
-        bound = {s for s in result - before if memory[s].kind != 0}
-        after = {v.storage for e in events[self.end :] for v in collect_values((e.results, e.args))}
-        return not inner & after and not bound and self.end <= len(events)
+        if self.end > len(events):  # the recording was cut within the pass
+            return False
+        used = _collect_storages(events[self.start : self.end])
+        new = used - _collect_storages(events[: self.start])
+        if any(memory[s].kind != INTERNAL for s in new):
+            return False
+        grads = {grad.window.storage for grad in self.grads}
+        return not (new - grads) & _collect_storages(events[self.end :])
 
     # ------------------------------------------------------------------------------ following
 
@@ -113,74 +99,46 @@ class BackwardPass:
             return False
         before = following.pos
         try:
-            return self._follow(following, root)
-        except BaseException:  # interrupted: undo, as if the pass had not begun
-            if following.pos in (before, self.end - 1):
-                following.pos = before
-                for leaf, _, _, _ in self.grads:
-                    leaf._grad = None
-            raise
-
-    def _follow(self, following: Following, root: Any) -> bool:
-        if self.walk is not None:
-            if not self.walk(following, root):
+            if self.walk is not None:
+                is_same = self.walk(following, root)
+            else:
+                is_same = self._walk_nodes(following, root)
+            if not is_same:
                 return False
             following.walked += 1
             following.pos = self.end - 1
             following.step()
             return True
-        root, output = _find_node_and_output(root)
-        nodes = self._walk(root, following.sequence) if output == self.output else None
-        if nodes is None:
+        except BaseException:  # interrupted: undo, as if the pass had not begun
+            if following.pos in (before, self.end - 1):
+                following.pos = before
+                for grad in self.grads:
+                    grad.leaf._grad = None
+            raise
+
+    def _walk_nodes(self, following: Following, root: Any) -> bool:
+        """Do what `walk` will do from now on, and generate it."""
+        nodes = self.graph.match(root, following.sequence)
+        if nodes is None or not all(
+            grad.leaf._array is grad.array and _is_plain(grad.leaf) for grad in self.grads
+        ):
             return False
-        for leaf, array, _, _ in self.grads:
-            if leaf._array is not array or not _is_plain(leaf):
-                return False
         self.walk = write_walk(self, following, nodes)
-        for (leaf, _, value, part), version in zip(self.grads, self.versions, strict=True):
-            s = value.storage
-            following.owners[s] = following.segment.recycled.take(s)
-            following.bound.add(id(following.owners[s]))
-            leaf._grad = following.tensor(value, part, None)
+        for leaf, _, window, is_part, version in self.grads:
+            owner = following.segment.recycled.take(window.storage)
+            following.owners[window.storage] = owner
+            following.bound.add(id(owner))
+            leaf._grad = following.tensor(window, is_part, None)
             if version:
                 leaf._grad._bump(version)
         for node in nodes:
             node.release()
-        following.walked += 1
-        following.pos = self.end - 1
-        following.step()
         return True
 
-    def _walk(self, root: Any, sequence: int) -> list[Node] | None:
-        """Return the nodes below `root` if they form the recorded graph, else None."""
-        nodes, numbers = [root], {id(root): 0}
-        count = len(self.shapes)
-        for number, node in enumerate(nodes):
-            kind, plan, restore, edges = self.shapes[number]
-            if node.__class__ is not kind or node.plan is not plan or node.hooks is not None \
-                    or node.sequence < sequence or len(node.edges) != len(edges) \
-                    or node.restore != restore:
-                return None
-            for edge, expected in zip(node.edges, edges, strict=True):
-                if edge is expected:
-                    continue
-                if expected.__class__ is not tuple or edge is None or isinstance(edge, Tensor):
-                    return None
-                below, output = _find_node_and_output(edge)
-                known = numbers.get(id(below))
-                if known is None:
-                    known = numbers[id(below)] = len(nodes)
-                    if known >= count:
-                        return None
-                    nodes.append(below)
-                if (known, output) != expected:
-                    return None
-        return nodes if len(nodes) == count else None
 
-
-def _find_node_and_output(target: Any) -> tuple[Any, int]:
-    """Return an edge's node and output index; the index is -1 if the node has one output."""
-    return (target.node, target.index) if target.__class__ is Output else (target, -1)
+def _collect_storages(events: Iterable[Event]) -> set[int]:
+    """Return the storages that events read or write."""
+    return {v.storage for e in events for v in collect_values((e.results, e.args))}
 
 
 def _is_plain(leaf: Tensor) -> bool:

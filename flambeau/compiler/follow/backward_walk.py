@@ -17,7 +17,8 @@ from ..trace.trace import Value
 from .holder_census import HELD_BY_LIST, HolderCensus
 
 if TYPE_CHECKING:
-    from .backward_pass import BackwardPass
+    from .backward_graph import NodeShape
+    from .backward_pass import BackwardPass, LeafGrad
     from .following import Following
     from .memory_layout import RecycledMemory
 
@@ -48,11 +49,12 @@ def write_walk(pass_: BackwardPass, following: Following, nodes: list[Node]) -> 
     grads and free the nodes. It returns False, with no side effects, if the graphs differ."""
     source = _Source()
     source.lines.append("sequence = f.sequence")
-    if pass_.output >= 0:
-        source.refuse_if("root.__class__ is not Output", f"root.index != {pass_.output}")
-    source.lines.append("n0 = root.node" if pass_.output >= 0 else "n0 = root")
-    _compare_nodes(source, pass_)
-    _compare_leaves(source, pass_)
+    output = pass_.graph.output
+    if output >= 0:
+        source.refuse_if("root.__class__ is not Output", f"root.index != {output}")
+    source.lines.append("n0 = root.node" if output >= 0 else "n0 = root")
+    _compare_nodes(source, pass_.graph.nodes)
+    _compare_leaves(source, pass_.grads)
     compared = len(source.lines)
     _set_grads(source, pass_, following)
     for number, node in enumerate(nodes):
@@ -69,14 +71,14 @@ def write_walk(pass_: BackwardPass, following: Following, nodes: list[Node]) -> 
     return walk
 
 
-def _compare_nodes(source: _Source, pass_: BackwardPass) -> None:
+def _compare_nodes(source: _Source, shapes: list[NodeShape]) -> None:
     """Follow the edges, then compare all nodes at once."""
     seen = {0}
-    for number, (_, _, _, edges) in enumerate(pass_.shapes):
-        if edges:
-            names = "".join(f"e{k}, " for k in range(len(edges)))
+    for number, shape in enumerate(shapes):
+        if shape.edges:
+            names = "".join(f"e{k}, " for k in range(len(shape.edges)))
             source.lines.append(f"{names}= n{number}.edges")
-        for k, edge in enumerate(edges):
+        for k, edge in enumerate(shape.edges):
             if edge.__class__ is not tuple:
                 source.refuse_if(f"e{k} is not {source.constant(edge)}")
                 continue
@@ -90,18 +92,18 @@ def _compare_nodes(source: _Source, pass_: BackwardPass) -> None:
                 seen.add(below)
                 source.lines.append(f"n{below} = {target}")
     source.names |= {
-        "shapes": [(kind, plan, None, restore) for kind, plan, restore, _ in pass_.shapes],
+        "shapes": [(shape.type, shape.plan, None, shape.restore) for shape in shapes],
         "shape_of": attrgetter("__class__", "plan", "hooks", "restore"),
         "sequence_of": attrgetter("sequence"),
     }
-    source.lines.append("nodes = " + "".join(f"n{k}, " for k in range(len(pass_.shapes))))
+    source.lines.append("nodes = " + "".join(f"n{k}, " for k in range(len(shapes))))
     source.refuse_if("[*map(shape_of, nodes)] != shapes", "min(map(sequence_of, nodes)) < sequence")
 
 
-def _compare_leaves(source: _Source, pass_: BackwardPass) -> None:
-    leaves = tuple([leaf for leaf, _, _, _ in pass_.grads])
+def _compare_leaves(source: _Source, grads: list[LeafGrad]) -> None:
+    leaves = tuple([grad.leaf for grad in grads])
     source.names |= {
-        "leaves": leaves, "leaf_arrays": tuple([array for _, array, _, _ in pass_.grads]),
+        "leaves": leaves, "leaf_arrays": tuple([grad.array for grad in grads]),
         "nothing": (None,) * len(leaves), "is_": is_, "array_of": attrgetter("_array"),
         "grad_of": attrgetter("_grad"), "flag_of": attrgetter("_requires_grad"),
         "attributes_of": attrgetter("__dict__"), "have_hooks": _have_hooks,
@@ -124,12 +126,12 @@ def _set_grads(source: _Source, pass_: BackwardPass, following: Following) -> No
     memory = _GradMemory(following.segment.recycled, pass_)
     source.names |= {"bind": memory.bind, "arrays": memory.recycled.arrays, "views": pass_.views}
     source.lines.append("bind(f)")
-    for number, (s, k, _) in enumerate(memory.rows):
+    for number, ((s, k, _), grad) in enumerate(zip(memory.rows, pass_.grads, strict=True)):
         source.lines += [
             "g = new(Tensor)", f"g._array = arrays[{s}]" if k is None else f"g._array = views[{k}]",
             "g._requires_grad = g._tracked = False",
             "g._node = g._grad = g._counter = g._base = None", "g._stamp = creation.stamp",
-            *([f"g._bump({pass_.versions[number]})"] if pass_.versions[number] else []),
+            *([f"g._bump({grad.version})"] if grad.version else []),
             f"l{number}._grad = g",
         ]
     source.lines += ["g = None"]
@@ -145,12 +147,12 @@ class _GradMemory:
     def __init__(self, recycled: RecycledMemory, pass_: BackwardPass) -> None:
         self.recycled, self.views = recycled, pass_.views
         self.rows: list[tuple[int, int | None, Value]] = []
-        for _, _, value, part in pass_.grads:
-            k = len(self.views) if part else None
-            self.rows.append((value.storage, k, value))
+        for grad in pass_.grads:
+            k, storage = len(self.views) if grad.is_part else None, grad.window.storage
+            self.rows.append((storage, k, grad.window))
             if k is not None:
                 self.views.append(None)
-                recycled.viewers[value.storage].append((pass_, k))
+                recycled.viewers[storage].append((pass_, k))
         self.storages = [s for s, _, _ in self.rows]
         self.parts = [s for s, k, _ in self.rows if k is not None]
         self.ids: set[int] = set()

@@ -17,11 +17,11 @@ from ...ops.core.operator import Kind
 from ..trace.trace import (
     CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, collect_values,
 )
-from .backward_pass import BackwardPass
 from .holder_census import HolderCensus
 from .memory_layout import RecycledMemory
 
 if TYPE_CHECKING:
+    from .backward_pass import BackwardPass
     from .following import Following
 
 

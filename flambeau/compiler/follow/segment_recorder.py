@@ -167,7 +167,7 @@ class SegmentRecorder(Recorder):
         for backward in self.backwards:
             entries = segment.entries[backward.start : backward.end]
             result = {s for entry in entries for s in entry.allocated}
-            result -= {value.storage for _, _, value, _ in backward.grads}
+            result -= {grad.window.storage for grad in backward.grads}
             if backward.is_closed(events, memory) and not result & alive:
                 segment.backwards[backward.start] = backward
         return segment, owners, inputs, alive

@@ -93,26 +93,39 @@ class _Range:
 
 
 @dataclass(frozen=True)
-class _Tile:
-    """A rectangle in a block of scores: its columns and rows, each as (first, count)."""
-
-    columns: tuple[int, int]
-    rows: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class _KeyBlocks:
-    """Blocks of columns that a block of rows is multiplied with: one, or a loop over several.
+class _Block:
+    """A block of scores, or a loop over several blocks for the same rows.
 
     `is_masked`: whether `causal` hides some elements. `is_first`: whether this is the first block
-    for these rows and for these columns.
+    for these rows and for these columns. `index` and `count`: of the loop.
     """
 
+    rows: _Range
     columns: _Range
     is_masked: bool
     is_first: bool
     index: Index | None = None
     count: int | Affine = 1
+
+    def tile(self, rows: tuple[int, int], columns: tuple[int, int]) -> _Tile:
+        """A part of the block: rows and columns as (first, count)."""
+        return _Tile(
+            self, self.rows.subrange(*rows), self.columns.subrange(*columns), rows[0], columns[0])
+
+    def loop(self, body: list[Statement]) -> list[Statement]:
+        """Run `body` for each block."""
+        return body if self.index is None else [Loop(self.index, self.count, body)]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A rectangle in a block of scores that begins at (`row`, `column`) of the block."""
+
+    block: _Block
+    rows: _Range
+    columns: _Range
+    row: int
+    column: int
 
 
 _Finish = Callable[[Value, Coordinate], Value]  # of a score and the coordinate of its row
@@ -178,7 +191,7 @@ class _AttentionKernel:
 
     def score_index(self, tile: _Tile, column: Index, row: Index) -> Affine:
         """The position of a score in the block."""
-        base = tile.columns[0] * self.size + tile.rows[0]
+        base = tile.column * self.size + tile.row
         return Affine(base, ((column, self.size), (row, 1)))
 
     def row_value(self, buffer: Buffer, row: Affine) -> Value:
@@ -195,12 +208,12 @@ class _AttentionKernel:
         return [Loop(c, node.shape[-1], [Loop(r, rows.count, [store], LoopKind.VECTORIZED)])]
 
     def load_transposed(
-        self, node: Node, rows: _Range, tile: _Tile, buffer: Buffer, row: Index, depth: Index
+        self, node: Node, tile: _Tile, buffer: Buffer, row: Index, depth: Index
     ) -> Load:
         """Load an element of rows copied by `transpose_rows`, for a product over its columns."""
         if self.transposes_rows:
-            return Load(buffer, Affine(tile.rows[0], ((depth, self.size), (row, 1))))
-        return self.load(node, rows.subrange(*tile.rows).at(row), map_index(depth))
+            return Load(buffer, Affine(tile.row, ((depth, self.size), (row, 1))))
+        return self.load(node, tile.rows.at(row), map_index(depth))
 
     # -------------------------------------------------------------------- loops
 
@@ -214,25 +227,25 @@ class _AttentionKernel:
             body = [Loop(Index("once"), 1, body, LoopKind.PARALLEL)]  # blocks are thread-local
         return body
 
-    def list_key_blocks(self, rows: _Range, number: Index | None, last: bool) -> list[_KeyBlocks]:
-        """The blocks of columns that a block of rows attends to."""
+    def list_blocks(self, rows: _Range, number: Index | None, last: bool) -> list[_Block]:
+        """The blocks of scores of a block of rows."""
         full, tail = divmod(self.columns, self.size)
         j = Index("j")
         looped = _Range((0, ((j, self.size),)), self.size)
         if self.is_square_causal:
-            result = [_KeyBlocks(_Range(rows.start, rows.count), True, True)]
+            result = [_Block(rows, rows, True, True)]
             if last and full:
-                result.append(_KeyBlocks(looped, False, False, j, full))
+                result.append(_Block(rows, looped, False, False, j, full))
             elif number is not None:
-                result.append(_KeyBlocks(looped, False, False, j, Affine(0, ((number, 1),))))
+                result.append(_Block(rows, looped, False, False, j, Affine(0, ((number, 1),))))
             return result
         is_masked, result = self.node.causal, []
         if full == 1:
-            result = [_KeyBlocks(_Range(FIXED, self.size), is_masked, True)]
+            result = [_Block(rows, _Range(FIXED, self.size), is_masked, True)]
         elif full:
-            result = [_KeyBlocks(looped, is_masked, False, j, full)]
+            result = [_Block(rows, looped, is_masked, False, j, full)]
         if tail:
-            result.append(_KeyBlocks(_Range((full * self.size, ()), tail), is_masked, not full))
+            result.append(_Block(rows, _Range((full * self.size, ()), tail), is_masked, not full))
         return result
 
     def row_blocks(self) -> list[tuple[_Range, Index | None, int, bool]]:
@@ -248,84 +261,74 @@ class _AttentionKernel:
             result.append((_Range((full * self.size, ()), tail), None, 1, True))
         return result
 
-    def _split_diagonal(self, keys: _KeyBlocks, rows: _Range, step: int) -> list[tuple[int, int]]:
+    def _split_diagonal(self, block: _Block, step: int) -> list[tuple[int, int]]:
         """Steps of rows or columns in a block on the diagonal, as (first, count); else none."""
-        n = rows.count
-        if not (self.is_square_causal and keys.is_masked):
+        n = block.rows.count
+        if not (self.is_square_causal and block.is_masked):
             return []
         return [(first, min(step, n - first)) for first in range(0, n, step)]
 
-    def list_visible_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:
+    def list_visible_tiles(self, block: _Block) -> list[_Tile]:
         """Tiles that cover all visible scores: wide ones, of two steps of rows."""
         result: list[_Tile] = []
-        for first, count in self._split_diagonal(keys, rows, 2 * ATTENTION_DIAGONAL_STEP):
+        for first, count in self._split_diagonal(block, 2 * ATTENTION_DIAGONAL_STEP):
             diagonal = min(ATTENTION_DIAGONAL_STEP, count)
-            result.append(_Tile((0, first + diagonal), (first, count)))
+            result.append(block.tile((first, count), (0, first + diagonal)))
             if count > diagonal:
                 rest = first + diagonal, count - diagonal
-                result.append(_Tile(rest, rest))
-        return result or [_Tile((0, keys.columns.count), (0, rows.count))]
+                result.append(block.tile(rest, rest))
+        return result or [_cover(block)]
 
-    def list_row_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:
+    def list_row_tiles(self, block: _Block) -> list[_Tile]:
         """Tiles of a few rows, with all columns these rows see."""
-        result = [_Tile((0, first + n), (first, n))
-                  for first, n in self._split_diagonal(keys, rows, ATTENTION_DIAGONAL_STEP)]
-        return result or [_Tile((0, keys.columns.count), (0, rows.count))]
+        return [block.tile((first, n), (0, first + n))
+                for first, n in self._split_diagonal(block, ATTENTION_DIAGONAL_STEP)] \
+            or [_cover(block)]
 
-    def list_column_tiles(self, keys: _KeyBlocks, rows: _Range) -> list[_Tile]:
+    def list_column_tiles(self, block: _Block) -> list[_Tile]:
         """Tiles of a few columns, with all rows that see these columns."""
-        result = [_Tile((first, n), (first, rows.count - first))
-                  for first, n in self._split_diagonal(keys, rows, ATTENTION_DIAGONAL_STEP)]
-        return result or [_Tile((0, keys.columns.count), (0, rows.count))]
-
-    def loop_over_keys(self, keys: _KeyBlocks, body: list[Statement]) -> list[Statement]:
-        return body if keys.index is None else [Loop(keys.index, keys.count, body)]
+        return [block.tile((first, block.rows.count - first), (first, n))
+                for first, n in self._split_diagonal(block, ATTENTION_DIAGONAL_STEP)] \
+            or [_cover(block)]
 
     # ------------------------------------------------------------------- scores
-
-    def contract(
-        self, rows: tuple[Index, int], columns: tuple[Index, int], depth: tuple[Index, int],
-        a: Load, b: Load, total: Accumulator, body: list[Statement],
-    ) -> Contract:
-        return Contract((Axis(*rows),), Axis(*columns), (Axis(*depth),), a, b, total, body)
 
     def new_sum(self) -> Accumulator:
         return Accumulator(ReduceOp.SUM, self.type)
 
-    def scale_and_mask(
-        self, total: Accumulator, rows: _Range, columns: _Range, r: Index, k: Index, is_masked: bool
-    ) -> Value:
+    def scale_and_mask(self, total: Accumulator, tile: _Tile, r: Index, k: Index) -> Value:
         """Scale and mask a score."""
         score = Value(total) * self.node.scale
-        if is_masked:
-            is_visible = _position(columns, k) <= _position(rows, r)
+        if tile.block.is_masked:
+            is_visible = _position(tile.columns, k) <= _position(tile.rows, r)
             score = where(is_visible, score, -math.inf)
         if self.mask is not None:
-            mask = Value(self._load(self.mask, [rows.at(r), columns.at(k)]))
+            mask = Value(self._load(self.mask, [tile.rows.at(r), tile.columns.at(k)]))
             if mask.type is Type.BOOL:
                 return where(mask, score, -math.inf)
             score = score + mask
         return score
 
-    def store_scores(
-        self, keys: _KeyBlocks, rows: _Range, tile: _Tile, finish: _Finish
-    ) -> Statement:
+    def store_scores(self, tile: _Tile, finish: _Finish) -> Statement:
         """Compute a tile's scores, and store `finish(score, row)` of each."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
-        queries = rows.subrange(*tile.rows)
-        score = self.scale_and_mask(total, queries, columns, r, k, keys.is_masked)
-        value = finish(score, queries.at(r))
-        return self.contract(
-            (k, columns.count), (r, queries.count), (c, self.depth),
-            self.load(self.k, columns.at(k), map_index(c)),
-            self.load_transposed(self.q, rows, tile, self.q_transposed, r, c),
+        total = self.new_sum()
+        value = finish(self.scale_and_mask(total, tile, r, k), tile.rows.at(r))
+        return Contract(
+            (Axis(k, tile.columns.count),), Axis(r, tile.rows.count), (Axis(c, self.depth),),
+            self.load(self.k, tile.columns.at(k), map_index(c)),
+            self.load_transposed(self.q, tile, self.q_transposed, r, c),
             total, [Store(self.scores, self.score_index(tile, k, r), value.expression)],
         )
 
     def finish_kernel(self, name: str, body: list[Statement]) -> KernelWithMemory:
         buffers = [self.values.buffers[id(m)] for m in self.values.memories]
         return Kernel(name, buffers, body), self.values.memories
+
+
+def _cover(block: _Block) -> _Tile:
+    """The tile that is the whole block."""
+    return block.tile((0, block.rows.count), (0, block.columns.count))
 
 
 def _position(block: _Range, index: Index) -> Value:
@@ -370,21 +373,21 @@ class _Forward(_AttentionKernel):
         return self.finish_kernel("attention", body)
 
     def _process_rows(self, rows: _Range, number: Index | None, last: bool) -> list[Statement]:
-        key_blocks = self.list_key_blocks(rows, number, last)
-        is_only = len(key_blocks) == 1 and key_blocks[0].is_first
+        blocks = self.list_blocks(rows, number, last)
+        is_only = len(blocks) == 1 and blocks[0].is_first
         body = self.transpose_rows(self.q, rows, self.q_transposed)
-        if not key_blocks[0].is_first:
+        if not blocks[0].is_first:
             body += self._clear_softmax(rows)
-        for keys in key_blocks:
-            steps = [self._compute_scores(keys, rows, tile)
-                     for tile in self.list_visible_tiles(keys, rows)]
-            by_rows = self.list_row_tiles(keys, rows)
-            steps += [self._update_softmax(keys, tile) for tile in by_rows]
+        for block in blocks:
+            steps = [self.store_scores(tile, lambda score, row: score)
+                     for tile in self.list_visible_tiles(block)]
+            by_rows = self.list_row_tiles(block)
+            steps += [self._update_softmax(tile) for tile in by_rows]
             if is_only:
                 steps.append(self._finish_softmax(rows))
             if self.y is not None:
-                steps += [self._accumulate_values(keys, rows, tile, is_only) for tile in by_rows]
-            body += self.loop_over_keys(keys, steps)
+                steps += [self._accumulate_values(tile, is_only) for tile in by_rows]
+            body += block.loop(steps)
         if not is_only:
             body.append(self._finish_softmax(rows))
             body += self._store_result(rows)
@@ -401,60 +404,56 @@ class _Forward(_AttentionKernel):
             body.append(Loop(row, rows.count, [Loop(c, self.width, [clear], LoopKind.VECTORIZED)]))
         return body
 
-    def _compute_scores(self, keys: _KeyBlocks, rows: _Range, tile: _Tile) -> Statement:
-        return self.store_scores(keys, rows, tile, lambda score, query: score)
-
-    def _update_softmax(self, keys: _KeyBlocks, tile: _Tile) -> Statement:
+    def _update_softmax(self, tile: _Tile) -> Statement:
         """Update each row's maximum and sum; replace scores by their exponentials."""
         r, k, score_k = Index("r"), Index("k"), Index("k")
-        at, count = Affine(tile.rows[0], ((r, 1),)), tile.columns[1]
+        row, count = Affine(tile.row, ((r, 1),)), tile.columns.count
+        is_first = tile.block.is_first
         row_max = Accumulator(ReduceOp.MAXIMUM, self.type, "top")
         row_sum = Accumulator(ReduceOp.SUM, self.type)
         body: list[Statement] = [
-            Begin(row_max, None if keys.is_first else Load(self.row_max, at)),
+            Begin(row_max, None if is_first else Load(self.row_max, row)),
             Loop(k, count, [Update(row_max, Load(self.scores, self.score_index(tile, k, r)))]),
         ]
         shift = _replace_infinite_maximum(Value(row_max))
         previous_sum: Expression | None = None
-        if not keys.is_first:
-            rescale = _exp(self.row_value(self.row_max, at) - shift)
-            body.append(Store(self.rescale, at, rescale.expression))
-            previous_sum = (self.row_value(self.row_sum, at)
-                            * self.row_value(self.rescale, at)).expression
+        if not is_first:
+            rescale = _exp(self.row_value(self.row_max, row) - shift)
+            body.append(Store(self.rescale, row, rescale.expression))
+            previous_sum = (self.row_value(self.row_sum, row)
+                            * self.row_value(self.rescale, row)).expression
         place = self.score_index(tile, score_k, r)
         exponential = _exp(Value(Load(self.scores, place)) - shift).expression
         body += [
             Begin(row_sum, previous_sum),
             Loop(score_k, count, [Update(row_sum, exponential),
                                   Store(self.scores, place, exponential)]),
-            Store(self.row_max, at, row_max),
-            Store(self.row_sum, at, row_sum),
+            Store(self.row_max, row, row_max),
+            Store(self.row_sum, row, row_sum),
         ]
-        return Loop(r, tile.rows[1], body, LoopKind.VECTORIZED)
+        return Loop(r, tile.rows.count, body, LoopKind.VECTORIZED)
 
-    def _accumulate_values(
-        self, keys: _KeyBlocks, rows: _Range, tile: _Tile, is_only: bool
-    ) -> Statement:
+    def _accumulate_values(self, tile: _Tile, is_only: bool) -> Statement:
         """Add the product of the exponentials and the values to the output."""
         assert self.y is not None
         v = self.y.inputs[2]
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
-        first, count = tile.rows
-        place, row = Affine(first * self.width, ((r, self.width), (c, 1))), Affine(first, ((r, 1),))
+        total = self.new_sum()
+        place = Affine(tile.row * self.width, ((r, self.width), (c, 1)))
+        row = Affine(tile.row, ((r, 1),))
         if is_only:
             value = Value(total) * self.row_value(self.rescale, row)
-            body = self.build_stores(self.y, value, rows.subrange(first, count).at(r), map_index(c))
-        elif keys.is_first:
+            body = self.build_stores(self.y, value, tile.rows.at(r), map_index(c))
+        elif tile.block.is_first:
             body = [Store(self.y_sum, place, total)]
         else:
             value = apply(Scalar.FMA, self.row_value(self.y_sum, place),
                           self.row_value(self.rescale, row), Value(total))
             body = [Store(self.y_sum, place, value.expression)]
-        return self.contract(
-            (r, count), (c, self.width), (k, columns.count),
+        return Contract(
+            (Axis(r, tile.rows.count),), Axis(c, self.width), (Axis(k, tile.columns.count),),
             Load(self.scores, self.score_index(tile, k, r)),
-            self.load(v, columns.at(k), map_index(c)), total, body,
+            self.load(v, tile.columns.at(k), map_index(c)), total, body,
         )
 
     def _finish_softmax(self, rows: _Range) -> Statement:
@@ -521,76 +520,65 @@ class _Backward(_AttentionKernel):
         body = self.transpose_rows(self.q, rows, self.q_transposed)
         if 0 in self.gradients or 1 in self.gradients:
             body += self.transpose_rows(self.g, rows, self.g_transposed)
-        for keys in self.list_key_blocks(rows, number, last):
-            fresh = self.is_square_causal and keys.is_first
-            add_rows = self.has_column_blocks and not fresh
-            add_columns = has_row_blocks and not fresh
-            tiles = self.list_visible_tiles(keys, rows)
-            by_columns = self.list_column_tiles(keys, rows)
-            steps: list[Statement] = [
-                self._recompute_probabilities(keys, rows, tile) for tile in tiles
-            ]
+        for block in self.list_blocks(rows, number, last):
+            is_fresh = self.is_square_causal and block.is_first
+            add_rows = self.has_column_blocks and not is_fresh
+            add_columns = has_row_blocks and not is_fresh
+            tiles, by_columns = self.list_visible_tiles(block), self.list_column_tiles(block)
+            steps: list[Statement] = [self._recompute_probabilities(tile) for tile in tiles]
             if 2 in self.gradients:
-                steps += [self._add_column_gradients(2, self.g, keys, rows, tile, add_columns)
+                steps += [self._add_column_gradients(2, self.g, tile, add_columns)
                           for tile in by_columns]
             if 0 in self.gradients or 1 in self.gradients:
-                steps += [self._compute_score_gradients(keys, rows, tile) for tile in tiles]
+                steps += [self._compute_score_gradients(tile) for tile in tiles]
             if 1 in self.gradients:
-                steps += [self._add_column_gradients(1, self.q, keys, rows, tile, add_columns)
+                steps += [self._add_column_gradients(1, self.q, tile, add_columns)
                           for tile in by_columns]
             if 0 in self.gradients:
-                steps += [self._add_row_gradients(keys, rows, tile, add_rows)
-                          for tile in self.list_row_tiles(keys, rows)]
-            body += self.loop_over_keys(keys, steps)
+                steps += [self._add_row_gradients(tile, add_rows)
+                          for tile in self.list_row_tiles(block)]
+            body += block.loop(steps)
         return body
 
-    def _recompute_probabilities(self, keys: _KeyBlocks, rows: _Range, tile: _Tile) -> Statement:
-        def exponentiate(score: Value, query: Coordinate) -> Value:
-            return _exp(score - Value(self.load(self.sums, query)))
+    def _recompute_probabilities(self, tile: _Tile) -> Statement:
+        def exponentiate(score: Value, row: Coordinate) -> Value:
+            return _exp(score - Value(self.load(self.sums, row)))
 
-        return self.store_scores(keys, rows, tile, exponentiate)
+        return self.store_scores(tile, exponentiate)
 
-    def _compute_score_gradients(self, keys: _KeyBlocks, rows: _Range, tile: _Tile) -> Statement:
+    def _compute_score_gradients(self, tile: _Tile) -> Statement:
         """Replace probabilities by the gradients of the scores."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
-        score_place, queries = self.score_index(tile, k, r), rows.subrange(*tile.rows)
-        gradient = Value(total) - Value(self.load(self.delta, queries.at(r)))
-        gradient = gradient * Value(Load(self.scores, score_place)) * self.node.scale
-        return self.contract(
-            (k, columns.count), (r, queries.count), (c, self.width),
-            self.load(self.v, columns.at(k), map_index(c)),
-            self.load_transposed(self.g, rows, tile, self.g_transposed, r, c),
-            total, [Store(self.scores, score_place, gradient.expression)],
+        total, place = self.new_sum(), self.score_index(tile, k, r)
+        gradient = Value(total) - Value(self.load(self.delta, tile.rows.at(r)))
+        gradient = gradient * Value(Load(self.scores, place)) * self.node.scale
+        return Contract(
+            (Axis(k, tile.columns.count),), Axis(r, tile.rows.count), (Axis(c, self.width),),
+            self.load(self.v, tile.columns.at(k), map_index(c)),
+            self.load_transposed(self.g, tile, self.g_transposed, r, c),
+            total, [Store(self.scores, place, gradient.expression)],
         )
 
-    def _add_column_gradients(
-        self, of: int, other: Node, keys: _KeyBlocks, rows: _Range, tile: _Tile, add: bool
-    ) -> Statement:
+    def _add_column_gradients(self, of: int, other: Node, tile: _Tile, add: bool) -> Statement:
         """Add to the gradient of keys or values."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
-        queries = rows.subrange(*tile.rows)
-        body = self.build_stores(self.gradients[of], Value(total), columns.at(k), map_index(c),
-                                 add=add)
-        return self.contract(
-            (k, columns.count), (c, other.shape[-1]), (r, queries.count),
+        total = self.new_sum()
+        body = self.build_stores(
+            self.gradients[of], Value(total), tile.columns.at(k), map_index(c), add=add)
+        return Contract(
+            (Axis(k, tile.columns.count),), Axis(c, other.shape[-1]), (Axis(r, tile.rows.count),),
             Load(self.scores, self.score_index(tile, k, r)),
-            self.load(other, queries.at(r), map_index(c)),
-            total, body,
+            self.load(other, tile.rows.at(r), map_index(c)), total, body,
         )
 
-    def _add_row_gradients(
-        self, keys: _KeyBlocks, rows: _Range, tile: _Tile, add: bool
-    ) -> Statement:
+    def _add_row_gradients(self, tile: _Tile, add: bool) -> Statement:
         """Add to the gradient of queries."""
         r, k, c = Index("r"), Index("k"), Index("c")
-        total, columns = self.new_sum(), keys.columns.subrange(*tile.columns)
-        queries = rows.subrange(*tile.rows)
-        body = self.build_stores(self.gradients[0], Value(total), queries.at(r), map_index(c),
-                                 add=add)
-        return self.contract(
-            (r, queries.count), (c, self.depth), (k, columns.count),
+        total = self.new_sum()
+        body = self.build_stores(
+            self.gradients[0], Value(total), tile.rows.at(r), map_index(c), add=add)
+        return Contract(
+            (Axis(r, tile.rows.count),), Axis(c, self.depth), (Axis(k, tile.columns.count),),
             Load(self.scores, self.score_index(tile, k, r)),
-            self.load(self.k, columns.at(k), map_index(c)), total, body,
+            self.load(self.k, tile.columns.at(k), map_index(c)), total, body,
         )

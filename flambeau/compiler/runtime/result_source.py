@@ -2,74 +2,23 @@
 
 from __future__ import annotations
 
-import collections
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import singledispatchmethod
 from typing import Any
 
-import numpy as np
-
-from ...autograd.errors.graph_errors import raise_freed
-from ...autograd.node import Node
-from ...tensor.storage import VersionCounter
-from ...tensor.tensor import INFERENCE, Tensor, view_of
 from ...tensor.tree import collect_leaves
 from ..trace.bindings import (
-    Argument, ReturnedArgument, NewTensor, Output, HostScalar, ReturnedConstant, State,
+    Argument, HostScalar, NewTensor, Output, ReturnedArgument, ReturnedConstant, State,
 )
 from ..trace.host_numbers import FUNCTIONS, Old
 from ..trace.plain_values import PLAIN
 from ..trace.texts import Before
 from .backward_node import attach_history, check_version, make_detached_node, name_node_class
-
-
-class CompiledBackward(Node):
-    """The history of a tensor returned by a compiled step whose graph backward has freed."""
-
-    __slots__ = ()
-
-    def apply(self, g: Any) -> Any:
-        """Raise the error for a freed graph."""
-        raise_freed(self)
-
-
-def view(source: Tensor, array: np.ndarray | None) -> Tensor:
-    """Return a view of a tensor, on `array` or on the source's array."""
-    return view_of(source, source._array if array is None else array)
-
-
-def alias(source: Tensor, array: np.ndarray | None) -> Tensor:
-    """Return a detached tensor that shares another's version counter."""
-    tensor = source._alias()
-    if array is not None:
-        tensor._array = array
-    return tensor
-
-
-def count_from(version: int, tensor: Tensor) -> Tensor:
-    """Start a new tensor's version at its value in the recorded call."""
-    tensor._counter = VersionCounter()
-    tensor._counter.value = version
-    return tensor
-
-
-def set_inference(tensor: Tensor, is_inference: bool) -> Tensor:
-    """Make a new tensor one of inference mode or of normal mode, which the step switched to."""
-    tensor._stamp = INFERENCE if is_inference else None
-    return tensor
-
-
-def require_grad(tensor: Tensor) -> Tensor:
-    """Make a new tensor a leaf that requires grad."""
-    tensor._requires_grad = tensor._tracked = True
-    return tensor
-
-
-def attach_freed(tensor: Tensor, node: Node) -> Tensor:
-    """Give a new tensor a history that backward has freed."""
-    tensor._node = node
-    tensor._requires_grad = tensor._tracked = True
-    return tensor
+from .returned_tensors import (
+    CompiledBackward, alias, attach_freed, count_from, require_grad, set_inference, view,
+)
 
 
 class ResultSource:
@@ -85,7 +34,7 @@ class ResultSource:
     ) -> None:
         self.numbers = numbers
         self.result, self.name, self.argument = result, name, argument
-        self.uses = collections.Counter(map(id, _iterate_new_tensors(result, set())))
+        self.uses = Counter(map(id, _iterate_new_tensors(result, set())))
         self.statements: list[str] = []
         self.names: dict[int, str] = {}  # of tensors that are reused, by id
 
@@ -94,42 +43,56 @@ class ResultSource:
         expression = self.express(self.result)
         return self.statements, expression
 
+    @singledispatchmethod
     def express(self, x: Any) -> str:
-        """Return the expression for a part of the result."""
-        if isinstance(x, NewTensor):
-            return self.express_tensor(x)
-        if isinstance(x, HostScalar):
-            left = self.express(x.left)
-            if x.operation == "item":
-                return f"{left}.item()"
-            if x.operation in FUNCTIONS:
-                more = f", {self.express(x.right)}" if x.operation != "abs" else ""
-                return f"{self.name(FUNCTIONS[x.operation])}({left}{more})"
-            return f"({left} {x.operation} {self.express(x.right)})"
-        if isinstance(x, Old):
-            owner, key = self.name(x.place.owner), self.name(x.place.key)
-            if isinstance(x.place.owner, types.CellType):
-                return f"{owner}.cell_contents"
-            if x.place.is_attribute:
-                return f"{self.name(getattr)}({owner}, {key})"
-            return f"{owner}[{key}]"
-        if isinstance(x, Before):
-            return self.numbers[id(x)]
-        if isinstance(x, ReturnedArgument):
-            return f"t{x.number}"
-        if isinstance(x, ReturnedConstant):
-            return repr(x.value) if x.value is None else self.name(x.value)
-        if isinstance(x, dict):
-            keys = [repr(k) if isinstance(k, PLAIN) else self.name(k) for k in x]
-            pairs = zip(keys, map(self.express, x.values()), strict=True)
-            return "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
+        """Return the expression for a part of the result: here a tuple."""
         inner = ", ".join(map(self.express, x))
-        if isinstance(x, list):
-            return f"[{inner}]"
         if hasattr(x, "_fields"):
             return f"{self.name(type(x))}({inner})"
         return f"({inner},)" if x else "()"
 
+    @express.register
+    def _(self, x: list) -> str:
+        return f"[{', '.join(map(self.express, x))}]"
+
+    @express.register
+    def _(self, x: dict) -> str:
+        keys = [repr(k) if isinstance(k, PLAIN) else self.name(k) for k in x]
+        pairs = zip(keys, map(self.express, x.values()), strict=True)
+        return "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}"
+
+    @express.register
+    def _(self, x: HostScalar) -> str:
+        left = self.express(x.left)
+        if x.operation == "item":
+            return f"{left}.item()"
+        if x.operation in FUNCTIONS:
+            more = f", {self.express(x.right)}" if x.operation != "abs" else ""
+            return f"{self.name(FUNCTIONS[x.operation])}({left}{more})"
+        return f"({left} {x.operation} {self.express(x.right)})"
+
+    @express.register
+    def _(self, x: Old) -> str:
+        owner, key = self.name(x.place.owner), self.name(x.place.key)
+        if isinstance(x.place.owner, types.CellType):
+            return f"{owner}.cell_contents"
+        if x.place.is_attribute:
+            return f"{self.name(getattr)}({owner}, {key})"
+        return f"{owner}[{key}]"
+
+    @express.register
+    def _(self, x: Before) -> str:
+        return self.numbers[id(x)]
+
+    @express.register
+    def _(self, x: ReturnedArgument) -> str:
+        return f"t{x.number}"
+
+    @express.register
+    def _(self, x: ReturnedConstant) -> str:
+        return repr(x.value) if x.value is None else self.name(x.value)
+
+    @express.register
     def express_tensor(self, x: NewTensor) -> str:
         """Return the expression for a new tensor: its name if it is reused."""
         if id(x) in self.names:

@@ -5,7 +5,7 @@ Gradients of scales and zero points follow https://arxiv.org/abs/1902.08153 and 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,25 +20,38 @@ from .fake import (
 )
 
 
-def _reshape_along(numbers: Any, axis: int | None, ndim: int) -> Any:
-    """Reshape parameters to lie along an axis; if `axis` is None, one number for all."""
-    shape = [1] * ndim
-    if axis is None:
-        return numbers.reshape(-1)[:1].reshape(shape)
-    shape[axis] = -1
-    return numbers.reshape(shape)
+class _Grid(NamedTuple):
+    """The numbers that an integer type represents, as they broadcast against an input.
+
+    steps: their distances. zeros: the integers that mean 0.
+    """
+
+    steps: np.ndarray
+    zeros: np.ndarray
+    lowest: int
+    highest: int
+
+    def find_codes(self, input: Array) -> tuple[Array, Array]:
+        """Return the unsaturated code of each element, and whether it lies within the range."""
+        codes = codes_before_saturation(input, self.steps, self.zeros)
+        return codes, (codes >= self.lowest) & (codes <= self.highest)
 
 
-def _prepare_parameters(
-    scale: Any, zero_point: Any, axis: int | None, ndim: int, quant_min: int, quant_max: int
-) -> tuple[Any, Any]:
-    """Return scales, and zero points as integers within the range.
+def _create_grid(
+    input: Array, scale: Array, zero_point: Array, axis: int | None, quant_min: int, quant_max: int
+) -> _Grid:
+    """Return the grid of an input, with zero points as integers within the range.
 
     Halves round to even. PyTorch rounds them up in the per-tensor backward, so its gradient belongs
     to a slightly different function; ours matches the forward.
     """
-    rounded = np.clip(np.rint(zero_point), quant_min, quant_max)
-    return _reshape_along(scale, axis, ndim), _reshape_along(rounded.astype(np.int64), axis, ndim)
+    zeros = np.clip(np.rint(zero_point), quant_min, quant_max).astype(np.int64)
+    shape = [1] * input.ndim
+    if axis is None:  # one number for all elements
+        scale, zeros = scale.reshape(-1)[:1], zeros.reshape(-1)[:1]
+    else:
+        shape[axis] = -1
+    return _Grid(scale.reshape(shape), zeros.reshape(shape), quant_min, quant_max)
 
 
 @opaque(name="_learned_fake_quantize_scale_slope", expose=(), differentiable=False)
@@ -46,11 +59,11 @@ def _scale_slope(
     input: Array, scale: Array, zero_point: Array, axis: Any, quant_min: int, quant_max: int
 ) -> Array:
     """The derivative of each rounded element by its scale."""
-    steps, zeros = _prepare_parameters(scale, zero_point, axis, input.ndim, quant_min, quant_max)
-    codes = codes_before_saturation(input, steps, zeros)
-    within = (codes >= quant_min) & (codes <= quant_max)
-    shifted = (np.clip(codes, quant_min, quant_max) - zeros).astype(np.float32)
-    slope = np.where(within, (shifted * steps - input) * (np.float32(1) / steps), shifted)
+    grid = _create_grid(input, scale, zero_point, axis, quant_min, quant_max)
+    codes, within = grid.find_codes(input)
+    shifted = (np.clip(codes, quant_min, quant_max) - grid.zeros).astype(np.float32)
+    slope = np.where(
+        within, (shifted * grid.steps - input) * (np.float32(1) / grid.steps), shifted)
     return slope.astype(input.dtype, copy=False)
 
 
@@ -59,10 +72,9 @@ def _zero_point_slope(
     input: Array, scale: Array, zero_point: Array, axis: Any, quant_min: int, quant_max: int
 ) -> Array:
     """The derivative of each rounded element by its zero point: 0 unless saturated."""
-    steps, zeros = _prepare_parameters(scale, zero_point, axis, input.ndim, quant_min, quant_max)
-    codes = codes_before_saturation(input, steps, zeros)
-    within = (codes >= quant_min) & (codes <= quant_max)
-    return np.where(within, np.float32(0), -steps).astype(input.dtype, copy=False)
+    grid = _create_grid(input, scale, zero_point, axis, quant_min, quant_max)
+    _, within = grid.find_codes(input)
+    return np.where(within, np.float32(0), -grid.steps).astype(input.dtype, copy=False)
 
 
 def _sum_to(slopes: Tensor, like: Tensor, axis: int | None) -> Tensor:
@@ -79,10 +91,8 @@ def _declare(name: str, node: str) -> Any:
         grad_factor: float,
     ) -> Array:
         """Round the input to the numbers represented by integers from quant_min to quant_max."""
-        steps, zeros = _prepare_parameters(
-            scale, zero_point, axis, input.ndim, quant_min, quant_max
-        )
-        return round_to_codes(input, steps, zeros, quant_min, quant_max)
+        grid = _create_grid(input, scale, zero_point, axis, quant_min, quant_max)
+        return round_to_codes(input, *grid)
 
     function = opaque(name=name, expose=(), node=node)(body)
 
@@ -91,9 +101,9 @@ def _declare(name: str, node: str) -> Any:
         g: Tensor, input: Tensor, scale: Tensor, zero_point: Tensor, axis: Any, quant_min: int,
         quant_max: int,
     ) -> Tensor:
-        steps, zeros = _prepare_parameters(
-            scale._array, zero_point._array, axis, input.ndim, quant_min, quant_max)
-        return g * representable(input, steps, zeros, quant_min, quant_max)
+        grid = _create_grid(
+            input._array, scale._array, zero_point._array, axis, quant_min, quant_max)
+        return g * representable(input, *grid)
 
     @function.vjp("scale")
     def _(

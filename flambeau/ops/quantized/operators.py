@@ -3,6 +3,7 @@ compute in floating point and quantize again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from ...tensor.quantizers import PerTensor
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
 from .conversion import dequantize
-from .dispatch import implements
-from .views import get_codes, rewrap
+from .dispatch import choose, implements, implements_each
+from .views import get_codes
 
-_functional = PUBLIC["nn.functional"]
+_torch, _functional = PUBLIC["torch"], PUBLIC["nn.functional"]
 
 
 # --------------------------------------------------------------- order of the integers
@@ -30,42 +31,24 @@ def _require_per_tensor(x: Any, name: str) -> PerTensor:
     return quantizer
 
 
-def _declare_ordered(name: str, space: Any) -> None:
-    """Declare a selection of elements, which runs on their integers."""
-    original = space[name]
-
-    def function(input: Any, *args: Any, **kwargs: Any) -> Any:
-        quantizer = _require_per_tensor(input, name)
-        result = original(get_codes(input), *args, **kwargs)
-        if not isinstance(result, tuple):
-            return rewrap(result, quantizer)
-        values, indices = result
-        return type(result)((rewrap(values, quantizer), indices))
-
-    function.__name__ = name
-    implements(name)(function)
+@implements_each(choose(_torch, "max min sort topk amax amin"))
+def choose_elements(original: Callable, input: Any, *args: Any, **kwargs: Any) -> Any:
+    """Choose elements by their order, which is that of their integers."""
+    quantizer = _require_per_tensor(input, original.__name__)
+    result = original(get_codes(input), *args, **kwargs)
+    if not isinstance(result, tuple):
+        return quantized(result._array, quantizer)
+    values, indices = result
+    return type(result)((quantized(values._array, quantizer), indices))
 
 
-for _name in ("max", "min", "sort", "topk", "amax", "amin"):
-    _declare_ordered(_name, PUBLIC["torch"])
-
-
-def _declare_max_pool(name: str) -> None:
-    """Declare the maximum of each window."""
-    original = _functional[name]
-
-    def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
-        quantizer = _require_per_tensor(input, name)
-        codes = input._array.codes
-        pooled = original(wrap(codes.astype(np.float64)), *args, **kwargs)  # exact
-        return quantized(pooled._array.astype(codes.dtype), quantizer)
-
-    function.__name__ = name
-    implements(name)(function)
-
-
-for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
-    _declare_max_pool(_name)
+@implements_each(choose(_functional, "max_pool1d max_pool2d max_pool3d"))
+def choose_maxima(original: Callable, input: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Choose the maximum of each window."""
+    quantizer = _require_per_tensor(input, original.__name__)
+    codes = input._array.codes
+    pooled = original(wrap(codes.astype(np.float64)), *args, **kwargs)  # exact
+    return quantized(pooled._array.astype(codes.dtype), quantizer)
 
 
 @implements("pad")
@@ -100,43 +83,25 @@ def relu_(input: Any) -> Tensor:
 # ---------------------------------------------------------- through floating point
 
 
-def _declare_requantized(name: str, space: Any) -> None:
-    """Declare a function of the numbers whose result has the input's quantizer."""
-    original = space[name]
-
-    def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
-        quantizer = _require_per_tensor(input, name)
-        result = original(dequantize(input), *args, **kwargs)
-        return quantized(quantizer.quantize(result._array), quantizer)
-
-    function.__name__ = name
-    implements(name)(function)
+@implements_each(choose(_torch, "mean clamp std") | choose(
+    _functional, "hardtanh relu6 leaky_relu gelu threshold interpolate grid_sample"))
+def requantize_result(original: Callable, input: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Compute on the numbers, and quantize the result like the input."""
+    quantizer = _require_per_tensor(input, original.__name__)
+    result = original(dequantize(input), *args, **kwargs)
+    return quantized(quantizer.quantize(result._array), quantizer)
 
 
-for _name in ("mean", "clamp"):
-    _declare_requantized(_name, PUBLIC["torch"])
-_declare_requantized("std", PUBLIC["torch"])
-for _name in "hardtanh relu6 leaky_relu gelu threshold interpolate grid_sample".split():
-    _declare_requantized(_name, _functional)
+@implements_each(choose(
+    _functional, "avg_pool2d avg_pool3d adaptive_avg_pool2d adaptive_avg_pool3d"))
+def average_windows(original: Callable, input: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Average windows, exactly on integers until the means are rounded."""
+    quantizer = _require_per_tensor(input, original.__name__)
+    codes, zero = input._array.codes, quantizer.zero_point
+    means = original(wrap((codes.astype(np.int64) - zero).astype(np.float32)), *args, **kwargs)
+    steps = np.rint(means._array) + zero
+    return quantized(np.clip(steps, *quantizer.dtype.limits).astype(codes.dtype), quantizer)
 
-
-def _declare_mean_of_windows(name: str) -> None:
-    """Declare means of windows, computed exactly on integers until they are rounded."""
-    original = _functional[name]
-
-    def function(input: Any, *args: Any, **kwargs: Any) -> Tensor:
-        quantizer = _require_per_tensor(input, name)
-        codes, zero = input._array.codes, quantizer.zero_point
-        means = original(wrap((codes.astype(np.int64) - zero).astype(np.float32)), *args, **kwargs)
-        steps = np.rint(means._array) + zero
-        return quantized(np.clip(steps, *quantizer.dtype.limits).astype(codes.dtype), quantizer)
-
-    function.__name__ = name
-    implements(name)(function)
-
-
-for _name in ("avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"):
-    _declare_mean_of_windows(_name)
 
 # Scale and zero point of results in a known range, by dtype.
 _ZERO_TO_ONE = {quint8: (2**-8, 0), qint8: (2**-8, -128), qint32: (2**-32, 0)}
@@ -145,24 +110,14 @@ _FIXED_RANGE = {
     "tanh": {quint8: (2**-7, 128), qint8: (2**-7, 0), qint32: (2**-31, 0)}}
 
 
-def _declare_fixed_range(name: str) -> None:
-    """Declare a function whose results lie in a known range, which its quantizer covers."""
-    original = PUBLIC["torch"].get(name) or _functional[name]
-
-    def function(input: Any, inplace: bool = False) -> Tensor:
-        dtype = input.dtype
-        if dtype not in _FIXED_RANGE[name]:
-            raise NotImplementedError(f"{name} of {dtype}")
-        quantizer = PerTensor(dtype, *_FIXED_RANGE[name][dtype])
-        return quantized(quantizer.quantize(original(dequantize(input))._array), quantizer)
-
-    function.__name__ = name
-    implements(name)(function)
-
-
-_declare_fixed_range("sigmoid")
-_declare_fixed_range("tanh")
-_declare_fixed_range("hardsigmoid")
+@implements_each(choose(_torch, "sigmoid tanh") | choose(_functional, "hardsigmoid"))
+def cover_fixed_range(original: Callable, input: Any, inplace: bool = False) -> Tensor:
+    """Compute a function whose results lie in a known range, which its quantizer covers."""
+    name, dtype = original.__name__, input.dtype
+    if dtype not in _FIXED_RANGE[name]:
+        raise NotImplementedError(f"{name} of {dtype}")
+    quantizer = PerTensor(dtype, *_FIXED_RANGE[name][dtype])
+    return quantized(quantizer.quantize(original(dequantize(input))._array), quantizer)
 
 
 @implements("cat", "concat")
@@ -188,18 +143,15 @@ def equal(input: Any, other: Any) -> bool:
         and a.quantizer.same(b.quantizer) and np.array_equal(a.codes, b.codes)
 
 
-def _declare_comparison(name: str, *operators: str) -> None:
-    original = PUBLIC["torch"][name]
-
-    def function(input: Any, other: Any) -> Any:
-        a, b = (dequantize(x) if isinstance(x, QuantizedTensor) else x for x in (input, other))
-        return original(a, b)
-
-    function.__name__ = name
-    implements(name, *operators)(function)
+_COMPARISONS = choose(_torch, "eq ne lt le gt ge")
 
 
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    _declare_comparison(_name, f"__{_name}__")
+@implements_each(_COMPARISONS | {f"__{name}__": f for name, f in _COMPARISONS.items()})
+def compare(original: Callable, input: Any, other: Any) -> Any:
+    """Compare the numbers."""
+    a, b = (dequantize(x) if isinstance(x, QuantizedTensor) else x for x in (input, other))
+    return original(a, b)
+
+
 _class: Any = QuantizedTensor
 _class.__hash__ = object.__hash__

@@ -6,13 +6,13 @@ of integers smaller than a byte are copies.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...tensor.quantized import QuantizedTensor, quantized
 from ...tensor.quantizers import PerChannel, PerTensor, Quantizer
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.tree import map_leaves
-from .dispatch import implements
+from .dispatch import choose, implements, implements_each
 
 
 def get_codes(x: Any) -> Tensor:
@@ -20,57 +20,34 @@ def get_codes(x: Any) -> Tensor:
     return wrap(x._array.codes)
 
 
-def rewrap(result: Any, quantizer: Quantizer) -> Any:
-    """Wrap tensors of integers as quantized tensors."""
-    return map_leaves(lambda codes: quantized(codes._array, quantizer), result)
+@implements_each(choose(vars(Tensor), "clone contiguous detach cpu"))
+def copy(original: Callable, self: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """View or copy all integers in their order, with the same quantizer."""
+    return quantized(original(get_codes(self), *args, **kwargs)._array, self._array.quantizer)
 
 
-def _declare_view(name: str, keeps_channels: bool) -> None:
-    """Declare a view or copy of the integers with the same quantizer."""
-    original = vars(Tensor)[name]
-
-    def function(self: Any, *args: Any, **kwargs: Any) -> Any:
-        quantizer = self._array.quantizer
-        if isinstance(quantizer, PerChannel) and not keeps_channels:
-            raise RuntimeError("Setting strides is possible only on uniformly quantized tensor")
-        return rewrap(original(get_codes(self), *args, **kwargs), quantizer)
-
-    function.__name__ = name
-    implements(name)(function)
+@implements_each(choose(
+    vars(Tensor), "permute t transpose swapaxes swapdims unflatten expand expand_as index_select "
+    "as_strided movedim tile repeat flip masked_select gather take"))
+def rearrange(original: Callable, self: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Rearrange the integers of a tensor with one quantizer for all of them."""
+    if isinstance(self._array.quantizer, PerChannel):
+        raise RuntimeError("Setting strides is possible only on uniformly quantized tensor")
+    return copy(original, self, *args, **kwargs)
 
 
-for _name in ("clone", "contiguous", "detach", "cpu", "alias"):
-    if _name in vars(Tensor):
-        _declare_view(_name, True)
-for _name in (
-    "permute t transpose swapaxes swapdims unflatten expand expand_as index_select as_strided "
-    "movedim tile repeat flip masked_select gather take"
-).split():
-    if _name in vars(Tensor):
-        _declare_view(_name, False)
-
-
-def _declare_reshaped(name: str) -> None:
-    """Declare a reshape of the integers that keeps channels along the same axis."""
-    original = vars(Tensor)[name]
-
-    def function(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-        result = original(get_codes(self), *args, **kwargs)
-        quantizer = self._array.quantizer
-        if isinstance(quantizer, PerChannel):
-            axis, count = quantizer.axis, quantizer.scales.size
-            length = result.shape[axis] if axis < result.ndim else 1
-            if length != count:
-                raise RuntimeError("length of scales must equal to channel, expected "
-                                   f"{length} got, {count}")
-        return quantized(result._array, quantizer)
-
-    function.__name__ = name
-    implements(name)(function)
-
-
-for _name in "view reshape flatten view_as reshape_as".split():
-    _declare_reshaped(_name)
+@implements_each(choose(vars(Tensor), "view reshape flatten view_as reshape_as"))
+def reshape(original: Callable, self: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """Reshape the integers; channels must stay along their axis."""
+    result = original(get_codes(self), *args, **kwargs)
+    quantizer = self._array.quantizer
+    if isinstance(quantizer, PerChannel):
+        axis, count = quantizer.axis, quantizer.scales.size
+        length = result.shape[axis] if axis < result.ndim else 1
+        if length != count:
+            raise RuntimeError("length of scales must equal to channel, expected "
+                               f"{length} got, {count}")
+    return quantized(result._array, quantizer)
 
 
 # ------------------------------------------------------------------ parts along an axis
@@ -80,16 +57,16 @@ def _create_part_quantizer(quantizer: Quantizer, dim: int, index: Any) -> Quanti
     """Return the quantizer of one index along an axis (an int) or of a range (a slice)."""
     if isinstance(quantizer, PerTensor):
         return quantizer
-    at_one_place = not isinstance(index, slice)
+    removes_axis = not isinstance(index, slice)
     axis = quantizer.axis
     if dim == axis:
-        if at_one_place:
+        if removes_axis:
             return quantizer.at(index)
         quantizer = quantizer._replace(
             scales=quantizer.scales[index], zero_points=quantizer.zero_points[index])
     if quantizer.scales.size == 1:  # as in PyTorch
         return quantizer.at(0)
-    return quantizer._replace(axis=axis - (at_one_place and dim < axis))
+    return quantizer._replace(axis=axis - (removes_axis and dim < axis))
 
 
 @implements("select")
@@ -121,23 +98,14 @@ def unbind(self: Any, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(select(self, dim, i) for i in range(self.shape[dim]))
 
 
-def _declare_cut(name: str) -> None:
-    """Declare a split into consecutive parts along an axis."""
-    original = vars(Tensor)[name]
-
-    def function(self: Any, sizes: Any, dim: int = 0) -> Any:
-        parts, start = [], 0
-        for codes in original(get_codes(self), sizes, dim):
-            parts.append(narrow(self, dim, start, codes.shape[dim]))
-            start += codes.shape[dim]
-        return tuple(parts)
-
-    function.__name__ = name
-    implements(name)(function)
-
-
-_declare_cut("split")
-_declare_cut("chunk")
+@implements_each(choose(vars(Tensor), "split chunk"))
+def cut_all(original: Callable, self: Any, sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Split the tensor into consecutive parts along an axis."""
+    parts, start = [], 0
+    for codes in original(get_codes(self), sizes, dim):
+        parts.append(narrow(self, dim, start, codes.shape[dim]))
+        start += codes.shape[dim]
+    return tuple(parts)
 
 
 @implements("unsqueeze")
@@ -146,8 +114,8 @@ def unsqueeze(self: Any, dim: int) -> Tensor:
     codes = get_codes(self).unsqueeze(dim)
     quantizer = self._array.quantizer
     if isinstance(quantizer, PerChannel):
-        place = dim % codes.ndim
-        quantizer = quantizer._replace(axis=quantizer.axis + (place <= quantizer.axis))
+        new_axis = dim % codes.ndim
+        quantizer = quantizer._replace(axis=quantizer.axis + (new_axis <= quantizer.axis))
     return quantized(codes._array, quantizer)
 
 
