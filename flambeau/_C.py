@@ -322,7 +322,7 @@ class _Autograd:
 
     SavedTensor = SavedTensor
     _get_current_graph_task_keep_graph = staticmethod(is_graph_retained)
-    _profiler_type = staticmethod(_profiler._find_profiler_type)
+    _profiler_type = staticmethod(_profiler.find_profiler_type)
     DeviceType = _profiler.DeviceType
 
     @staticmethod

@@ -213,7 +213,7 @@ class _Task:
                         self.add_again(target, g)
                         return
                     existing = target._grad is not None
-                    _add(target, g, self.keep and MODE.grad)
+                    add_to_grad(target, g, self.keep and MODE.grad)
                     self.delivered[key] = (
                         _EXISTING if existing else _OWN if target._grad is g else
                         weakref.ref(g) if g._array.base is None and
@@ -246,7 +246,7 @@ class _Task:
         """
         before, first = get_version(leaf._grad), self.delivered[id(leaf)]
         differentiable = self.keep and MODE.grad
-        _add(leaf, g, differentiable)
+        add_to_grad(leaf, g, differentiable)
         grad = leaf._grad
         assert grad is not None
         if grad._counter is not None and first == _EXISTING:
@@ -471,7 +471,7 @@ def accumulate(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
     """Add a cotangent to a leaf's grad, and run its hooks."""
     g = run_leaf_hooks(leaf, g, before=True)
     if leaf._requires_grad:
-        _add(leaf, g, differentiable)
+        add_to_grad(leaf, g, differentiable)
     if leaf.__dict__.get("_post_accumulate_grad_hooks"):
         run_leaf_hooks(leaf, g, before=False)
 
@@ -484,14 +484,14 @@ _EXISTING, _OWN, _COPY = range(3)
 _ADDING = threading.RLock()
 
 
-def _add(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
+def add_to_grad(leaf: Tensor, g: Tensor, differentiable: bool) -> None:
     with _ADDING:
         stored = leaf._grad
         if stored is None:
             if differentiable:
                 leaf._grad = _copy_recorded(leaf, g)
                 return
-            leaf._grad = grad = _own_cotangent(leaf, g)
+            leaf._grad = grad = own_cotangent(leaf, g)
             if g._array.strides != leaf._array.strides and grad is not g:
                 grad._bump()  # the copy wrote to it
         elif differentiable or stored._requires_grad or (stored.__class__ is not Tensor and (
@@ -512,7 +512,7 @@ def _copy_recorded(leaf: Tensor, g: Tensor) -> Tensor:
     return wrap(empty_strided_array(g._array.shape, strides, g._array.dtype)).copy_(g)
 
 
-def _own_cotangent(leaf: Tensor, g: Tensor) -> Tensor:
+def own_cotangent(leaf: Tensor, g: Tensor) -> Tensor:
     """Return the cotangent as a leaf's grad: itself if nothing else references it, else a copy."""
     array = g._array
     if g.__class__ is not Tensor:  # a subclass can't be built from its array alone
@@ -538,11 +538,11 @@ def _own_cotangent(leaf: Tensor, g: Tensor) -> Tensor:
     return wrap(result)
 
 
-# References to a cotangent: the engine's loop, the parameters of deliver, _add and
-# _own_cotangent, and getrefcount's argument. Any other holder (a hook, a second target) would see
+# References to a cotangent: the engine's loop, the parameters of deliver, add_to_grad and
+# own_cotangent, and getrefcount's argument. Any other holder (a hook, a second target) would see
 # it change.
 _HELD_BY_ENGINE = 1 + 3 * PARAMETER_REFERENCES + ARGUMENT_REFERENCES
-_held = _HELD_BY_ENGINE  # the same while observers of `_add` refer to its arguments
+_held = _HELD_BY_ENGINE  # the same while observers of `add_to_grad` refer to its arguments
 _HELD_BY_COTANGENT = 2 + ARGUMENT_REFERENCES  # to its array: the cotangent and a variable
 
 

@@ -86,12 +86,12 @@ class device:
         return device, (self.type,) if self.index is None else (self.type, self.index)
 
     def __enter__(self) -> device:
-        _Default.stack.append(_Default.current)
+        DefaultDevice.stack.append(DefaultDevice.current)
         set_default_device(self)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _Default.current = _Default.stack.pop()
+        DefaultDevice.current = DefaultDevice.stack.pop()
         note_change()
 
 
@@ -99,7 +99,7 @@ CPU = device("cpu")
 META = device("meta")
 
 
-class _Default:
+class DefaultDevice:
     """The device of new tensors if none is given."""
 
     current = CPU
@@ -112,7 +112,7 @@ def get_default_device() -> device:
     >>> torch.get_default_device()
     device(type='cpu')
     """
-    return _Default.current
+    return DefaultDevice.current
 
 
 def set_default_device(device_: device | str | None) -> None:
@@ -124,7 +124,7 @@ def set_default_device(device_: device | str | None) -> None:
     >>> x.device
     device(type='meta')
     """
-    _Default.current = CPU if device_ is None else require_usable(device_)
+    DefaultDevice.current = CPU if device_ is None else require_usable(device_)
     note_change()
 
 

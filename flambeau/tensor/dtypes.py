@@ -200,7 +200,7 @@ def all_dtypes() -> dict[str, dtype]:
     return dict(_BY_NAME)
 
 
-class _Default:
+class DefaultDtype:
     """The dtype of tensors made from Python floats."""
 
     floating = float32
@@ -212,7 +212,7 @@ def get_default_dtype() -> dtype:
     >>> torch.get_default_dtype()
     torch.float32
     """
-    return _Default.floating
+    return DefaultDtype.floating
 
 
 def set_default_dtype(d: dtype) -> None:
@@ -228,7 +228,7 @@ def set_default_dtype(d: dtype) -> None:
         raise TypeError(
             "invalid dtype object: only floating-point types are supported as the default type"
         )
-    _Default.floating = d
+    DefaultDtype.floating = d
     note_change()
 
 
@@ -259,8 +259,8 @@ def infer_scalar_dtype(value: bool | int | float | complex) -> dtype:
     if isinstance(value, (int, np.integer)):
         return int64
     if isinstance(value, (float, np.floating)):
-        return _Default.floating
-    return _Default.floating.to_complex()
+        return DefaultDtype.floating
+    return DefaultDtype.floating.to_complex()
 
 
 def _require_limits(function: str, type: Any) -> Any:

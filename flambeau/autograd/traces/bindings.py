@@ -32,7 +32,7 @@ class ActiveProfilerType(enum.Enum):
     NONE, LEGACY, KINETO, NVTX, ITT, PRIVATEUSE1 = range(6)
 
 
-def _find_profiler_type() -> ActiveProfilerType:
+def find_profiler_type() -> ActiveProfilerType:
     """Return the kind of profiler that is on."""
     if Recording.now is None:
         return ActiveProfilerType.NONE

@@ -99,7 +99,7 @@ def _write_into(
     r.write(target._array, result)
 
 
-def _copy_array(r: Recorder, original: Callable, target: Any, source: Any) -> Any:
+def copy_array(r: Recorder, original: Callable, target: Any, source: Any) -> Any:
     if _can_defer_write(r, target._array, source._array):
         copies.check_copy(target._array, source._array)
     else:
@@ -151,15 +151,15 @@ def _put_at(
 
 
 def _record_setitem(r: Recorder, original: Callable, self: Any, item: Any, value: Any) -> Any:
-    source = index._as_value(self, value)
+    source = index.as_value(self, value)
     basic, rest = index.split_index(self, item)
-    target = self if basic is None or index._selects_whole(basic, rest) else index.view_basic(
+    target = self if basic is None or index.selects_whole(basic, rest) else index.view_basic(
         self, basic
     )
     if rest is not None:
         if value is source:
             index.check_dtypes(self, source, rest)
-        values = index._cast_like(value_shapes.drop_leading_ones(source), target)
+        values = index.cast_like(value_shapes.drop_leading_ones(source), target)
         index.put_at(target, values, rest, False, "index_put_")
         return
     if not value_shapes.is_broadcastable(source, target):
@@ -173,7 +173,7 @@ def _record_setitem(r: Recorder, original: Callable, self: Any, item: Any, value
     target.copy_(values.clone() if overlaps else values)
 
 
-def _as_value(r: Recorder, original: Callable, self: Any, value: Any) -> Any:
+def as_value(r: Recorder, original: Callable, self: Any, value: Any) -> Any:
     with r.silence():
         result = original(self, value)
     if not isinstance(value, (Tensor, np.ndarray)):
@@ -181,7 +181,7 @@ def _as_value(r: Recorder, original: Callable, self: Any, value: Any) -> Any:
     return result
 
 
-def _as_index(r: Recorder, original: Callable, item: Any) -> Any:
+def as_index(r: Recorder, original: Callable, item: Any) -> Any:
     if isinstance(item, Tensor) and item._array.size == 1:
         r.compute()
     result = original(item)
@@ -196,14 +196,14 @@ def _as_index(r: Recorder, original: Callable, item: Any) -> Any:
 def _writes(r: Recorder) -> Pairs:
     yield in_place.write, pass_through_unless_on(r, _record_write)
     yield out.write_into, pass_through_unless_on(r, _write_into)
-    yield copies._copy_array, pass_through_unless_on(r, _copy_array)
+    yield copies.copy_array, pass_through_unless_on(r, copy_array)
     yield inplace.prepare_write, pass_through_unless_on(r, _record_copy_before_write)
     yield ops.fill_, pass_through_unless_on(r, _fill_)
     yield ops.zero_, pass_through_unless_on(r, _record_zero_)
     yield index.put_at, pass_through_unless_on(r, _put_at)
     yield index.setitem, pass_through_unless_on(r, _record_setitem)
-    yield index._as_value, pass_through_unless_on(r, _as_value)
-    yield index._as_index, pass_through_unless_on(r, _as_index)
+    yield index.as_value, pass_through_unless_on(r, as_value)
+    yield index.as_index, pass_through_unless_on(r, as_index)
 
 
 # ----------------------------------------------------------------------------- factories
@@ -243,7 +243,7 @@ def _record_factory(r: Recorder, original: Callable, *args: Any, **kwargs: Any) 
     return result
 
 
-def _record_reserved(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
+def record_reserved(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
     _note_numbers(r, original, args, kwargs)
     with r.silence():
         result = original(*args, **kwargs)
@@ -314,7 +314,7 @@ def _patch_factories(r: Recorder) -> Pairs:
     for name in _FACTORIES:
         yield functions[name], pass_through_unless_on(r, _record_factory)
     for name in _RESERVING:
-        yield functions[name], pass_through_unless_on(r, _record_reserved)
+        yield functions[name], pass_through_unless_on(r, record_reserved)
     yield ops.tensor, pass_through_unless_on(r, _record_tensor)
     yield interchange.from_numpy, pass_through_unless_on(r, _record_from_numpy)
     yield norm_formulas.allocate_statistics, pass_through_unless_on(r, _record_statistics)
@@ -404,8 +404,8 @@ def _patch_gradients(r: Recorder) -> Pairs:
     yield Tensor._alias, pass_through_unless_on(r, _alias)
     yield Tensor.requires_grad_, pass_through_unless_on(r, _set_flag)
     yield Tensor.detach_, pass_through_unless_on(r, _detach)
-    yield engine._add, pass_through_unless_on(r, _record_grad_added)
-    yield engine._own_cotangent, pass_through_unless_on(r, _own_gradient)
+    yield engine.add_to_grad, pass_through_unless_on(r, _record_grad_added)
+    yield engine.own_cotangent, pass_through_unless_on(r, _own_gradient)
     yield engine.run, pass_through_unless_on(r, _record_engine_run)
     for function in (views.read_window, views.clear_window, views.spread_into):
         yield function, pass_through_unless_on(r, _record_between)

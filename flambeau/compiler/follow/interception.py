@@ -39,8 +39,8 @@ from ...tensor.tensor import Tensor
 from ..capture import record_writes
 from ..capture.patch_targets import bypass_fast_path
 from ..capture.record_draws_and_reads import record_draw, iterate_subclasses
-from ..capture.record_library import record_group_step
 from ..capture.record_library import list_replacements
+from ..capture.record_optimizer import record_group_step
 from ..capture.recorder import (
     COMPOSED_OF_OPERATORS, Recorder, make_composite_recorder, make_module_recorder,
 )
@@ -309,14 +309,14 @@ def _hook_writes() -> Iterator[Hook]:
     r = record_writes
     yield _split(in_place.write, r._record_write, _write)
     yield _barrier(out.write_into)
-    yield _split(copies._copy_array, r._copy_array, _copy)
+    yield _split(copies.copy_array, r.copy_array, _copy)
     yield _split(inplace.prepare_write, r._record_copy_before_write, _list_copy_before_write)
     yield _split(ops.fill_, r._fill_, _fill)
     yield _hook(ops.zero_, lambda original, input: ops.fill_(input, 0))
     yield _hook(index.put_at, functools.partial(r._put_at, NOW))
     yield _hook(index.setitem, functools.partial(r._record_setitem, NOW))
-    yield _hook(index._as_value, functools.partial(r._as_value, NOW))
-    yield _hook(index._as_index, _list_index)
+    yield _hook(index.as_value, functools.partial(r.as_value, NOW))
+    yield _hook(index.as_index, _list_index)
 
 
 def _write(original: Callable, target: Any, y: Any, name: Any) -> None:
@@ -396,7 +396,7 @@ def _adapt_recorder(record: Callable) -> Callable:
 def _list_allocation(original: Callable, *args: Any, **kwargs: Any) -> Any:
     if record_writes.reads_numbers(original, args, kwargs):
         return _list_constant(original, *args, **kwargs)
-    return record_writes._record_reserved(NOW, original, *args, **kwargs)
+    return record_writes.record_reserved(NOW, original, *args, **kwargs)
 
 
 def _list_constant(original: Callable, *args: Any, **kwargs: Any) -> Any:
@@ -452,10 +452,10 @@ def _hook_gradients() -> Iterator[Hook]:
         (grad.fget, r._record_grad_read), (grad.fset, r._record_grad_set),
         (grad.fdel, r._record_grad_set),
         (Tensor._alias, r._alias),
-        (Tensor.requires_grad_, r._set_flag), (engine._add, r._record_grad_added),
+        (Tensor.requires_grad_, r._set_flag), (engine.add_to_grad, r._record_grad_added),
     ):
         yield _hook_recording(function, _adapt_recorder(record))
-    yield _split(engine._own_cotangent, r._own_gradient, _list_own_cotangent)
+    yield _split(engine.own_cotangent, r._own_gradient, _list_own_cotangent)
     yield _split(engine.run, _record_engine_run, _run_engine)
     yield _hook(Elementwise._flambeau_step_group, _step_group)
     for function in (views.read_window, views.clear_window, views.spread_into):

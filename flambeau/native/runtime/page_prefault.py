@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..target.cost_model import MIN_PREFAULT_BYTES, PREFAULT_BLOCK_BYTES
-from .thread_pool import threads, usable_processors
+from ..target.usable_processors import count_usable_processors
+from .thread_pool import threads
 
 
 # Each thread takes the next row, (address, bytes). Exchanging 0 for 0 is a write that changes
@@ -105,7 +106,7 @@ class PagePrefaulter:
         """Request the prefault of an array's pages, if it is large and a processor is free."""
         if array.nbytes < MIN_PREFAULT_BYTES or not array.flags.c_contiguous or self._stop[0]:
             return
-        if min(threads(), usable_processors()) < 2:
+        if min(threads(), count_usable_processors()) < 2:
             return
         with self._lock:
             self._waiting.append(array)

@@ -13,71 +13,20 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from ..foundation.environment import THREADS
 from ..foundation.user_frames import warn
 from ..target.cost_model import IDLE_SPIN_S, THREAD_LINE_BYTES, THREAD_STACK_BYTES
+from ..target.usable_processors import count_usable_processors
 from . import thread_pool_ir
-
 
 _Worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _Stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 _Prepare = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Launch = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-
-
-def usable_processors(root: str = "/") -> int:
-    """Return how many cores this process may keep busy, given its affinity and container quota.
-
-    Hardware threads of a core share its multipliers, so a core counts once. `root` is the root of
-    the system's files, for tests.
-    """
-    try:
-        count = _count_cores(os.sched_getaffinity(0), root)
-    except AttributeError:
-        count = os.cpu_count() or 1
-    return max(1, min([count, *_iterate_cgroup_quotas(root)]))
-
-
-def _count_cores(processors: Iterable[int], root: str) -> int:
-    """Return how many cores these processors belong to."""
-    siblings = set()
-    for processor in processors:
-        place = f"{root}sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list"
-        siblings.add(_read(place) or str(processor))
-    return len(siblings)
-
-
-def _iterate_cgroup_quotas(root: str) -> Iterator[int]:
-    """Yield the CPU quotas, in processors, of this process's control groups."""
-    top = f"{root}sys/fs/cgroup"
-    groups = [line.split(":", 2) for line in _read(f"{root}proc/self/cgroup").splitlines()]
-    path = next((group for _, kind, group in groups if not kind), "/").rstrip("/")
-    while True:
-        yield from _parse_quota(_read(f"{top}{path}/cpu.max").split())
-        if "/" not in path:
-            break
-        path = path.rpartition("/")[0]
-    old = f"{top}/cpu/cpu.cfs_"
-    yield from _parse_quota([_read(f"{old}quota_us"), _read(f"{old}period_us")])
-
-
-def _parse_quota(words: list[str]) -> Iterator[int]:
-    """Yield quota / period rounded up; nothing if there is no limit ("max" or -1)."""
-    if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
-        yield -(-int(words[0]) // int(words[1]))
-
-
-def _read(place: str) -> str:
-    """Return the contents of a small file, or "" if it cannot be read."""
-    try:
-        with open(place) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 def _choose_thread_count() -> int:
@@ -88,7 +37,7 @@ def _choose_thread_count() -> int:
     setting = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if setting.isdecimal() and int(setting) > 0:
         return int(setting)
-    return usable_processors()
+    return count_usable_processors()
 
 
 @lru_cache(maxsize=1)
@@ -112,9 +61,8 @@ def ticks_per_second() -> float:
 def allocate_aligned(size: int) -> tuple[ctypes.Array, int]:
     """Return zeroed memory (its owner) and the address of its first whole cache line."""
     memory = ctypes.create_string_buffer(size + THREAD_LINE_BYTES)
-    return memory, -(
-        -ctypes.addressof(memory) // THREAD_LINE_BYTES
-    ) * THREAD_LINE_BYTES
+    lines = -(-ctypes.addressof(memory) // THREAD_LINE_BYTES)
+    return memory, lines * THREAD_LINE_BYTES
 
 
 class Workers:

@@ -18,7 +18,7 @@ _FAST = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 _LARGE = 8192  # elements above which a second pass costs more than a slow call
 
 
-def _list_grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+def list_grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     if isinstance(parameters, Tensor):
         parameters = [parameters]
     return [p.grad for p in parameters if p.grad is not None]
@@ -93,7 +93,7 @@ def _clip_grads_with_norm_(
     >>> weight.grad
     tensor([0.6000, 0.8000])
     """
-    grads = _list_grads(parameters)
+    grads = list_grads(parameters)
     _check_foreach(foreach, grads)
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     if not grads or factor.item() == 1.0:  # a NaN is not 1, and reaches every gradient
@@ -134,7 +134,7 @@ def clip_grad_norm_(
             warn(
                 "`parameters` is an empty generator, no gradient clipping will occur.",
             )
-    total = _get_total_norm(_list_grads(parameters), norm_type, error_if_nonfinite, foreach)
+    total = _get_total_norm(list_grads(parameters), norm_type, error_if_nonfinite, foreach)
     _clip_grads_with_norm_(parameters, max_norm, total, foreach)
     return total
 
@@ -168,7 +168,7 @@ def clip_grad_value_(
     tensor([-1.0000,  0.5000])
     """
     clip_value = float(clip_value)
-    grads = _list_grads(parameters)
+    grads = list_grads(parameters)
     _check_foreach(foreach, grads)
     if not grads:
         return

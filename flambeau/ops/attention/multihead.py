@@ -138,7 +138,7 @@ def _check_sizes(
 # --------------------------------------------------------------------------------------- masks
 
 
-def _convert_to_additive(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
+def convert_to_additive(mask: Tensor | None, name: str, like: Tensor) -> Tensor | None:
     """Convert a bool mask to an additive one: -inf where it is True."""
     if mask is None or mask.is_floating_point():
         return mask
@@ -156,7 +156,7 @@ def _merge_masks(
             "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type "
             "for both instead.",
         )
-    padding = _convert_to_additive(padding, "key_padding_mask", query)
+    padding = convert_to_additive(padding, "key_padding_mask", query)
     if causal and mask is None:
         raise RuntimeError(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
@@ -164,7 +164,7 @@ def _merge_masks(
         )
     if causal and padding is None and not need_weights:
         return None, None, True
-    return _convert_to_additive(mask, "attn_mask", query), padding, causal and padding is None
+    return convert_to_additive(mask, "attn_mask", query), padding, causal and padding is None
 
 
 def _mask_by_heads(

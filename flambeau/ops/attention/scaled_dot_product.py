@@ -219,7 +219,7 @@ def _(
 ) -> tuple[Tensor | None, ...]:
     p = ys[1] if keep == Saved.PROBABILITIES and not MODE.grad else None
     if p is None:
-        p = _compute_probabilities(query, key, mask, scale, is_causal)
+        p = compute_probabilities(query, key, mask, scale, is_causal)
     scores_t = sum_terms(
         skip_missing(lambda t: (t * scale) @ key.transpose(-1, -2), query_t),
         skip_missing(lambda t: (query * scale) @ t.transpose(-1, -2), key_t), mask_t)
@@ -303,13 +303,13 @@ def _differentiable_adjoint(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the cotangents of query, key and value, computed by differentiable operators."""
-    p = _compute_probabilities(q, k, mask, scale, causal)
+    p = compute_probabilities(q, k, mask, scale, causal)
     dp = g @ v.transpose(-1, -2)
     ds = (dp - (dp * p).sum(-1, keepdim=True)) * p * scale
     return ds @ k, ds.transpose(-1, -2) @ q, p.transpose(-1, -2) @ g
 
 
-def _compute_probabilities(
+def compute_probabilities(
     q: Tensor, k: Tensor, mask: Tensor | None, scale: float, causal: bool
 ) -> Tensor:
     """Return softmax(q @ k.T * scale + mask); fully masked rows are 0."""
@@ -361,7 +361,7 @@ def scaled_dot_product_attention(
     has_equal_batches = q[:-2] == k[:-2] == v[:-2] and q[-1] == k[-1] and k[-2] == v[-2]
     if dropout_p > 0 or not has_equal_batches \
             or (attn_mask is not None and _is_recorded(attn_mask)):
-        p = _compute_probabilities(query, key, attn_mask, scale, is_causal)
+        p = compute_probabilities(query, key, attn_mask, scale, is_causal)
         return (dropout(p, dropout_p, True) if dropout_p > 0 else p) @ value
     keep = Saved.NOTHING
     if LEVELS.active or any(map(_is_recorded, (query, key, value))):  # derivatives need it

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -32,12 +32,21 @@ _NO_NAMES: dict[str, Any] = {}
 
 
 class Overriding:
-    """Hands a call to the class of a non-tensor argument; interception sets it.
+    """Hands a call that fails on plain tensors to the class of an argument.
 
-    Called with (operator, arguments); returns the class's result, or MISSING if none overrides.
+    `answers`: functions of (operator, arguments) that return the class's result, or MISSING; the
+    latest are asked first. Interception and kinds of tensors add them.
     """
 
-    ask: Callable[[Operator, tuple], Any]
+    answers: ClassVar[list[Callable[[Operator, tuple], Any]]] = []
+
+    @classmethod
+    def ask(cls, operator: Operator, args: tuple) -> Any:
+        """Return the first answer, or MISSING if no class overrides the operator."""
+        for answer in cls.answers:
+            if (result := answer(operator, args)) is not MISSING:
+                return result
+        return MISSING
 
     @staticmethod
     def into(out: Any, answer: Any) -> Any:

@@ -104,12 +104,12 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         from ..indexing.index import overwrite
 
         return overwrite(self, src, "copy_")
-    _copy_array(self, src)
+    copy_array(self, src)
     bump(self)
     return self
 
 
-def _copy_array(target: Tensor, src: Tensor) -> None:
+def copy_array(target: Tensor, src: Tensor) -> None:
     source, array = src._array, target._array
     check_copy(array, source)
     if source.dtype != array.dtype:

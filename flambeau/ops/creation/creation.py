@@ -24,8 +24,8 @@ from ..core.operator import PUBLIC, publish
 from ..core.scalar_conversion import check_number, convert_scalar, fits, number
 from ..native.row_copies import fill
 
-_default = devices._Default
-_default_dtype = types._Default
+_default = devices.DefaultDevice
+_default_dtype = types.DefaultDtype
 _CPU = devices.CPU
 _new = object.__new__
 

@@ -24,10 +24,10 @@ from ..core.registry import composite, opaque
 from .creation import allocate_like
 
 # SELU's saturation value, to which alpha dropout sets elements.
-_ALPHA = 1.7580993408473766
+SELU_LIMIT = 1.7580993408473766
 
 
-def _draw_factors(
+def draw_factors(
     input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]
 ) -> np.ndarray:
     """An array to multiply `input` by: one number an element, or one a channel."""
@@ -53,7 +53,7 @@ def _draw_factors(
 
 def draw_noise(input: Tensor, channels: bool, fill: Callable[[np.ndarray], object]) -> Tensor:
     """Return dropout factors for `input`, drawn by `fill`; under vmap, for all examples at once."""
-    return wrap(_draw_factors(input, channels, fill))
+    return wrap(draw_factors(input, channels, fill))
 
 
 def _check_probability(p: float) -> None:
@@ -91,13 +91,13 @@ def _draw_noise_of_class(input: Tensor, channels: bool, p: float) -> Tensor:
     return factors
 
 
-def _apply_alpha_dropout(input: Tensor, p: float, train: bool, channels: bool,
-                         inplace: bool) -> Tensor:
+def apply_alpha_dropout(input: Tensor, p: float, train: bool, channels: bool,
+                        inplace: bool) -> Tensor:
     if (certain := _drop_without_drawing(input, p, train, inplace)) is not None:
         return certain
-    a = 1 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
+    a = 1 / math.sqrt((SELU_LIMIT * SELU_LIMIT * p + 1) * (1 - p))
     noise = draw_noise(input, channels, lambda result: fill_bernoulli(result, 1 - p))
-    shift = (noise - 1).mul_(_ALPHA * a).add_(_ALPHA * a * p)
+    shift = (noise - 1).mul_(SELU_LIMIT * a).add_(SELU_LIMIT * a * p)
     noise.mul_(a)
     return input.mul_(noise).add_(shift) if inplace else input * noise + shift
 
@@ -129,10 +129,10 @@ _publish_pair("dropout", _drop, False,
               "Elements zeroed with probability p, the others times 1 / (1 - p)")
 _publish_pair("feature_dropout", _drop, True,
               "Channels zeroed with probability p, the others times 1 / (1 - p)")
-_publish_pair("alpha_dropout", _apply_alpha_dropout, False,
+_publish_pair("alpha_dropout", apply_alpha_dropout, False,
               "Elements set to SELU's saturation with probability p, then mean and variance "
               "restored")
-_publish_pair("feature_alpha_dropout", _apply_alpha_dropout, True,
+_publish_pair("feature_alpha_dropout", apply_alpha_dropout, True,
               "Channels set to SELU's saturation with probability p, then mean and variance "
               "restored")
 
@@ -202,7 +202,7 @@ def alpha_dropout(
     tensor([1., 1., 1.])
     """
     _check_layer_probability(p)
-    return _apply_alpha_dropout(input, p, training, False, inplace)
+    return apply_alpha_dropout(input, p, training, False, inplace)
 
 
 def feature_alpha_dropout(
@@ -214,7 +214,7 @@ def feature_alpha_dropout(
     tensor([[1., 1., 1.]])
     """
     _check_layer_probability(p)
-    return _apply_alpha_dropout(input, p, training, True, inplace)
+    return apply_alpha_dropout(input, p, training, True, inplace)
 
 
 def dropout1d(

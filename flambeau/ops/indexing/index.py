@@ -219,7 +219,7 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple | None, tuple | None]:
             if item.__class__ is not int:
                 rest.append(item)
             continue
-        result = _as_index(item)
+        result = as_index(item)
         if isinstance(result, (int, slice)):
             basic.append(result)
             if isinstance(result, slice):
@@ -234,7 +234,7 @@ def split_index(x: Tensor, index: Any) -> tuple[tuple | None, tuple | None]:
     if not any(isinstance(item, np.ndarray) for item in rest):
         return selection, None
     aligned = _align_with_basic(x, basic, rest)
-    return (None if _selects_whole(selection, None) else selection), aligned
+    return (None if selects_whole(selection, None) else selection), aligned
 
 
 def _check_slice(item: Any) -> None:
@@ -267,7 +267,7 @@ def _align_with_basic(x: Tensor, basic: list, rest: list) -> tuple:
 _INVALID_INDEX_DTYPE = "tensors used as indices must be long, int, byte or bool tensors"
 
 
-def _as_index(item: Any) -> Any:
+def as_index(item: Any) -> Any:
     """Convert an index other than an int, slice, None or ellipsis to an array or an int."""
     if isinstance(item, Tensor):
         return _check_index_array(_get_tensor_indices(item))
@@ -539,7 +539,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if not (self._tracked and MODE.grad) and _put_directly(self._array, index, value):
         bump(self)
         return
-    source = _as_value(self, value)
+    source = as_value(self, value)
     basic, rest = split_index(self, index)
     if rest is not None and value is source:
         check_dtypes(self, source, rest, basic)
@@ -547,7 +547,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         if not (MODE.grad and (self._tracked or source._tracked)):
             _put_unrecorded(self, basic, rest, source._array)
             return
-        target = self if basic is None or _selects_whole(basic, rest) else view_basic(self, basic)
+        target = self if basic is None or selects_whole(basic, rest) else view_basic(self, basic)
         if rest is not None:
             _write_back(target, source, check_version(rest, index, self, source))
         elif requires(self) or (source._tracked and requires(source)):
@@ -587,7 +587,7 @@ def _put_unrecorded(
 
 
 def _write_back(target: Tensor, source: Tensor, positions: tuple) -> None:
-    put_at(target, _cast_like(drop_leading_ones(source), target), positions, False, "index_put_")
+    put_at(target, cast_like(drop_leading_ones(source), target), positions, False, "index_put_")
 
 
 def check_dtypes(
@@ -638,17 +638,17 @@ def _put_directly(array: np.ndarray, index: Any, value: Any) -> bool:
     return True
 
 
-def _selects_whole(basic: tuple, rest: Any) -> bool:
+def selects_whole(basic: tuple, rest: Any) -> bool:
     return rest is None and all(
         b is Ellipsis or (b.__class__ is slice and b == slice(None)) for b in basic
     )
 
 
-def _cast_like(source: Tensor, target: Tensor) -> Tensor:
+def cast_like(source: Tensor, target: Tensor) -> Tensor:
     return source if source._array.dtype == target._array.dtype else source.to(target.dtype)
 
 
-def _as_value(self: Tensor, value: Any) -> Tensor:
+def as_value(self: Tensor, value: Any) -> Tensor:
     """Convert an assigned value to a tensor; numbers get the dtype of `self`."""
     cls = value.__class__
     if (cls is float or cls is int) and -ORDINARY < value < ORDINARY:

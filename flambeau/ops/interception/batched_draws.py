@@ -51,98 +51,109 @@ def _find_drawing_batch(args: tuple, kwargs: dict[str, Any]) -> Batch | None:
     return batch
 
 
+def _draws_for_batch(draw: Callable) -> Callable:
+    """Return a handler of functions that draw: outside of any vmap it calls the original.
+
+    `draw` takes the batch, then the handler's arguments but for the original. Its own draws belong
+    to the enclosing vmaps.
+    """
+    @functools.wraps(draw)
+    def handle(*bound: Any) -> Any:
+        *own, original, args, kwargs = bound
+        batch = _find_drawing_batch(args, kwargs)
+        if batch is None:
+            return original(*args, **kwargs)
+        with _enter_enclosing(batch):
+            return draw(batch, *own, args, kwargs)
+
+    return handle
+
+
 # ------------------------------------------------------------------------------ from a shape
 
 
+@_draws_for_batch
 def _draw_shape(
-    function: Callable, position: int, original: Callable, args: tuple, kwargs: dict[str, Any]
+    batch: Batch, function: Callable, position: int, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
     """rand and similar functions, whose shape starts at argument `position` or is last."""
-    batch = _find_drawing_batch(args, kwargs)
-    if batch is None:
-        return original(*args, **kwargs)
-    with _enter_enclosing(batch):
-        if batch.randomness == "same":
-            return function(*args, **kwargs)
-        if "size" in kwargs:
-            kwargs = {**kwargs, "size": (batch.size, *kwargs["size"])}
-        elif position < 0:
-            args = (*args[:position], (batch.size, *args[position]))
-        elif not isinstance(args[position], int):
-            args = ((batch.size, *args[position]),)
-        else:
-            args = (batch.size, *args)
-        return batch.wrap(function(*args, **kwargs))
+    if batch.randomness == "same":
+        return function(*args, **kwargs)
+    if "size" in kwargs:
+        kwargs = {**kwargs, "size": (batch.size, *kwargs["size"])}
+    elif position < 0:
+        args = (*args[:position], (batch.size, *args[position]))
+    elif not isinstance(args[position], int):
+        args = ((batch.size, *args[position]),)
+    else:
+        args = (batch.size, *args)
+    return batch.wrap(function(*args, **kwargs))
 
 
-def _draw_permutation(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    batch = _find_drawing_batch(args, kwargs)
-    if batch is None:
-        return original(*args, **kwargs)
-    function = PUBLIC["torch"]["randperm"]
-    with _enter_enclosing(batch):
-        if batch.randomness == "same":
-            return function(*args, **kwargs)
-        return batch.wrap(stack([function(*args, **kwargs) for _ in range(batch.size)]))
+@_draws_for_batch
+def _draw_permutation(
+    batch: Batch, function: Callable, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    if batch.randomness == "same":
+        return function(*args, **kwargs)
+    return batch.wrap(stack([function(*args, **kwargs) for _ in range(batch.size)]))
 
 
 # ------------------------------------------------------------------------------ from tensors
 
 
-def _draw_like(
-    function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
-) -> Any:
+@_draws_for_batch
+def _draw_like(batch: Batch, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """rand_like and similar functions, which only use the shape and dtype of the first argument."""
-    batch = _find_drawing_batch(args, kwargs)
-    if batch is None:
-        return original(*args, **kwargs)
     pattern, rest = args[0], args[1:]
-    with _enter_enclosing(batch):
-        if batch.randomness == "same":
-            below = batch.lower(pattern)
-            return function(below.select(0, 0) if batch.holds(pattern) else below, *rest, **kwargs)
-        return batch.wrap(function(batch.expand(pattern), *rest, **kwargs))
+    if batch.randomness == "same":
+        return function(_get_example(batch, pattern), *rest, **kwargs)
+    return batch.wrap(function(batch.expand(pattern), *rest, **kwargs))
 
 
-def _draw_from(
+def _get_example(batch: Batch, x: Tensor) -> Tensor:
+    """Return a tensor of one example, whose values do not matter."""
+    below = batch.lower(x)
+    return below.select(0, 0) if batch.holds(x) else below
+
+
+@_draws_for_batch
+def _draw_from(batch: Batch, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Draw one number per element of tensors that hold the distribution's parameters."""
+    if batch.randomness == "same":
+        if batch.holds_any((*args, *kwargs.values())):
+            raise RuntimeError(_SAME_REFUSED)
+        return function(*batch.lower_all(args), **kwargs)
+    return batch.wrap(function(*[_expand(batch, a) for a in args],
+                               **{k: _expand(batch, v) for k, v in kwargs.items()}))
+
+
+def _draw_from_or_shape(
     function: Callable, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """Draw one number per element of tensors that hold the distribution's parameters."""
-    batch = _find_drawing_batch(args, kwargs)
-    if batch is None:
-        return original(*args, **kwargs)
-    if not any(isinstance(a, Tensor) for a in (*args, *kwargs.values())):
-        return _draw_shape(function, -1, original, args, kwargs)
-    with _enter_enclosing(batch):
-        if batch.randomness == "same":
-            if batch.holds_any((*args, *kwargs.values())):
-                raise RuntimeError(_SAME_REFUSED)
-            return function(*batch.lower_all(args), **kwargs)
-        return batch.wrap(function(*[_expand(batch, a) for a in args],
-                                   **{k: _expand(batch, v) for k, v in kwargs.items()}))
+    """normal and similar functions, whose parameters may be numbers beside a shape."""
+    if any(isinstance(a, Tensor) for a in (*args, *kwargs.values())):
+        return _draw_from(function, original, args, kwargs)
+    return _draw_shape(function, -1, original, args, kwargs)
 
 
 def _expand(batch: Batch, value: Any) -> Any:
     return batch.expand(value) if isinstance(value, Tensor) else value
 
 
-def _draw_indices(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+@_draws_for_batch
+def _draw_indices(batch: Batch, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """multinomial: a row of indices for each row of weights."""
-    batch = _find_drawing_batch(args, kwargs)
-    if batch is None:
-        return original(*args, **kwargs)
     weights, rest = args[0], args[1:]
-    function = PUBLIC["torch"]["multinomial"]
-    with _enter_enclosing(batch):
-        if batch.randomness == "same":
-            if batch.holds(weights):
-                raise RuntimeError(_SAME_REFUSED)
-            return function(batch.lower(weights), *rest, **kwargs)
-        below = batch.expand(weights)
-        if weights.dim() == 1:
-            return batch.wrap(function(below, *rest, **kwargs))
-        drawn = function(below.flatten(0, 1), *rest, **kwargs)
-        return batch.wrap(drawn.reshape(batch.size, -1, drawn.shape[-1]))
+    if batch.randomness == "same":
+        if batch.holds(weights):
+            raise RuntimeError(_SAME_REFUSED)
+        return function(batch.lower(weights), *rest, **kwargs)
+    below = batch.expand(weights)
+    if weights.dim() == 1:
+        return batch.wrap(function(below, *rest, **kwargs))
+    drawn = function(below.flatten(0, 1), *rest, **kwargs)
+    return batch.wrap(drawn.reshape(batch.size, -1, drawn.shape[-1]))
 
 
 def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -170,22 +181,17 @@ def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> A
     return write(target, batch.wrap(drawn), original.__name__)
 
 
-def _draw_noise(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+@_draws_for_batch
+def _draw_noise(batch: Batch, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Draw the factors of dropout."""
-    batch = _find_drawing_batch(args, kwargs)
-    if batch is None:
-        return original(*args, **kwargs)
     input, channels, fill = args
-    draw = dropout.draw_noise
-    with _enter_enclosing(batch):
-        if batch.randomness == "same":
-            below = batch.lower(input)
-            return draw(below.select(0, 0) if batch.holds(input) else below, channels, fill)
-        below = batch.expand(input)
-        if not channels:
-            return batch.wrap(draw(below, False, fill))
-        noise = draw(below.flatten(0, 1), True, fill)
-        return batch.wrap(noise.reshape(batch.size, -1, *noise.shape[1:]))
+    if batch.randomness == "same":
+        return dropout.draw_noise(_get_example(batch, input), channels, fill)
+    below = batch.expand(input)
+    if not channels:
+        return batch.wrap(dropout.draw_noise(below, False, fill))
+    noise = dropout.draw_noise(below.flatten(0, 1), True, fill)
+    return batch.wrap(noise.reshape(batch.size, -1, *noise.shape[1:]))
 
 
 def _drop(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -255,28 +261,28 @@ def _find_targets() -> dict[Any, Callable]:
     torch, methods = PUBLIC["torch"], PUBLIC["Tensor"]
     result: dict[Any, Callable] = {}
 
-    def wear(handle: Callable, function: Callable, *first: Any) -> None:
+    def register(handle: Callable, function: Callable, *first: Any) -> None:
         result[function] = functools.partial(handle, function, *first)
 
     for name in ("rand", "randn"):
-        wear(_draw_shape, torch[name], 0)
-    wear(_draw_shape, torch["randint"], -1)
-    result[torch["randperm"]] = _draw_permutation
+        register(_draw_shape, torch[name], 0)
+    register(_draw_shape, torch["randint"], -1)
+    register(_draw_permutation, torch["randperm"])
     for name in ("rand_like", "randn_like", "randint_like"):
-        wear(_draw_like, torch[name])
+        register(_draw_like, torch[name])
     for name in ("normal", "bernoulli", "poisson", "binomial", "_standard_gamma",
                  "_sample_dirichlet"):
         if name in torch:
-            wear(_draw_from, torch[name])
-    result[torch["multinomial"]] = _draw_indices
+            register(_draw_from_or_shape, torch[name])
+    register(_draw_indices, torch["multinomial"])
     result |= dict.fromkeys(IN_PLACE_DRAWS, _draw_in_place)
     result[dropout.draw_noise] = _draw_noise
     result[OPERATORS["native_dropout"].function] = _drop
     for name in ("empty_like", "zeros_like", "ones_like", "full_like"):
-        wear(_fill_like, torch[name])
+        register(_fill_like, torch[name])
     for name in ("new_empty", "new_zeros", "new_ones", "new_full"):
-        wear(_fill_new, methods[name])
-    wear(_fill_strided, methods["new_empty_strided"])
+        register(_fill_new, methods[name])
+    register(_fill_strided, methods["new_empty_strided"])
     return result
 
 

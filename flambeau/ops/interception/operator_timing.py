@@ -49,7 +49,7 @@ def _turn(recorder: Recorder | None) -> None:
         targets[function] = time_operators(recorder, f"aten::{name}", _EXPANDED.get(name))
     targets[Node.apply] = _time_nodes(recorder)
     if recorder.shapes or recorder.memory:
-        targets[engine._add] = _time_leaves(recorder)
+        targets[engine.add_to_grad] = _time_leaves(recorder)
         engine.set_observers_of_leaves(1)
     for more in TIMED:
         targets.update(more(recorder))

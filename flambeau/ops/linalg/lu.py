@@ -29,7 +29,7 @@ from .matrix_checks import (
 from .matrix_samples import rectangular_samples, square_samples
 from .small_matrices import exceeds_columns, factor_columns, swap_rows
 from .solves import inv_ex, solve_triangular
-from .svd import _svd
+from .svd import compute_svd
 
 
 def factorize(A: Array) -> tuple[Array, Array, Array]:
@@ -405,7 +405,7 @@ def _(g: Tensor, A: Tensor, y: Tensor) -> Tensor:
     inverse, info = inv_ex(A)
     if not get_elements(info).any() and get_elements(y).all():
         return (g * y.conj()).unsqueeze(-1).unsqueeze(-1) * mH(inverse)
-    U, S, Vh = _svd(A, True)
+    U, S, Vh = compute_svd(A, True)
     turn = det(U).conj() * det(Vh).conj()
     scale = diag_embed(multiply_others(S, S.dim() - 1))
     return (g * turn).unsqueeze(-1).unsqueeze(-1) * (U @ to_dtype_of(scale, U) @ Vh)

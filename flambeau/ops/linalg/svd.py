@@ -63,12 +63,12 @@ def _decompose_nothing(A: Array, full_matrices: bool, vectors: bool) -> tuple:
         name="_linalg_svd", node="LinalgSvdBackward0", expose=(), holomorphic=False,
         samples=rectangular_samples, result_type=return_type("linalg_svd", "U", "S", "Vh"),
         ref=lambda A: np.linalg.svd(A, full_matrices=False))
-def _svd(A: Array, full_matrices: bool = False) -> tuple[Array, Array, Array]:
+def compute_svd(A: Array, full_matrices: bool = False) -> tuple[Array, Array, Array]:
     """U, S and Vh with A = U diag(S) Vh."""
     return _decompose(A, full_matrices, True)
 
 
-@_svd.vjp
+@compute_svd.vjp
 def _(gs: tuple[Tensor, Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor | None:
     U, S, Vh = ys
     k = S.shape[-1]
@@ -153,7 +153,7 @@ def svd(
     tensor([4., 3.])
     """
     _refuse_driver(driver)
-    return _svd(A, full_matrices, out=out)
+    return compute_svd(A, full_matrices, out=out)
 
 
 @linalg_function()
@@ -166,7 +166,7 @@ def svdvals(A: Tensor, *, driver: Any = None, out: Any = None) -> Tensor:
     _refuse_driver(driver)
     if not A._tracked:
         return _svdvals(A, out=out)
-    y = _svd(A, False)[1]
+    y = compute_svd(A, False)[1]
     return y if out is None else write_result("svdvals", y, out)
 
 
@@ -188,7 +188,7 @@ def svd_legacy(
     if rank < 2:
         raise RuntimeError("linalg.svd: The input tensor A must have at least 2 dimensions.")
     if compute_uv:
-        U, S, Vh = _svd(input, not some)
+        U, S, Vh = compute_svd(input, not some)
         result = U, S, mH(Vh)
     else:
         batch, (m, n) = input.shape[:-2], input.shape[-2:]

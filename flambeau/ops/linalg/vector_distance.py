@@ -25,7 +25,7 @@ def _broadcast(x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
     return x1.expand(shape), x2.expand(shape)
 
 
-def _clamp_from(x: Tensor, minimum: float) -> Tensor:
+def clamp_from(x: Tensor, minimum: float) -> Tensor:
     """max(x, least) whose gradient is that of x."""
     low = x.detach()
     return x if bool((low >= minimum).all()) else x + (low.clamp(min=minimum) - low)
@@ -44,7 +44,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
             f"expected common dtype to be floating point, yet common dtype is {legacy_name(kind)}"
         )
     x1, x2 = _broadcast(x1.to(kind), x2.to(kind))
-    norms = [_clamp_from(x.norm(2, dim, True), eps) for x in (x1, x2)]
+    norms = [clamp_from(x.norm(2, dim, True), eps) for x in (x1, x2)]
     return (x1 / norms[0] * (x2 / norms[1])).sum(dim)
 
 

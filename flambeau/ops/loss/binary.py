@@ -173,8 +173,7 @@ def _bce_logits(
 
     Returns:
         Tensor: Each loss, or their mean or sum as a 0-dimensional tensor.
-
-"""
+    """
     if not FROM_NUMPY[input.dtype].is_floating_point:
         raise build_missing_kernel_error("log_sigmoid_cpu", input.dtype)
     if not FROM_NUMPY[target.dtype].is_floating_point:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...tensor.quantized import QuantizedCreated, QuantizedTensor
 from ...tensor.windows.opaque_window import describe_missing_implementation
-from ..core.errors import Overriding
+from ..core.errors import MISSING, Overriding
 from ..core.operator import Operator
 from ..interception import window_stubs
 from ..interception.torch_function import _disabled_torch_function_impl
@@ -74,12 +74,9 @@ def is_quantized_call(args: tuple, kwargs: dict[str, Any]) -> bool:
     return False
 
 
-_ask_next = Overriding.ask
-
-
-def _ask(operator: Operator, args: tuple) -> Any:
+def _answer(operator: Operator, args: tuple) -> Any:
     if not is_quantized_call(args, {}):
-        return _ask_next(operator, args)
+        return MISSING
     name = operator.name.lstrip("_")
     function = QUANTIZED.get(name)
     if function is None:
@@ -89,10 +86,9 @@ def _ask(operator: Operator, args: tuple) -> Any:
 
 def _install_stubs() -> None:
     """Have public functions check their arguments for quantized tensors."""
-    global _ask_next
     for home in ("views", "writes", "operators"):
         importlib.import_module(f"{__package__}.{home}")
-    _ask_next, Overriding.ask = Overriding.ask, _ask
+    Overriding.answers.insert(0, _answer)
     kind = window_stubs.TensorKind("quantized", is_quantized_call)
     window_stubs.install(kind, QUANTIZED, lambda function, name: not name.startswith("__"))
 

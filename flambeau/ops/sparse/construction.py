@@ -43,11 +43,11 @@ def as_indices(indices: Any, keep_int32: bool = False) -> np.ndarray:
 
 
 @sparse_operator(node="SparseCooTensorWithDimsAndTensorsBackward0", linear_in="values")
-def _coo_of_values(values: Array, indices: Any, shape: Any, coalesced: bool) -> Array:
+def create_coo(values: Array, indices: Any, shape: Any, coalesced: bool) -> Array:
     return CooArray(indices, values, shape, coalesced)  # type: ignore[return-value]
 
 
-@_coo_of_values.vjp("values")
+@create_coo.vjp("values")
 def _(g: Any, indices: Any) -> Any:
     return _values_at(g, indices)
 
@@ -60,7 +60,7 @@ def _values_at(input: Array, indices: Any) -> Array:
 
 @_values_at.vjp("input")
 def _(g: Any, indices: Any, input_shape: Any) -> Any:
-    return _coo_of_values(g, indices, input_shape, False)
+    return create_coo(g, indices, input_shape, False)
 
 
 def sparse_coo_tensor(
@@ -89,7 +89,7 @@ def sparse_coo_tensor(
     elif size is None and indices.size and indices.min() < 0:
         raise RuntimeError("found negative index")
     source = values if values._requires_grad or values._tracked else carry(values, wrap(array))
-    result = _coo_of_values(source, indices, shape, bool(is_coalesced))
+    result = create_coo(source, indices, shape, bool(is_coalesced))
     if isinstance(args[1], Tensor) and requires_grad and result._node is not None:
         result = result.detach()
     return result.requires_grad_() if requires_grad else result
@@ -185,7 +185,7 @@ def scatter_rows(g: Tensor, indices: np.ndarray, rows: int, padding_idx: int) ->
         valid = np.flatnonzero(flat != padding_idx)
         flat, g = flat[valid], g[wrap(valid)]
     places = flat.astype(np.int64)[None]
-    return _coo_of_values(g, places, (rows, g.shape[-1]), False)
+    return create_coo(g, places, (rows, g.shape[-1]), False)
 
 
 def validate(kind: str, *args: Any, layout: Any = None, is_coalesced: Any = None,
@@ -236,13 +236,13 @@ def with_dims(
 
 
 @sparse_operator(node="SparseCompressedTensorBackward0", linear_in="values")
-def _compressed_of_values(
+def create_compressed(
     values: Array, form: Any, compressed: Any, plain: Any, shape: Any
 ) -> Array:
     return CompressedArray(form, compressed, plain, values, shape)  # type: ignore[return-value]
 
 
-@_compressed_of_values.vjp("values")
+@create_compressed.vjp("values")
 def _(
     g: Any, form: Any, compressed: Any, plain: Any, shape: Any, values_shape: Any, values_dtype: Any
 ) -> Any:
@@ -258,7 +258,7 @@ def masked_values(input: Array, pattern: Any) -> Array:
 
 @masked_values.vjp("input")
 def _(g: Any, pattern: Any) -> Any:
-    return _compressed_of_values(
+    return create_compressed(
         g, pattern.layout, pattern.compressed, pattern.plain, pattern.shape
     )
 
@@ -288,7 +288,7 @@ def sparse_compressed_tensor(
     array = CompressedArray(form, compressed, plain, values._array, shape)
     if CHECKS.on if check_invariants is None else check_invariants:
         check_compressed(array)
-    result = _compressed_of_values(values, form, compressed, plain, shape)
+    result = create_compressed(values, form, compressed, plain, shape)
     if requires_grad and result._node is not None:
         result = result.detach()
     return result.requires_grad_() if requires_grad else result

@@ -15,10 +15,10 @@ from ...tensor.sparse import (
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
 from . import formats
-from .construction import _coo_of_values, _compressed_of_values
+from .construction import create_coo, create_compressed
 from .conversion_checks import check_conversion, check_sparse_dim
 from .dispatch import implements, sparse_operator
-from .masking import _masked
+from .masking import mask_by_pattern
 from .meta_device import NO_DATA, RULES, convert_on_meta, forget_places
 
 
@@ -91,15 +91,15 @@ def values(self: Tensor) -> Tensor:
     if isinstance(array, CooArray) and not array.coalesced:
         raise RuntimeError(
             "Cannot get values on an uncoalesced tensor, please call .coalesce() first")
-    return _values_of(self)
+    return get_values(self)
 
 
 @sparse_operator(node="ValuesBackward0", linear_in="input")
-def _values_of(input: Array) -> Array:
+def get_values(input: Array) -> Array:
     return input.values  # type: ignore[attr-defined]
 
 
-@_values_of.vjp("input")
+@get_values.vjp("input")
 def _(g: Any, input: Any) -> Any:
     return with_values(input, g)
 
@@ -109,8 +109,8 @@ def with_values(x: Tensor, values: Tensor) -> Tensor:
     a: Any = x._array
     if isinstance(a, CooArray):
         shape = a.shape[: a.sparse_dim] + tuple(values.shape[1:])
-        return _coo_of_values(values, a.indices, shape, a.coalesced)
-    return _compressed_of_values(
+        return create_coo(values, a.indices, shape, a.coalesced)
+    return create_compressed(
         values, a.layout, a.compressed, a.plain, a.shape)
 
 
@@ -173,7 +173,7 @@ def _(g: Any, input: Any, masked_grad: Any) -> Any:
     array = input._array
     if masked_grad is not False:
         pattern = formats.coalesce(array) if isinstance(array, CooArray) else array
-        return _masked(g, pattern)
+        return mask_by_pattern(g, pattern)
     sparse = array.sparse_dim if isinstance(array, CooArray) else None
     return convert(g, array.layout, sparse_dim=sparse, block=getattr(array, "block", None))
 

@@ -21,7 +21,7 @@ from ...tensor.layout import sparse_coo
 from ...tensor.promotion import check_cast
 from ...tensor.sparse import Created, SparseArray, SparseTensor, layout_name, wrap_any
 from ...tensor.tensor import Tensor
-from ..core.errors import Overriding
+from ..core.errors import MISSING, Overriding
 from ..core.inplace import adopt
 from ..core.operator import OPERATORS, Kind, Operator
 from ..core.registry import Declared
@@ -224,16 +224,13 @@ def refuse(name: str, args: tuple) -> Any:
     )
 
 
-_next_in_line = Overriding.ask
-
-
-def _ask(operator: Operator, args: tuple) -> Any:
-    if is_sparse_call(args, {}):
-        name = _PUBLIC_NAMES.get(operator.name, operator.name.lstrip("_"))
-        options = {p.name: a for p, a in zip(operator.parameters, args, strict=False)
-                   if p.kind is p.KEYWORD_ONLY}
-        return hand_over(name, args[: len(args) - len(options)], options)
-    return _next_in_line(operator, args)
+def _answer(operator: Operator, args: tuple) -> Any:
+    if not is_sparse_call(args, {}):
+        return MISSING
+    name = _PUBLIC_NAMES.get(operator.name, operator.name.lstrip("_"))
+    options = {p.name: a for p, a in zip(operator.parameters, args, strict=False)
+               if p.kind is p.KEYWORD_ONLY}
+    return hand_over(name, args[: len(args) - len(options)], options)
 
 
 def _write_into(out: Any, answer: Any) -> Any:
@@ -249,7 +246,7 @@ _NO_METHODS = frozenset("cat concat concatenate stack hspmm".split())
 
 def _install_stubs() -> None:
     """Install stubs on composites and on functions that do not fail on sparse arrays."""
-    Overriding.ask = _ask
+    Overriding.answers.insert(0, _answer)
     Overriding.into = _write_into
     window_stubs.install(window_stubs.TensorKind("sparse", is_sparse_call), SPARSE, _needs_stub)
 

@@ -10,7 +10,7 @@ from ...tensor.sparse import CompressedArray, CooArray, SparseTensor, wrap_spars
 from ...tensor.tensor import Tensor
 from . import formats
 from .conversion import coalesce
-from .reductions import sum_compressed, _sum_over
+from .reductions import sum_compressed, sum_over
 
 _UFUNCS = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
 
@@ -51,7 +51,7 @@ def _convert_mask(input: Tensor, mask: Tensor) -> Tensor:
 def _sum_stored(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     if isinstance(x._array, CompressedArray):
         return sum_compressed(x, axes, keepdim)
-    result: Tensor = _sum_over(coalesce(x), axes, keepdim)
+    result: Tensor = sum_over(coalesce(x), axes, keepdim)
     if isinstance(result, SparseTensor):
         return result
     if keepdim:

@@ -14,13 +14,13 @@ from .masked_arrays import apply_mask
 
 
 @sparse_operator(node="SparseMaskBackward0", linear_in="input")
-def _masked(input: Array, pattern: Any) -> Array:
+def mask_by_pattern(input: Array, pattern: Any) -> Array:
     return apply_mask(input, pattern)
 
 
-@_masked.vjp("input")
+@mask_by_pattern.vjp("input")
 def _(g: Any, pattern: Any, input: Any) -> Any:
-    g = _masked(g, formats.coalesce(pattern) if isinstance(pattern, CooArray) else pattern)
+    g = mask_by_pattern(g, formats.coalesce(pattern) if isinstance(pattern, CooArray) else pattern)
     return g if input.layout is not strided else g.to_dense()
 
 
@@ -36,4 +36,4 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
             "sparse_mask(): operands have incompatible sizes; self has size "
             f"{list(self.shape)} but mask has size {list(mask.shape)}"
         )
-    return _masked(self, pattern)
+    return mask_by_pattern(self, pattern)

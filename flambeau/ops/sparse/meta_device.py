@@ -195,9 +195,9 @@ def convert_on_meta(a: Any, form: layout) -> Any:
 # A rule returns the result, or None where PyTorch has no kernel.
 RULES: dict[str, Callable] = {
     "_add": _add, "_t": _swap_axes, "_transpose": _swap_axes, "_sum_all": _sum, "_mul": _multiply,
-    "clone": _clone, "_to_copy": _cast, "_values_of": lambda a: a.values,
+    "clone": _clone, "_to_copy": _cast, "get_values": lambda a: a.values,
     "_to_dense": _restrict_to_compressed(_to_dense),
-    "_masked": lambda a, pattern: _restrict_to_compressed(move_to_meta)(pattern),
+    "mask_by_pattern": lambda a, pattern: _restrict_to_compressed(move_to_meta)(pattern),
     "conj": _clone, "_conj": _clone,
 }
 # Functions of the stored values of a compressed array, which hold for meta arrays too.
@@ -208,7 +208,7 @@ _ON_VALUES = frozenset((
 # Operators whose name in aten is another one than their own.
 _ATEN_NAMES = {
     "_sub": "sub.Tensor", "_mul": "mul.Tensor", "_div": "div.Tensor", "_pow": "pow.Tensor_Scalar",
-    "_sum_over": "sum.dim_IntList", "_narrow": "narrow_copy", "_masked": "sparse_mask",
+    "sum_over": "sum.dim_IntList", "_narrow": "narrow_copy", "mask_by_pattern": "sparse_mask",
     "abs": "abs.out", "_coalesce": "_coalesce", "_to_dense": "_to_dense",
     "_unsqueeze": "as_strided", "_permute": "as_strided", "_mv": "addmv_",
     "_addmm_dense": "addmm", "_sparse_addmm": "addmm", "_sampled": "sparse_sampled_addmm",

@@ -15,7 +15,7 @@ from ..linalg.matrix_checks import check_product
 from . import formats
 from .dispatch import implements, is_sparse_array, refuse, register_in_place, sparse_operator
 from .masked_arrays import apply_mask
-from .masking import _masked
+from .masking import mask_by_pattern
 
 
 def to_scipy(a: Any) -> Any:
@@ -145,7 +145,7 @@ def _restrict_gradient(g: Tensor, x: Tensor) -> Tensor:
     if not is_sparse_array(pattern):
         return g
     pattern = formats.coalesce(pattern) if isinstance(pattern, CooArray) else pattern
-    return _masked(g, pattern)
+    return mask_by_pattern(g, pattern)
 
 
 @implements("mm")

@@ -17,7 +17,7 @@ from . import formats
 from .conversion import coalesce, values
 from .dispatch import implements, refuse, sparse_operator
 from .masked_arrays import read_values
-from .masking import _masked
+from .masking import mask_by_pattern
 
 
 def _normalize_axes(dim: Any, rank: int) -> tuple[int, ...]:
@@ -76,11 +76,11 @@ def _sum_axes(a: Any, axes: tuple[int, ...], keepdim: bool) -> Any:
 
 
 @sparse_operator(node="SparseSumBackward0", linear_in="input")
-def _sum_over(input: Array, axes: Any, keepdim: bool) -> Array:
+def sum_over(input: Array, axes: Any, keepdim: bool) -> Array:
     return _sum_axes(input, axes, keepdim)
 
 
-@_sum_over.vjp("input")
+@sum_over.vjp("input")
 def _(g: Any, input: Any, axes: Any, keepdim: Any) -> Any:
     return _spread(g, input, axes, keepdim)
 
@@ -115,7 +115,7 @@ def _spread(g: Array, input: Array, axes: Any, keepdim: bool) -> Array:
 
 @_spread.vjp("g")
 def _(g: Any, axes: Any, keepdim: Any) -> Any:
-    return _sum_over(g, axes, keepdim)
+    return sum_over(g, axes, keepdim)
 
 
 @implements("sum")
@@ -128,7 +128,7 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         return sum_compressed(x, None if reduces_all else dim, keepdim)
     if reduces_all:
         return _sum_all(x)
-    result: Tensor = _sum_over(coalesce(x), _normalize_axes(dim, x.dim()), keepdim)
+    result: Tensor = sum_over(coalesce(x), _normalize_axes(dim, x.dim()), keepdim)
     return result
 
 
@@ -163,7 +163,7 @@ def sparse_sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
     if not isinstance(dim, int) and not len(dim):
         raise RuntimeError(
             "Trying to sum over an empty list of dimensions, which is not supported")
-    return _sum_over(coalesce(x), _normalize_axes(dim, x.dim()), False)
+    return sum_over(coalesce(x), _normalize_axes(dim, x.dim()), False)
 
 
 @implements("any")
@@ -255,7 +255,7 @@ def _declare(name: str, log: bool) -> Callable:
 def _log_softmax_tangent(t: Tensor, y: Tensor, dim: int) -> Tensor:
     """Subtract the tangent's probability-weighted mean, at the result's coordinates."""
     a: Any = y._array
-    tangent: Any = _masked(t, a)._array
+    tangent: Any = mask_by_pattern(t, a)._array
     p = np.exp(a.values)
     if dim >= a.sparse_dim:
         axis = dim - a.sparse_dim + 1
@@ -269,7 +269,7 @@ def _log_softmax_tangent(t: Tensor, y: Tensor, dim: int) -> Tensor:
 def _differentiate_softmax(g: Tensor, y: Tensor, dim: int, log: bool) -> Tensor:
     """Compute the gradient from cotangent and result, at the result's coordinates."""
     a: Any = y._array
-    g = _masked(g, a)
+    g = mask_by_pattern(g, a)
     at: Any = g._array
     if dim >= a.sparse_dim:
         axis = dim - a.sparse_dim + 1

@@ -8,8 +8,8 @@ from ...tensor.layout import sparse_csr
 from ...tensor.sparse import CompressedArray
 from ...tensor.tensor import Tensor, wrap
 from . import formats
-from .construction import _compressed_of_values
-from .conversion import _values_of
+from .construction import create_compressed
+from .conversion import get_values
 from .products import sparse_mm
 
 _REDUCTIONS = ("sum", "mean", "amax", "amin")
@@ -34,8 +34,8 @@ def _reduce_product(mat1: Tensor, mat2: Tensor, reduce: str) -> Tensor:
     if reduce == "mean":
         lengths = np.diff(a.compressed)
         count = np.repeat(np.maximum(lengths, 1), lengths).astype(a.dtype)
-        values = _values_of(mat1) / wrap(count)
-        scaled = _compressed_of_values(
+        values = get_values(mat1) / wrap(count)
+        scaled = create_compressed(
             values, a.layout, a.compressed, a.plain, a.shape)
         return sparse_mm(scaled, mat2)
     rows = formats.convert_compressed_to_coo(a).indices[0]
@@ -50,7 +50,7 @@ def _require_compressed(x: Tensor) -> CompressedArray:
 
 def _reduce_to_extreme(mat1: Tensor, mat2: Tensor, rows: np.ndarray, reduce: str) -> Tensor:
     a = _require_compressed(mat1)
-    terms = _values_of(mat1)[:, None] * mat2[wrap(a.plain)]
+    terms = get_values(mat1)[:, None] * mat2[wrap(a.plain)]
     zero = wrap(np.zeros((a.shape[0], mat2.shape[1]), a.dtype))
     index = wrap(np.broadcast_to(rows[:, None], terms.shape).copy())
     result: Tensor = zero.scatter_reduce(0, index, terms, reduce, include_self=False)

@@ -12,7 +12,7 @@ from ...tensor.sparse import SparseTensor
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
 from ..linalg.matrix_checks import LinAlgError
-from .construction import _compressed_of_values
+from .construction import create_compressed
 from .dispatch import sparse_operator
 from .products import to_scipy
 
@@ -46,7 +46,7 @@ def _(g: Any, y: Any, input: Any) -> Any:
     values = -(s.index_select(0, rows) * y.conj().index_select(0, columns))
     if values.dim() > 1:
         values = values.sum(1)
-    return _compressed_of_values(values, a.layout, a.compressed, a.plain, a.shape)
+    return create_compressed(values, a.layout, a.compressed, a.plain, a.shape)
 
 
 @_solve.jvp

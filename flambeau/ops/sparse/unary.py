@@ -12,7 +12,7 @@ from . import formats
 from .arithmetic import mul
 from .conversion import itself
 from .dispatch import implements, register_in_place, sparse_operator, write_over
-from .masking import _masked
+from .masking import mask_by_pattern
 
 # Operators that PyTorch has for all sparse layouts. COO inputs are coalesced first.
 ZERO_PRESERVING = (
@@ -53,7 +53,7 @@ def _differentiate(g: Tensor, input: Tensor, function: Any) -> Tensor:
     pattern: Any = input._array
     if isinstance(pattern, CooArray):
         pattern = formats.coalesce(pattern)
-    g = _masked(g, pattern)
+    g = mask_by_pattern(g, pattern)
     with enable_grad():
         x = wrap(pattern.values)
         x.requires_grad_()

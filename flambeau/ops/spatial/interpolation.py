@@ -54,29 +54,29 @@ def _resample_axis(x: Array, taps: Taps) -> Array:
     return y
 
 
-def _turn(n: int, indices: np.ndarray, weights: np.ndarray | None) -> tuple:
-    """The taps of the adjoint: for each of n places, those that it is a tap of, or -1."""
-    taps, out = indices.shape
+def _transpose_taps(n: int, taps: Taps) -> Taps:
+    """Return the taps of the adjoint: for each of n elements, the results it is a tap of, or -1."""
+    axis, indices, weights = taps
+    count, out = indices.shape
     flat = indices.reshape(-1)
     order = np.argsort(flat, kind="stable")
-    to = flat[order]
-    counts = np.bincount(to, minlength=n)
-    rank = np.arange(to.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    back = np.full((counts.max(initial=1), n), -1)
-    back[rank, to] = np.tile(np.arange(out), taps)[order]
+    element = flat[order]
+    uses = np.bincount(element, minlength=n)
+    rank = np.arange(element.size) - np.repeat(np.cumsum(uses) - uses, uses)
+    results = np.full((uses.max(initial=1), n), -1)
+    results[rank, element] = np.tile(np.arange(out), count)[order]
     if weights is None:
-        return back, None
-    shares = np.zeros(back.shape, weights.dtype)
-    shares[rank, to] = weights.reshape(-1)[order]
-    return back, shares
+        return Taps(axis, results, None)
+    transposed = np.zeros(results.shape, weights.dtype)
+    transposed[rank, element] = weights.reshape(-1)[order]
+    return Taps(axis, results, transposed)
 
 
 def _spread_axis(g: Array, n: int, taps: Taps) -> Array:
-    """The adjoint of `_resample_axis`: places ascend, so that sums are over runs."""
+    """The adjoint of `_resample_axis`: indices ascend, so that sums are over runs."""
     axis, indices, weights = taps
     if g.__class__ is np.ndarray:
-        back, shares = _turn(n, indices, weights)
-        y = resample_axis(g, axis, back, shares, False)
+        y = resample_axis(g, *_transpose_taps(n, taps), False)
         if y is not None:
             return y
     shape = list(g.shape)
@@ -114,7 +114,7 @@ def resampled(input: Array, taps: Any) -> Array:
     if input.__class__ is MetaArray:
         shape = list(input.shape)
         for t in taps:
-            shape[t.axis] = t.places.shape[1]
+            shape[t.axis] = t.indices.shape[1]
         return meta_array(shape, input.dtype)
     if not taps:
         return input.copy()
@@ -316,9 +316,7 @@ def _check_input(input: Tensor, sizes: Sequence[int], mode: str) -> None:
 
 
 def _warn_old(name: str) -> None:
-    warn(
-        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
-    )
+    warn(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.")
 
 
 @composite(expose=("nn.functional",))

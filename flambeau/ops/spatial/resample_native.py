@@ -40,10 +40,10 @@ def _can_resample(builder: EagerKernel, x: Array, size: int, *settings: Any) -> 
 
 @native_route
 def resample_axis(
-    x: Array, axis: int, places: Array, weights: Array | None, whole: bool
+    x: Array, axis: int, indices: Array, weights: Array | None, whole: bool
 ) -> Array | None:
-    """Resample x: positions and weights (taps, out); negative positions are none unless `whole`."""
-    taps, count = places.shape
+    """Resample x by indices and weights (taps, out); negative indices are none unless `whole`."""
+    taps, count = indices.shape
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     inner = prod(x.shape[axis + 1 :])
     settings = taps, weights is not None, inner == 1, whole
@@ -56,16 +56,8 @@ def resample_axis(
     by = () if weights is None else np.ascontiguousarray(weights, x.dtype)
     y = np.empty(shape, x.dtype)
     call_on_threads(
-        kernel,
-        x,
-        *np.ascontiguousarray(places),
-        *by,
-        y,
-        prod(x.shape[:axis]),
-        count,
-        inner,
-        x.shape[axis] * inner,
-        count * inner,
+        kernel, x, *np.ascontiguousarray(indices), *by, y,
+        prod(x.shape[:axis]), count, inner, x.shape[axis] * inner, count * inner,
     )
     return y
 
@@ -83,15 +75,7 @@ def take_pixels(x: Array, places: Array) -> Array | None:
         return None
     y = np.empty((n, channels, count), x.dtype)
     call_on_threads(
-        kernel,
-        x,
-        np.ascontiguousarray(places),
-        y,
-        n,
-        channels,
-        count,
-        size,
-        channels * size,
-        channels * count,
+        kernel, x, np.ascontiguousarray(places), y,
+        n, channels, count, size, channels * size, channels * count,
     )
     return y

@@ -95,7 +95,7 @@ def _view_without_memory(array: MetaArray, shape: Sequence[int]) -> Any:
 
 @view(name="_view", node="ViewBackward0", expose=(), ref=lambda x, size: x.reshape(size),
       samples=matrices(((6, 2), (3, -1))))
-def _view(input: Array, size: Sequence[int]) -> Array:
+def view_as_size(input: Array, size: Sequence[int]) -> Array:
     """The same elements in another shape; RuntimeError when that needs a copy."""
     result = view_as_shape(input, infer_shape(size, input.size))
     if result is None:
@@ -106,17 +106,17 @@ def _view(input: Array, size: Sequence[int]) -> Array:
     return result
 
 
-@_view.batch
+@view_as_size.batch
 def _(batch: Batch, input: Tensor, size: Sequence[int]) -> Tensor:
-    return _view(batch.lower(input), (batch.size, *infer_shape(size, input.numel())))
+    return view_as_size(batch.lower(input), (batch.size, *infer_shape(size, input.numel())))
 
 
-@_view.vjp
+@view_as_size.vjp
 def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     return reshape(g, input_shape)
 
 
-@views_as(_view)
+@views_as(view_as_size)
 @public("view", spaces=("Tensor",))
 def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None = None) -> Tensor:
     """Return a view with another shape, or with its bytes read as another dtype.
@@ -135,11 +135,11 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
             try:
                 result = view_of(self, array.reshape(shape))
             except (ValueError, TypeError):
-                return _view(self, shape)  # reports shapes that do not fit
+                return view_as_size(self, shape)  # reports shapes that do not fit
             if self._tracked:
                 base: Any = self._base
                 if self._requires_grad or base._node is not self._stamp:
-                    record(_view.operator, result, (self, shape))
+                    record(view_as_size.operator, result, (self, shape))
             return result
     target: Any = shape[0] if len(shape) == 1 else shape
     refuse_array_shape(target, "size")
@@ -151,7 +151,7 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
     if target.__class__ is Dtype:
         return _view_dtype(self, target)
     is_sequence = target.__class__ is not int and hasattr(target, "__len__")
-    return _view(self, tuple(target) if is_sequence else (target,))
+    return view_as_size(self, tuple(target) if is_sequence else (target,))
 
 
 @view(name="_view_dtype", node="ViewBackward1", expose=(), differentiable=False, leading=True,
@@ -188,7 +188,7 @@ def _check_divisible(input: Array, steps: Sequence[int], ratio: int, names: str)
 
 
 @repeats_operators()
-@views_as(_view)
+@views_as(view_as_size)
 @composite()
 def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> Tensor:
     """Return the same elements in another shape, as a view if possible, else a copy.
@@ -209,8 +209,8 @@ def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> 
         return view_method(input, *sizes)
     lengths = infer_shape(sizes, array.size)
     if array.flags.c_contiguous or view_as_shape(array, lengths) is not None:
-        return _view(input, lengths)
-    return _view(input.contiguous(), lengths)
+        return view_as_size(input, lengths)
+    return view_as_size(input.contiguous(), lengths)
 
 
 @composite(expose=("Tensor",))
@@ -225,7 +225,7 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
         shape = other._array.shape
     except AttributeError as error:
         raise explain_attribute_error(error, "view_as", view_as, (self, other)) from None
-    return _view(self, shape)
+    return view_as_size(self, shape)
 
 
 @composite(expose=("Tensor",))
@@ -244,7 +244,7 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 @repeats_operators()
-@views_as(_view)
+@views_as(view_as_size)
 @composite()
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge the axes from start_dim to end_dim into one.
@@ -269,7 +269,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return reshape(input, (*shape[:first], count, *shape[last + 1 :]))
 
 
-@views_as(_view)
+@views_as(view_as_size)
 @composite(explains=True)
 def ravel(input: Tensor) -> Tensor:
     """Flatten the tensor to one axis.
@@ -280,7 +280,7 @@ def ravel(input: Tensor) -> Tensor:
     return reshape(input.contiguous(), (-1,))
 
 
-@views_as(_view)
+@views_as(view_as_size)
 @composite(explains=True)
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one axis into several.
@@ -303,4 +303,4 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
             f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
             f"({shape[axis]}) in the input tensor"
         ) from None
-    return _view(input, (*shape[:axis], *lengths, *shape[axis + 1 :]))
+    return view_as_size(input, (*shape[:axis], *lengths, *shape[axis + 1 :]))

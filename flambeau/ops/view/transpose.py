@@ -15,7 +15,7 @@ from ..core.axes import canonicalize_dim, canonicalize_order
 from ..core.operator import Array
 from ..core.registry import composite, view
 from ..core.sample_inputs import matrices
-from .reshape import _view
+from .reshape import view_as_size
 
 
 @view(ref=lambda x, dim0, dim1: np.swapaxes(x, dim0, dim1),
@@ -71,7 +71,7 @@ def _(batch: Batch, input: Tensor) -> Tensor:
     if n > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D")
     below = batch.lower(input)
-    return transpose(below, 1, 2) if n == 2 else _view(below, below.shape)
+    return transpose(below, 1, 2) if n == 2 else view_as_size(below, below.shape)
 
 
 @t.vjp

@@ -12,7 +12,7 @@ from .metric import Metric, Value
 _WEIGHTS = (None, "linear", "quadratic")
 
 
-class _OfConfusion(Metric):
+class OfConfusion(Metric):
     """A number worked out from a confusion matrix."""
 
     states = ("counts",)
@@ -35,7 +35,7 @@ class _OfConfusion(Metric):
         self.counts = self._matrix.counts
 
 
-class CohenKappa(_OfConfusion):
+class CohenKappa(OfConfusion):
     """Cohen's kappa: 1 for perfect agreement, 0 for agreement by chance.
 
     `weights` "linear" or "quadratic" counts a confusion of distant classes as worse (Cohen 1968).
@@ -68,7 +68,7 @@ class CohenKappa(_OfConfusion):
         return 1 - float((power * self.counts).sum()) / chance if chance else float("nan")
 
 
-class MatthewsCorrelation(_OfConfusion):
+class MatthewsCorrelation(OfConfusion):
     """Matthews' correlation coefficient, for any number of classes (Gorodkin 2004).
 
     >>> mcc = MatthewsCorrelation()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .agreement import _OfConfusion
+from .agreement import OfConfusion
 from .metric import Value
 
 
-class MeanIoU(_OfConfusion):
+class MeanIoU(OfConfusion):
     """The mean over classes of intersection over union of pixels (Jaccard index).
 
     Takes scores (n, classes, height, width) with labels (n, height, width), or labels twice.

@@ -188,7 +188,7 @@ def test_pages_of_what_the_program_writes_are_asked_for_beforehand(steps, monkey
 def test_nobody_is_at_the_memory_when_values_are_computed(steps, monkeypatch, stop):
     prefaulters, alive = [], []
     monkeypatch.setattr(page_prefault, "MIN_PREFAULT_BYTES", 0)
-    monkeypatch.setattr(page_prefault, "usable_processors", lambda: 2)
+    monkeypatch.setattr(page_prefault, "count_usable_processors", lambda: 2)
     original = PagePrefaulter.__init__
     monkeypatch.setattr(
         PagePrefaulter, "__init__", lambda self: (original(self), prefaulters.append(self))[0]

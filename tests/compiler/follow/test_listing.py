@@ -6,13 +6,14 @@ import inspect
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.capture import record_library
+from flambeau.compiler.capture import record_library, record_optimizer
 from flambeau.compiler.follow.listing import LISTING, NOTHING
 
 
 @pytest.mark.parametrize("listing", (LISTING, NOTHING), ids=("listing", "nothing"))
 def test_recorders_of_library_functions_use_what_a_listing_has(listing):
-    nodes = ast.walk(ast.parse(inspect.getsource(record_library)))
+    nodes = [node for module in (record_library, record_optimizer)
+             for node in ast.walk(ast.parse(inspect.getsource(module)))]
     used = {node.attr for node in nodes
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
             and node.value.id in ("r", "recorder")}

@@ -17,7 +17,7 @@ resource = pytest.importorskip("resource")
 
 @pytest.fixture(autouse=True)
 def _two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_prefault, "usable_processors", lambda: 2)
+    monkeypatch.setattr(page_prefault, "count_usable_processors", lambda: 2)
     monkeypatch.setattr(page_prefault, "threads", lambda: 2)
 
 
@@ -128,7 +128,7 @@ def test_without_threads_finish_fetches(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_nothing_is_fetched_where_there_is_one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_prefault, "usable_processors", lambda: 1)
+    monkeypatch.setattr(page_prefault, "count_usable_processors", lambda: 1)
     array, asked = untouched(32 << 20), PagePrefaulter()
     asked.ask(array)
     finished(asked)

@@ -17,6 +17,7 @@ import pytest
 
 from flambeau.native.runtime import thread_pool, thread_pool_ir
 from flambeau.native.runtime.thread_pool import POOL, Workers
+from flambeau.native.target.usable_processors import count_usable_processors
 from flambeau.native.jit.elf_loader import load
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -292,7 +293,7 @@ def test_how_many_threads_there_are_at_first(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("FLAMBEAU_THREADS", "3")
     assert thread_pool._choose_thread_count() == 3
     monkeypatch.setenv("FLAMBEAU_THREADS", "many")
-    assert thread_pool._choose_thread_count() == thread_pool.usable_processors() >= 1
+    assert thread_pool._choose_thread_count() == count_usable_processors() >= 1
     monkeypatch.setenv("OMP_NUM_THREADS", "5,2")
     assert thread_pool._choose_thread_count() == 5
 
@@ -321,10 +322,10 @@ def test_threads_of_a_core_count_once(tmp_path: Path, monkeypatch: pytest.Monkey
     _machine(tmp_path, {i: f"{i % 8},{i % 8 + 8}" for i in range(16)})
     allowed = set(range(16))
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: allowed)
-    assert thread_pool.usable_processors(f"{tmp_path}/") == 8
+    assert count_usable_processors(f"{tmp_path}/") == 8
     allowed = {0, 1, 2, 8, 9}
-    assert thread_pool.usable_processors(f"{tmp_path}/") == 3
-    assert thread_pool.usable_processors(f"{tmp_path}/nothing/") == 5
+    assert count_usable_processors(f"{tmp_path}/") == 3
+    assert count_usable_processors(f"{tmp_path}/nothing/") == 5
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity")
@@ -332,15 +333,15 @@ def test_quotas_of_all_groups_count(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
     _file(tmp_path, "proc/self/cgroup", "0::/user/job")
     _file(tmp_path, "sys/fs/cgroup/user/job/cpu.max", "max 100000")
-    assert thread_pool.usable_processors(f"{tmp_path}/") == 16
+    assert count_usable_processors(f"{tmp_path}/") == 16
     _file(tmp_path, "sys/fs/cgroup/user/cpu.max", "650000 100000")
-    assert thread_pool.usable_processors(f"{tmp_path}/") == 7
+    assert count_usable_processors(f"{tmp_path}/") == 7
     _file(tmp_path, "sys/fs/cgroup/cpu.max", "300000 100000")
-    assert thread_pool.usable_processors(f"{tmp_path}/") == 3
+    assert count_usable_processors(f"{tmp_path}/") == 3
     old = tmp_path / "old"
     _file(old, "proc/self/cgroup", "4:cpu,cpuacct:/docker/1\n1:name=systemd:/docker/1")
     _file(old, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1")
     _file(old, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000")
-    assert thread_pool.usable_processors(f"{old}/") == 16
+    assert count_usable_processors(f"{old}/") == 16
     _file(old, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000")
-    assert thread_pool.usable_processors(f"{old}/") == 1
+    assert count_usable_processors(f"{old}/") == 1

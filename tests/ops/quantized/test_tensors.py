@@ -2,6 +2,8 @@
 
 import copy
 import io
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -205,3 +207,19 @@ def test_the_greatest_of_wide_integers_is_exact(torch):
     codes = torch.tensor([[[2 ** 31 - 1, 3]]], dtype=torch.int32)
     x = torch._make_per_tensor_quantized_tensor(codes, 1.0, 0)
     assert torch.nn.functional.max_pool1d(x, 2).int_repr().tolist() == [[[2 ** 31 - 1]]]
+
+
+def test_sparse_tensors_created_later_leave_quantized_ones_alone() -> None:
+    """Whichever kind comes first, and whenever the modules of the other are imported."""
+    program = """
+import flambeau as torch
+import flambeau.ops.sparse.dispatch
+q = torch.quantize_per_tensor(torch.ones(2, 2), 0.5, 4, torch.quint8)
+torch.eye(2).to_sparse()
+try:
+    q + q
+except NotImplementedError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("Could not run 'aten::add' with arguments from the 'QuantizedCPU'")

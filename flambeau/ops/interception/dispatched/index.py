@@ -98,7 +98,7 @@ def _convert_entry(item: Any) -> Any:
         return bool(item) if item.dtype in (bool_, uint8) else int(item)
     if item is None or item is Ellipsis or isinstance(item, (int, slice)):
         return item
-    position = indexing._as_index(item)
+    position = indexing.as_index(item)
     return wrap(position) if isinstance(position, np.ndarray) else position
 
 
