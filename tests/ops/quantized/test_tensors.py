@@ -221,5 +221,6 @@ try:
 except NotImplementedError as error:
     print(error)
 """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("Could not run 'aten::add' with arguments from the 'QuantizedCPU'")
