@@ -10,7 +10,6 @@ from ...autograd.inplace import bump
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...native.foundation.user_frames import warn
-from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
 from ...tensor.exposed_memory import check_resizable
 from ...tensor.layout import empty_strided_array, is_dense, get_strides
 from ...tensor.overlap import Overlap, check_no_internal_overlap, check_operands
@@ -73,8 +72,7 @@ def write_into(target: Tensor, result: np.ndarray, warns: bool = True) -> None:
     if target._array.shape != result.shape:
         _resize(target, result, warns)
     array = target._array
-    if array.dtype != result.dtype \
-            or (array.nbytes >= MIN_THREADED_COPY_BYTES and np.may_share_memory(array, result)):
+    if array.dtype != result.dtype:
         with np.errstate(all="ignore"):
             np.copyto(array, result, casting="unsafe")
     else:

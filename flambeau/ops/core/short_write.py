@@ -20,7 +20,7 @@ from ...tensor.layout import find_dense_order
 from ...tensor.overlap import check_no_overlap
 from ...tensor.tensor import Tensor
 from ...tensor.windows.lazy_window import LazyWindow
-from ..native.pointwise import try_kernel_with
+from ..native.pointwise import try_kernel_with, write_straight
 from .autocast import AUTOCAST
 from .operator import Operator, Promotion
 from .scalar_conversion import ORDINARY, number
@@ -46,6 +46,7 @@ def generate_short_write(operator: Operator) -> ShortWrite:
         "Tensor": Tensor, "ndarray": np.ndarray, "copyto": np.copyto, "MODE": MODE,
         "AUTOCAST": AUTOCAST, "check_no_overlap": check_no_overlap, "number": number,
         "finish": _finish, "write_by_kernel": write_by_kernel, "ORDINARY": ORDINARY,
+        "write_straight": write_straight,
         "operator": operator, "body": operator.ufunc or operator.body, "INT64": INT64,
         "FLOAT32": FLOAT32,
         "DTYPES": FLOATS | {INT64} if operator.ufunc in (np.add, np.subtract, np.multiply)
@@ -119,7 +120,8 @@ def _write_ufunc(source: SourceBuilder, operands: list[str]) -> None:
     others = "".join(f", {name}_" for name in operands)
     source.add(
         "if array_.size > MAX_ELEMENTS:",
-        f"    if write_by_kernel(operator, array_, ({''.join(f'{n}, ' for n in operands)}), {{}}):",
+        f"    if write_straight(body, array_{others}) or "
+        f"write_by_kernel(operator, array_, ({''.join(f'{n}, ' for n in operands)}), {{}}):",
         "        return True",
         "    if not array_.flags.c_contiguous:",  # a kernel with a new array is faster
         "        return False",

@@ -9,7 +9,7 @@ import numpy as np
 from ...autograd.inplace import bump
 from ...autograd.mode import MODE
 from ...native.foundation.public_names import c_class_name
-from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
+from ...native.target.eager_costs import MIN_STRIDED_COPY_BYTES
 from ...tensor.layout import (
     allocate_copy, contiguous_format, copy_in_format, get_channels_last_format, is_channels_last,
     is_plain, preserve_format,
@@ -48,7 +48,7 @@ def clone(input: Array, *, memory_format: Any = preserve_format) -> Array:
     if in_order_anyway or memory_format is contiguous_format:
         if (y := try_copy_kernel(input)) is not None:
             return y
-    elif input.nbytes >= MIN_THREADED_COPY_BYTES and memory_format is preserve_format:
+    elif input.nbytes >= MIN_STRIDED_COPY_BYTES and memory_format is preserve_format:
         y = allocate_copy(input, input.dtype)
         fill(y, input)
         return y
@@ -115,8 +115,6 @@ def copy_array(target: Tensor, src: Tensor) -> None:
     if source.dtype != array.dtype:
         with np.errstate(all="ignore"):
             source = cast(source, array.dtype)
-    elif array.nbytes >= MIN_THREADED_COPY_BYTES and np.may_share_memory(source, array):
-        source = source.copy()  # NumPy checks small ones itself
     fill(array, source)
 
 

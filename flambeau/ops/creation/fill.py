@@ -9,7 +9,7 @@ import numpy as np
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
 from ...autograd.tangents import LEVELS, find_level
-from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
+from ...native.target.eager_costs import MIN_FILL_BYTES
 from ...tensor.determinism import alert_not_deterministic, new_memory
 from ...tensor.dtypes import FLOATS
 from ...tensor.exposed_memory import check_resizable
@@ -58,7 +58,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     if MODE.grad and (check_writable(input, "fill_") or source.requires_grad):
         return overwrite(input, source, "fill_")
     if array.__class__ is not MetaArray:
-        if array.nbytes < MIN_THREADED_COPY_BYTES:
+        if array.nbytes < MIN_FILL_BYTES:
             array[...] = source._array
         else:
             fill_array(array, source._array.astype(array.dtype, copy=False))
@@ -83,7 +83,7 @@ def zero_(input: Tensor) -> Tensor:
     if array.__class__ is LazyWindow:
         return fill_(input, 0)
     if array.__class__ is not MetaArray:
-        if array.nbytes < MIN_THREADED_COPY_BYTES:
+        if array.nbytes < MIN_FILL_BYTES:
             array.fill(0)
         else:
             fill_array(array, np.zeros((), array.dtype))

@@ -19,7 +19,7 @@ from ...native.foundation.user_frames import add_notes, warn
 from ...native.runtime.background_jit import KernelPolicy
 from ...native.target.eager_costs import (
     MAX_NUMPY_EMBEDDING_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS, MIN_SORTED_ROW_ELEMENTS,
-    MIN_THREADED_COPY_BYTES,
+    MIN_STRIDED_COPY_BYTES,
 )
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
 from ...tensor.meta import MetaArray, refuse_unknown_values
@@ -573,7 +573,7 @@ def _put_unrecorded(
         values = strip_leading_ones(values)  # NumPy wants one axis for what a mask chooses
     if rest is None:
         check_no_internal_overlap(target)
-    if rest is None and target.nbytes >= MIN_THREADED_COPY_BYTES \
+    if rest is None and target.nbytes >= MIN_STRIDED_COPY_BYTES \
             and values.dtype == target.dtype and values.ndim <= target.ndim:
         fill(target, values)
     elif _fill_masked(target, rest, values):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +13,9 @@ from ...native.foundation.allocator import RETAINED_BYTES
 from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.fast_call import call_on_threads
 from ...native.target.eager_costs import (
-    MIN_COPIED_ROW_BYTES, MIN_SHARED_COPY_ROWS, MIN_THREADED_COPY_BYTES,
+    MIN_COPIED_ROW_BYTES, MIN_FILL_BYTES, MIN_SHARED_COPY_ROWS, MIN_STRIDED_COPY_BYTES,
+    MIN_THREADED_COPY_BYTES,
 )
-
-if TYPE_CHECKING:
-    pass
 
 Array = np.ndarray  # by this name it is not what symbols are when operators are lowered
 
@@ -28,7 +27,7 @@ _Axis = tuple[int, int, int]  # extent, and steps of target and source in bytes
 
 def fill(target: Array, source: Array) -> None:
     """target[...] = source, of equal dtypes."""
-    if target.nbytes >= MIN_THREADED_COPY_BYTES and _fill_natively(target, source):
+    if target.nbytes >= MIN_STRIDED_COPY_BYTES and _fill_natively(target, source):
         return
     if target.__class__ is Array is source.__class__:
         target[...] = source  # a third of np.copyto's overhead
@@ -50,11 +49,12 @@ def allocate_zeros(shape: tuple[int, ...], dtype: np.dtype) -> Array:
 
 
 def try_copy_kernel(x: Array) -> Array | None:
-    """Copy a large contiguous array, or return None."""
-    if x.__class__ is not Array or x.nbytes < MIN_THREADED_COPY_BYTES:
+    """Copy a large array to contiguous memory, or return None."""
+    if x.__class__ is not Array or x.nbytes < MIN_STRIDED_COPY_BYTES \
+            or x.nbytes < MIN_THREADED_COPY_BYTES and x.flags.c_contiguous:
         return None
     y = np.empty(x.shape, x.dtype)
-    return y if _fill_natively(y, x) else None
+    return y if _copy_rows(y, x) else None
 
 
 def join_rows(parts: Sequence[Array], axis: int, new: bool = False) -> Array | None:
@@ -80,44 +80,71 @@ def _fill_natively(target: Array, source: Array) -> bool:
     """Copy on all threads if both arrays consist of rows of one dtype and do not overlap."""
     if target.__class__ is not Array or source.__class__ is not Array:
         return False
-    bits = _BITS.get(target.itemsize)
-    if bits is None or source.dtype != target.dtype or np.may_share_memory(target, source):
+    contiguous = target.flags.c_contiguous
+    is_number = contiguous and source.size == 1 and target.flags.writeable
+    if contiguous and source.flags.c_contiguous \
+            and target.nbytes < (MIN_FILL_BYTES if is_number else MIN_THREADED_COPY_BYTES):
         return False
-    if source.size == 1 and target.flags.c_contiguous and target.flags.writeable:
-        return _repeat(target, source, bits)
+    if source.dtype != target.dtype or np.may_share_memory(target, source):
+        return False
+    if is_number:
+        return _repeat(target, source)
     if source.shape != target.shape:
         source = np.broadcast_to(source, target.shape)
-    axes = _describe_rows(target, source)
-    if axes is None:
+    return _copy_rows(target, source)
+
+
+def _copy_rows(target: Array, source: Array) -> bool:
+    """Copy rows between arrays of one shape and dtype on all threads, if both consist of them."""
+    plan = _plan_rows(target.shape, target.strides, source.strides, target.itemsize)
+    if plan is None:
         return False
-    size, (length, to, of) = target.itemsize, axes[-1]
-    steps = of // size, to // size
-    known = [step if step in _KNOWN else None for step in steps]
-    kernel = kernels.COPY_ROWS.address(bits, *(() if steps == (1, 1) else known))
+    settings, sizes = plan
+    if len(settings) == 1 and target.nbytes < MIN_THREADED_COPY_BYTES:
+        return False  # adjacent elements
+    kernel = kernels.COPY_ROWS.address(*settings)
     if kernel is None:
         return False
-    sizes = [s for s in steps if s not in _KNOWN]
-    for extent, to, of in axes[:-1]:
-        sizes += [extent, of // size, to // size]
-    call_on_threads(kernel, source, target, length, *sizes)
+    call_on_threads(kernel, source, target, *sizes)
     return True
 
 
-def _repeat(target: Array, source: Array, bits: str) -> bool:
+@lru_cache(4096)
+def _plan_rows(
+    shape: tuple[int, ...], to: tuple[int, ...], of: tuple[int, ...], size: int
+) -> tuple[tuple[Any, ...], tuple[int, ...]] | None:
+    """The settings of the kernel that copies rows between two layouts, and its sizes; None where
+    they do not consist of rows."""
+    bits = _BITS.get(size)
+    axes = None if bits is None else _describe_rows(shape, to, of, size)
+    if axes is None:
+        return None
+    length, to_step, of_step = axes[-1]
+    steps = of_step // size, to_step // size
+    known = [step if step in _KNOWN else None for step in steps]
+    sizes = [length, *[s for s in steps if s not in _KNOWN]]
+    for extent, to_bytes, of_bytes in axes[:-1]:
+        sizes += [extent, of_bytes // size, to_bytes // size]
+    return (bits, *(() if steps == (1, 1) else known)), tuple(sizes)
+
+
+def _repeat(target: Array, source: Array) -> bool:
     """Fill the target with a number on all threads."""
-    kernel = kernels.COPY_NUMBER.address(bits)
+    bits = _BITS.get(target.itemsize)
+    kernel = None if bits is None else kernels.COPY_NUMBER.address(bits)
     if kernel is None:
         return False
     call_on_threads(kernel, source, target, target.size)
     return True
 
 
-def _describe_rows(target: Array, source: Array) -> list[_Axis] | None:
+def _describe_rows(
+    shape: tuple[int, ...], to_strides: tuple[int, ...], of_strides: tuple[int, ...], size: int
+) -> list[_Axis] | None:
     """The axes of rows, as many as kernels take, and that along the rows, of both arrays."""
-    size = target.itemsize
     axes: list[_Axis] = []
     last = 1
-    steps = zip(target.shape, target.strides, source.strides, strict=True)
+    steps = zip(shape, to_strides, of_strides, strict=True)
     for extent, to, of in sorted(steps, key=_measure_stride, reverse=True):
         if to % size or of % size:
             return None
@@ -132,7 +159,7 @@ def _describe_rows(target: Array, source: Array) -> list[_Axis] | None:
             or not _is_nearest(axes, size):
         return None
     length, to, of = axes[-1]
-    rows = target.nbytes // (length * size)
+    rows = prod(shape) // length
     if rows < MIN_SHARED_COPY_ROWS:
         piece = 4096
         while length % piece:

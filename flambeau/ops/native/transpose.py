@@ -8,7 +8,7 @@ import numpy as np
 
 from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_on_threads
-from ...native.target.eager_costs import MAX_NUMPY_TRANSPOSE_ELEMENTS, MIN_THREADED_COPY_BYTES
+from ...native.target.eager_costs import MAX_NUMPY_TRANSPOSE_ELEMENTS, MIN_STRIDED_COPY_BYTES
 from .route import native_route
 from .row_copies import try_copy_kernel
 
@@ -18,7 +18,7 @@ Array = np.ndarray
 @native_route
 def put_in_order(x: Array) -> Array:
     """Return a large array if it is contiguous, else a contiguous copy."""
-    if x.flags.c_contiguous or x.nbytes < MIN_THREADED_COPY_BYTES:
+    if x.flags.c_contiguous or x.nbytes < MIN_STRIDED_COPY_BYTES:
         return x
     for copy in (copy_in_order, try_copy_kernel):
         if (y := copy(x)) is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MIN_THREADED_COPY_BYTES
+from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MIN_STRIDED_COPY_BYTES
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.narrow_dtypes import COMPLEX32, refuse_eight_bit
 from ...tensor.promotion import legacy_name
@@ -345,7 +345,7 @@ def complex(real: Array, imag: Array) -> Array:
         halves["real"], halves["imag"] = real, imag
         return halves
     y = np.empty(shape, np.result_type(real, np.complex64))
-    if y.nbytes >= MIN_THREADED_COPY_BYTES:
+    if y.nbytes >= MIN_STRIDED_COPY_BYTES:
         fill(y.real, real)
         fill(y.imag, imag)
     else:

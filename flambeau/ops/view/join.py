@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -404,8 +405,9 @@ def roll(
         cut = -moves[0] % input.shape[axis[0]]
         head, tail = (input[(*[slice(None)] * axis[0], part)] for part in
                       (slice(cut, None), slice(cut)))
-        if (y := join_rows((head, tail), axis[0])) is not None:
-            return y
+        for join in (partial(_join_few, np.concatenate), join_rows):
+            if (y := join((head, tail), axis[0])) is not None:
+                return y
     return np.roll(input, moves, axis)
 
 

@@ -121,7 +121,7 @@ OF_TWO = {
 @pytest.mark.parametrize("name", OF_TWO)
 def test_of_two_tensors(name, monkeypatch) -> None:
     for module in (transpose, row_copies):
-        monkeypatch.setattr(module, "MIN_THREADED_COPY_BYTES", 0)
+        monkeypatch.setattr(module, "MIN_STRIDED_COPY_BYTES", 0)
     x, y = data(200, 200), data(1, 200, 200)[0]
     x[0, 0], x[1, 1] = np.nan, -0.0
     agree(monkeypatch, lambda: (OF_TWO[name](x, y),))

@@ -40,7 +40,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 3)
     for name in THRESHOLDS:
         monkeypatch.setattr(pointwise_native, name, 3)
-    for name in ("_ready", "_straight"):
+    for name in ("_ready", "_straight", "_writing"):
         monkeypatch.setattr(pointwise_native, name, {})
 
 
@@ -431,3 +431,39 @@ def test_inverse_of_erf() -> None:
     np.testing.assert_array_equal(y[~finite], exact[~finite])
     spacing = np.spacing(np.maximum(np.abs(exact[finite]), 1.2e-38).astype(np.float32))
     assert (np.abs(y[finite] - exact[finite]) / spacing).max() <= 1.5
+
+
+WRITES = {
+    "array": lambda x, y: x.add_(y), "number": lambda x, y: x.mul_(0.3),
+    "itself": lambda x, y: x.mul_(x), "one element": lambda x, y: x.sub_(y[5, 7]),
+    "a window": lambda x, y: x[10:].add_(y[:190]), "operator": lambda x, y: x.__imul__(y),
+    "turned": lambda x, y: x.add_(y.t()), "integers": lambda x, y: (x * 9).long().add_(y.long()),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_large_writes_in_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run a kernel, once it is compiled, without the checks of other calls."""
+    torch.manual_seed(0)
+    x, y = torch.randn(200, 200), torch.randn(200, 200)
+    with monkeypatch.context() as m:
+        m.setattr(pointwise_native.KernelPolicy, "allowed", False)
+        wanted = WRITES[name](x.clone(), y)
+    written = []
+    real = pointwise_native.call_kernel
+    monkeypatch.setattr(pointwise_native, "call_kernel",
+                        lambda *a: (written.append(sys._getframe(1).f_code.co_name), real(*a)))
+    until = time.monotonic() + 120
+    straight = name in ("array", "number", "itself", "operator")
+    while "write_straight" not in written if straight else not written:
+        assert time.monotonic() < until, "no kernel came"
+        assert torch.equal(WRITES[name](x.clone(), y), wanted)
+        time.sleep(0.002)
+    assert torch.equal(WRITES[name](x.clone(), y), wanted)
+
+
+def test_writes_that_overlap_are_refused() -> None:
+    x = torch.zeros(300, 200)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="internal overlap|memory location"):
+            x[1:].add_(x[:-1])

@@ -19,13 +19,23 @@ from flambeau.ops.native import transpose, row_copies
 def any_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
     """Kernels for few elements, on one thread and on two."""
     monkeypatch.setattr(transpose, "MAX_NUMPY_TRANSPOSE_ELEMENTS", 0)
-    for module in ("native.row_copies", "creation.copies", "indexing.index", "view.join"):
-        monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MIN_THREADED_COPY_BYTES", 0)
+    use_kernels_from(monkeypatch, 0)
+    for module in ("creation.copies", "indexing.index"):
+        monkeypatch.setattr(sys.modules[f"flambeau.ops.{module}"], "MIN_STRIDED_COPY_BYTES", 0)
+    monkeypatch.setattr(sys.modules["flambeau.ops.view.join"], "MIN_THREADED_COPY_BYTES", 0)
     monkeypatch.setattr(row_copies, "MIN_SHARED_COPY_ROWS", 3)
+    row_copies._plan_rows.cache_clear()
     before = POOL.threads()
     POOL.set_threads(request.param)
     yield
     POOL.set_threads(before)
+    row_copies._plan_rows.cache_clear()
+
+
+def use_kernels_from(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Let kernels copy all arrays of at least as many bytes."""
+    for name in ("MIN_THREADED_COPY_BYTES", "MIN_STRIDED_COPY_BYTES", "MIN_FILL_BYTES"):
+        monkeypatch.setattr(row_copies, name, size)
 
 
 def ready(x: np.ndarray) -> np.ndarray:
@@ -104,9 +114,9 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_copies, "MIN_THREADED_COPY_BYTES", 1 << 60)
+    use_kernels_from(monkeypatch, 1 << 60)
     expected = ROWS[name]()
-    monkeypatch.setattr(row_copies, "MIN_THREADED_COPY_BYTES", 0)
+    use_kernels_from(monkeypatch, 0)
     until = time.monotonic() + 120
     builders = eager_kernels.COPY_ROWS, eager_kernels.COPY_NUMBER
     for kernel, bits in itertools.product(builders, row_copies._BITS.values()):
@@ -150,9 +160,9 @@ def _put(x: torch.Tensor, place, value: torch.Tensor) -> torch.Tensor:
 def test_steps(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows whose elements lie further apart, or backwards, in either array."""
     x = Y.to(dtype)
-    monkeypatch.setattr(row_copies, "MIN_THREADED_COPY_BYTES", 1 << 60)
+    use_kernels_from(monkeypatch, 1 << 60)
     expected = STEPS[name](x)
-    monkeypatch.setattr(row_copies, "MIN_THREADED_COPY_BYTES", 0)
+    use_kernels_from(monkeypatch, 0)
     for _ in range(40):
         actual = STEPS[name](x)
         assert actual.stride() == expected.stride()
