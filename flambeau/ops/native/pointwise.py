@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,10 @@ from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel
 from ...native.target.eager_costs import (
     CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE, MAX_NUMPY_CHEAP_ELEMENTS, MAX_NUMPY_COSTLY_ELEMENTS,
-    MAX_NUMPY_POINTWISE_ELEMENTS, MAX_POINTWISE_KERNELS, MIN_STRIDED_ROW_ELEMENTS,
+    MAX_NUMPY_POINTWISE_ELEMENTS, MAX_POINTWISE_KERNELS,
 )
 from ...tensor.dtypes import FLOAT64, FLOATS, bfloat16, float16
+from .pointwise_walk import Walk, plan_walk
 from .route import native_route
 
 Array = np.ndarray
@@ -253,21 +253,15 @@ def serve(
     `result`: the result's dtype, part of the cache key. `target`: a contiguous array in the first
     operand's shape for the result; operands are `target` itself or do not overlap it.
     """
-    first = operands[0]
-    shape = first.shape
-    placed, steps = _place(operands, shape), ()
-    if placed is None and (gapped := _describe_gaps(operands, shape)) is not None:
-        placed, steps = gapped
-    large = first.size > MAX_NUMPY_POINTWISE_ELEMENTS
-    for arranged in (_unstretch, _put_all_in_order):
-        if placed is None and large and (target is None or arranged is _unstretch):
-            supplied = arranged(operands)
-            if (placed := _place(supplied, shape)) is not None:
-                operands = supplied
-    if placed is None:
+    shape = operands[0].shape
+    large = operands[0].size > MAX_NUMPY_POINTWISE_ELEMENTS
+    walk = _walk(operands, shape)
+    if large and target is None and walk is None:
+        operands = _put_all_in_order(operands)
+        walk = _walk(operands, shape)
+    if walk is None or target is not None and not walk.in_order:
         return None
-    layouts, columns, full = placed
-    key = (make_settings_key(body), layouts)
+    key = (make_settings_key(body), walk.layouts)
     try:
         known = _ready.get(key)
     except TypeError:  # a setting that is not a plain number
@@ -283,15 +277,20 @@ def serve(
         return None
     address, kind = known
     if target is None:
-        y = np.empty(shape, kind) if full is None else np.empty_like(full, kind)
+        y = np.empty(shape, kind) if walk.in_order else np.empty_like(operands[walk.full], kind)
     elif kind == target.dtype:
         y = target
     else:
         return None
-    size = full.size if full is not None and full is first else prod(shape)
-    call_kernel(address, size, *operands, y, *((size // columns, columns) if columns else (size,)),
-        *steps)
+    call_kernel(address, y.size, *operands, y, *walk.sizes)
     return y
+
+
+def _walk(operands: tuple, shape: tuple[int, ...]) -> Walk | None:
+    for a in operands:
+        if a.__class__ is not _ndarray:
+            return None
+    return plan_walk(shape, tuple([(a.shape, a.strides, a.dtype) for a in operands]))
 
 
 @native_route
@@ -361,121 +360,6 @@ def _request(key: tuple, match: int | None, formula: Callable, result: np.dtype 
     return new
 
 
-def _unstretch(operands: tuple) -> tuple:
-    """Shrink broadcast (stride 0) axes of arrays to length 1."""
-    return tuple([
-        a if a.__class__ is not _ndarray or 0 not in a.strides
-        else a[tuple([slice(0, 1) if step == 0 else slice(None) for step in a.strides])]
-        for a in operands
-    ])
-
-
-def _place(operands: tuple, shape: tuple[int, ...]) -> tuple[tuple, int, Array | None] | None:
-    """Return (each operand's dtype and layout, the number of columns if one is broadcast along
-    rows, else 0, the first operand that has the result's shape)."""
-    full = operands[0]
-    if full.shape == shape and full.flags.c_contiguous:
-        plain = _describe_contiguous(operands, shape)
-        if plain is not None:
-            return plain, 0, full
-    if full.shape != shape:
-        full = next((a for a in operands if a.__class__ is _ndarray and a.shape == shape), None)
-    strides, contiguous, columns = None, True, 0
-    if full is not None:
-        strides, contiguous = full.strides, full.flags.c_contiguous
-        if not contiguous and not _is_dense(full):
-            return None
-    result = []
-    for a in operands:
-        layout = "full"
-        if a.__class__ is not _ndarray:
-            return None
-        if a.shape != shape:
-            if a.size == 1 and a.ndim <= len(shape):
-                layout = "number"
-            else:
-                layout, width = _stretch(a.shape, shape)
-                is_plain = width and contiguous and a.flags.c_contiguous
-                if not is_plain or columns not in (0, width):
-                    return None
-                columns = width
-        elif a.strides != strides and not (contiguous and a.flags.c_contiguous):
-            return None
-        result.append((a.dtype, layout))
-    return tuple(result), columns, full
-
-
-def _describe_contiguous(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
-    """The layouts of contiguous arrays of one shape and of numbers; None for other operands."""
-    result = []
-    for a in operands:
-        if a.__class__ is not _ndarray:
-            return None
-        if a.shape == shape and a.flags.c_contiguous:
-            result.append((a.dtype, "full"))
-        elif a.ndim:
-            return None
-        else:
-            result.append((a.dtype, "number"))
-    return tuple(result)
-
-
-def _describe_gaps(operands: tuple, shape: tuple[int, ...]) -> tuple | None:
-    """`_place` for operands whose rows have gaps between them, with their row strides."""
-    columns, result, steps = 0, [], []
-    for a in operands:
-        if a.__class__ is not _ndarray:
-            return None
-        layout, width = "full", columns
-        if a.shape != shape:
-            layout, width = ("number", columns) if not a.ndim else _stretch(a.shape, shape)
-            if not (a.flags.c_contiguous and (width or not a.ndim)):
-                return None
-        elif not a.flags.c_contiguous:
-            layout, spacing = "apart", find_row_spacing(a)
-            if spacing is None:
-                layout, spacing = "second", find_spacing_of_seconds(a)
-            if spacing is None:
-                return None
-            width = prod(shape[spacing[0] :])
-            steps.append(spacing[1])
-        if columns not in (0, width):
-            return None
-        columns = width
-        result.append((a.dtype, layout))
-    return ((tuple(result), columns, None), steps) if columns >= MIN_STRIDED_ROW_ELEMENTS else None
-
-
-@native_route
-def find_row_spacing(x: Array) -> tuple[int, int] | None:
-    """Return the number of axes that index equally spaced rows, and the spacing in elements."""
-    outer, inside = x.ndim, x.itemsize
-    while outer and x.strides[outer - 1] == inside:
-        outer -= 1
-        inside *= x.shape[outer]
-    step = x.strides[outer - 1]
-    if not 0 < outer < x.ndim or step < inside or step % x.itemsize:
-        return None
-    for axis in range(outer - 1):
-        if x.strides[axis] != x.strides[axis + 1] * x.shape[axis + 1]:
-            return None
-    return outer, step // x.itemsize
-
-
-@native_route
-def find_spacing_of_seconds(x: Array) -> tuple[int, int] | None:
-    """`build_row_copy` for an array that uses every second element of its rows."""
-    outer = x.ndim - 1
-    if outer < 1 or x.strides[-1] != 2 * x.itemsize or x.strides[outer - 1] <= 0:
-        return None
-    if x.strides[outer - 1] % x.itemsize:
-        return None
-    for axis in range(outer - 1):
-        if x.strides[axis] != x.strides[axis + 1] * x.shape[axis + 1]:
-            return None
-    return outer, x.strides[outer - 1] // x.itemsize
-
-
 def _put_all_in_order(operands: tuple) -> tuple:
     """Copy arrays whose layout differs from the result's, and broadcast arrays with gaps."""
     from .transpose import put_in_order
@@ -490,22 +374,6 @@ def _put_all_in_order(operands: tuple) -> tuple:
         else put_in_order(a.transpose(order)).transpose(back) if a.shape == first.shape
         else a if a.flags.c_contiguous else a.copy() for a in operands
     ])
-
-
-def _stretch(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple[str, int]:
-    """Return how an array is broadcast ("row" or "column") and the row length; 0 if neither."""
-    trimmed = shape
-    while trimmed and trimmed[0] == 1:
-        trimmed = trimmed[1:]
-    if len(trimmed) <= len(target) == max(len(shape), len(target)) \
-            and target[len(target) - len(trimmed) :] == trimmed:
-        return "row", prod(trimmed)
-    if len(shape) != len(target):
-        return "column", 0
-    trimmed = shape
-    while trimmed and trimmed[-1] == 1:
-        trimmed = trimmed[:-1]
-    return "column", prod(target[len(trimmed) :]) if trimmed == target[: len(trimmed)] else 0
 
 
 def _is_dense(x: Array) -> bool:

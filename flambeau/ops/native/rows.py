@@ -21,7 +21,7 @@ from ...native.target.eager_costs import (
     MAX_NUMPY_SUM_ELEMENTS, MAX_ROW_KERNELS, MAX_SINGLE_THREAD_ELEMENTS, MIN_REDUCED_RATIO,
 )
 from ...tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
-from .pointwise import find_row_spacing, find_spacing_of_seconds, make_settings_key
+from .pointwise import make_settings_key
 from .route import native_route
 from .transpose import put_in_order
 
@@ -304,9 +304,9 @@ def _reduce_strided_rows(
     inside = _choose_accumulator_dtype(ufunc, x)
     if inside is None:
         return None
-    second, result = False, find_row_spacing(x)
+    second, result = False, _find_row_spacing(x)
     if result is None:
-        second, result = True, find_spacing_of_seconds(x)
+        second, result = True, _find_spacing_of_seconds(x)
     if result is None:
         return None
     outer, step = result
@@ -328,6 +328,36 @@ def _reduce_strided_rows(
     rest = x.shape[outer:] if down else x.shape[:outer]
     padding = (1,) * (rank - len(rest)) if keepdims else ()
     return y.reshape(padding + rest if down else rest + padding)
+
+
+@native_route
+def _find_row_spacing(x: Array) -> tuple[int, int] | None:
+    """Return the number of axes that index equally spaced rows, and the spacing in elements."""
+    outer, inside = x.ndim, x.itemsize
+    while outer and x.strides[outer - 1] == inside:
+        outer -= 1
+        inside *= x.shape[outer]
+    step = x.strides[outer - 1]
+    if not 0 < outer < x.ndim or step < inside or step % x.itemsize:
+        return None
+    for axis in range(outer - 1):
+        if x.strides[axis] != x.strides[axis + 1] * x.shape[axis + 1]:
+            return None
+    return outer, step // x.itemsize
+
+
+@native_route
+def _find_spacing_of_seconds(x: Array) -> tuple[int, int] | None:
+    """`_find_row_spacing` for an array that uses every second element of its rows."""
+    outer = x.ndim - 1
+    if outer < 1 or x.strides[-1] != 2 * x.itemsize or x.strides[outer - 1] <= 0:
+        return None
+    if x.strides[outer - 1] % x.itemsize:
+        return None
+    for axis in range(outer - 1):
+        if x.strides[axis] != x.strides[axis + 1] * x.shape[axis + 1]:
+            return None
+    return outer, x.strides[outer - 1] // x.itemsize
 
 
 def _reduce_in_order(
