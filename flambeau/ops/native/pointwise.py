@@ -277,7 +277,8 @@ def serve(
         return None
     address, kind = known
     if target is None:
-        y = np.empty(shape, kind) if walk.in_order else np.empty_like(operands[walk.full], kind)
+        full = None if walk.full is None or walk.in_order else operands[walk.full]
+        y = np.empty(shape, kind) if full is None else np.empty_like(full, kind)
     elif kind == target.dtype:
         y = target
     else:
