@@ -20,13 +20,14 @@ class RowKernelBuilder:
 
     `type` is that of the matrices. Row and column vectors and intermediate values use the compute
     type: float32 for half precision, or `inside`. With `apart`, a third size gives the distance
-    between rows.
+    between rows. With `down`, the matrices are stacked and each row runs down one of them, its
+    elements as far apart as the matrix is wide: the rows side by side fill the vector lanes.
 
     The buffers named in `tangents` have tangents, which all passes propagate to their results.
     """
 
     def __init__(self, type: Type, apart: int = 0, inside: Type | None = None,
-                 tangents: Sequence[str] = ()) -> None:
+                 tangents: Sequence[str] = (), down: bool = False) -> None:
         self.type, self.inside = type, inside or compute_type(type)
         self.tangents, self.tangent_of = tangents, dict[Buffer, Buffer]()
         self.row, self.column = Index("row"), Index("column")
@@ -38,6 +39,13 @@ class RowKernelBuilder:
         self.whole = Affine(0, ((self.row, step), (self.column, apart or 1)))
         self.each = Affine(0, ((self.row, 1),))
         self.along = Affine(0, ((self.column, 1),))
+        self.stack: tuple[Index, Size] | None = None
+        if down:
+            self.stack = (matrix := Index("matrix"), Size("matrices"))
+            area = Size("area")
+            self.sizes = [self.stack[1], self.rows, self.columns, area]
+            self.whole = Affine(0, ((matrix, area), (self.column, self.rows), (self.row, 1)))
+            self.each = Affine(0, ((matrix, self.rows), (self.row, 1)))
 
     def buffer(self, name: str, type: Type | None = None) -> Buffer:
         """Add a buffer argument, a matrix by default; its tangent, if it has one, comes next."""
@@ -84,7 +92,8 @@ class RowKernelBuilder:
             Store(buffer, self.whole, value.cast(buffer.type).expression)
             for store in stores for buffer, value in self._with_tangent(*store)]
         results = [self._fold(inside, *fold) for fold in folds]
-        self.body.append(Loop(self.column, self.columns, inside, LoopKind.VECTORIZED))
+        kind = LoopKind.VECTORIZED if self.stack is None else LoopKind.SERIAL
+        self.body.append(Loop(self.column, self.columns, inside, kind))
         return results
 
     def _fold(self, inside: list[Statement], fold: ReduceOp, value: Value) -> Value:
@@ -116,8 +125,11 @@ class RowKernelBuilder:
                       for b, v in self._with_tangent(buffer, value)]
 
     def kernel(self, name: str) -> Kernel:
-        """Return the kernel. Sizes: rows, columns, and the distance between rows if `apart`."""
+        """Return the kernel. Sizes: rows, columns, and the distance between rows if `apart`; or, if
+        `down`, the matrices, rows side by side, columns, and elements of a matrix."""
         loop = Loop(self.row, self.rows, self.body, LoopKind.PARALLEL)
+        if self.stack is not None:
+            loop = Loop(*self.stack, [loop], LoopKind.PARALLEL)
         return Kernel(name, self.buffers, [loop], self.sizes)
 
 
@@ -129,9 +141,9 @@ def apply_log(x: Value) -> Value:
     return apply(Scalar.LOG, x)
 
 
-def softmax(type: Type) -> Kernel:
+def softmax(type: Type, down: bool = False) -> Kernel:
     """x, y: exp(x) divided by its sum along each row."""
-    r = RowKernelBuilder(type)
+    r = RowKernelBuilder(type, down=down)
     x, y = r.matrix("x"), r.buffer("y")
     shifted = apply_exp(x - r.fold(ReduceOp.MAXIMUM, x))
     if type is not r.inside:  # half precision is rounded once
@@ -142,9 +154,9 @@ def softmax(type: Type) -> Kernel:
     return r.kernel("softmax")
 
 
-def log_softmax(type: Type) -> Kernel:
+def log_softmax(type: Type, down: bool = False) -> Kernel:
     """x, y: x minus the logarithm of the sum of exp(x) along each row."""
-    r = RowKernelBuilder(type)
+    r = RowKernelBuilder(type, down=down)
     x, y = r.matrix("x"), r.buffer("y")
     shifted = x - r.fold(ReduceOp.MAXIMUM, x)
     total = r.fold(ReduceOp.SUM, apply_exp(shifted))
@@ -187,27 +199,27 @@ def probabilities(type: Type, causal: bool) -> Kernel:
     return Kernel("probabilities", [scores, scale], [nest], [batches, rows, columns, each])
 
 
-def softmax_backward(type: Type) -> Kernel:
+def softmax_backward(type: Type, down: bool = False) -> Kernel:
     """g, y, gx: the cotangent of softmax's input."""
-    r = RowKernelBuilder(type)
+    r = RowKernelBuilder(type, down=down)
     g, y, gx = r.matrix("g"), r.matrix("y"), r.buffer("gx")
     total = r.fold(ReduceOp.SUM, g * y)
     r.sweep(stores=[(gx, y * (g - total))])
     return r.kernel("softmax_backward")
 
 
-def log_softmax_backward(type: Type) -> Kernel:
+def log_softmax_backward(type: Type, down: bool = False) -> Kernel:
     """g, y, gx: the cotangent of log_softmax's input."""
-    r = RowKernelBuilder(type)
+    r = RowKernelBuilder(type, down=down)
     g, y, gx = r.matrix("g"), r.matrix("y"), r.buffer("gx")
     total = r.fold(ReduceOp.SUM, g)
     r.sweep(stores=[(gx, g - apply_exp(y) * total)])
     return r.kernel("log_softmax_backward")
 
 
-def log_softmax_tangent(type: Type) -> Kernel:
+def log_softmax_tangent(type: Type, down: bool = False) -> Kernel:
     """t, y, yt: the tangent of log_softmax's result y."""
-    r = RowKernelBuilder(type)
+    r = RowKernelBuilder(type, down=down)
     t, y, yt = r.matrix("t"), r.matrix("y"), r.buffer("yt")
     total = r.fold(ReduceOp.SUM, t * apply_exp(y))
     r.sweep(stores=[(yt, t - total)])

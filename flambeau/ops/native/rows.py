@@ -79,17 +79,20 @@ def are_large_rows(*arrays: Array) -> bool:
 
 @native_route
 def run_over_rows(builder: EagerKernel, axis: int, *arrays: Array) -> Array | None:
-    """Run a kernel along the last axis of matrices; return a matrix of the same shape."""
+    """Run a kernel along an axis of arrays of one shape; return another of that shape."""
     arrays = tuple(map(put_in_order, arrays))
     first = arrays[0]
-    if axis not in (-1, first.ndim - 1) or not are_large_rows(*arrays):
+    if not are_large_rows(*arrays):
         return None
-    result = request_row_kernel(builder, first)
+    n, beside = first.shape[axis], prod(first.shape[axis:][1:])
+    down = beside > 1
+    result = request_row_kernel(builder, first, *([True] if down else []))
     if result is None:
         return None
     y = np.empty(first.shape, first.dtype)
-    n = first.shape[-1]
-    run_row_kernel(result, (*arrays, y), first.size // n, n)
+    rows = first.size // n
+    run_row_kernel(result, (*arrays, y), *((rows // beside, beside, n, n * beside) if down
+                                           else (rows, n)))
     return y
 
 

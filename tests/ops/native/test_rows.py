@@ -86,6 +86,23 @@ def test_softmax(shape, dtype) -> None:
     np.testing.assert_allclose(actual, wanted, 1e-3, 1e-3)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 5, 33), 1), ((7, 17), 0), ((2, 3, 4, 5), -3),
+                                             ((65, 2), -2), ((4, 1, 20), 1), ((4, 6, 1), 1)])
+def test_softmax_along_other_axes(shape, axis, dtype) -> None:
+    """The kernels that run down matrices agree with those along rows, special values included."""
+    x, g = matrix(shape, dtype), matrix(shape, dtype)[::-1].copy()
+    x.flat[0], x.flat[-1] = np.nan, -np.inf
+    inputs = {SOFTMAX: (x,), LOG_SOFTMAX: (x,), eager_kernels.SOFTMAX_BACKWARD: (g, np.exp(g)),
+              eager_kernels.LOG_SOFTMAX_BACKWARD: (g, -np.exp(g)),
+              eager_kernels.LOG_SOFTMAX_TANGENT: (g, -np.exp(g))}
+    for kernel, arrays in inputs.items():
+        turned = [np.ascontiguousarray(np.moveaxis(a, axis, -1)) for a in arrays]
+        wanted = np.moveaxis(ready(rows.run_over_rows, kernel, -1, *turned), -1, axis)
+        actual = ready(rows.run_over_rows, kernel, axis, *arrays)
+        np.testing.assert_allclose(actual, wanted, 1e-4, 1e-5)
+
+
 @pytest.mark.parametrize("affine", [(True, True), (True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_layer_norm(shape, affine) -> None:
