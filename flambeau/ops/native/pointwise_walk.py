@@ -15,7 +15,7 @@ import numpy as np
 
 from ...native.target.eager_costs import MIN_STRIDED_ROW_ELEMENTS
 
-_GRID_AXES = 3
+_GRID_AXES = ("outer", "row", "column")
 _GRID_LAYOUTS = ("repeated", "spread", "second")  # by the stride along a row
 _Strides = tuple[int, ...]  # of an operand, in elements; 0 along axes on which it is broadcast
 Place = tuple[tuple[int, ...], tuple[int, ...], np.dtype]  # shape, strides in bytes, dtype
@@ -113,7 +113,7 @@ def _describe(
     layouts = [plain.get(steps) for steps in walked]
     if None not in layouts:
         return layouts, extents  # type: ignore[return-value]  # there is no None
-    missing = _GRID_AXES - len(extents)
+    missing = len(_GRID_AXES) - len(extents)
     if missing < 0 or extents[-1] < MIN_STRIDED_ROW_ELEMENTS:
         return None
     sizes = [1] * missing + extents
