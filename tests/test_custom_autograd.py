@@ -74,3 +74,23 @@ def test_the_rule_of_a_vmap_serves_where_a_shared_tensor_requires_grad(torch):
     assert y.shape == (3, 1, 2) and seen == [(None, 0, [None, None])]
     y.sum().backward()
     assert x.grad.tolist() == [[3, 3]]
+
+
+def test_saved_argument_that_is_returned_stays_the_argument(torch):
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.extend(ctx.saved_tensors)
+            return g, None
+
+    seen = []
+    x = torch.ones(2, requires_grad=True)
+    y = Same.apply(x, None)
+    y.sum().backward()
+    assert y is not x and y.grad_fn is not None
+    assert seen[0] is x

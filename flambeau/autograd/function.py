@@ -489,7 +489,9 @@ def _attach_outputs(node: Any, args: tuple, outputs: tuple) -> tuple:
         result.append(_attach_output(node, y, i if several else None, constant, dirty, input_ids))
     node._outputs = tuple(meta)
     saved, versions = [], []
-    fresh = {id(y): (m, i) for i, (y, m) in enumerate(zip(outputs, result, strict=True))}
+    # An argument that is returned as it is stays an input: callers get a view of it.
+    fresh = {id(y): (m, i) for i, (y, m) in enumerate(zip(outputs, result, strict=True))
+             if id(y) not in input_ids or id(y) in dirty}
     for t in attributes.pop("to_save", ()):
         value, version = _describe_saved(t, fresh, several)
         saved.append(value)

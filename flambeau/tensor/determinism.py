@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..native.foundation.allocation import allocate
 from ..native.foundation.user_frames import warn
 from .dtypes import FROM_NUMPY, iinfo
 
@@ -45,7 +46,7 @@ def fill_new(array: np.ndarray) -> np.ndarray:
 
 def new_memory(shape: Sequence[int] | int, dtype: np.dtype) -> np.ndarray:
     """Return a new array for `torch.empty`."""
-    result = np.empty(shape, dtype)
+    result = allocate(shape, dtype)
     return fill_new(result) if Filling.deterministic and Filling.enabled else result
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..native.foundation.allocation import allocate
 from ..native.foundation.user_frames import add_notes
 
 Strides = tuple[int, ...]
@@ -152,7 +153,7 @@ def empty_strided_array(
         return np.ndarray(tuple(shape), dtype, memory, 0, steps)
     span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
     steps = tuple([s * dtype.itemsize for s in strides])
-    return np.ndarray(tuple(shape), dtype, np.empty(span, dtype), 0, steps)
+    return np.ndarray(tuple(shape), dtype, allocate(span, dtype), 0, steps)
 
 
 def ensure_strides(array: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:

@@ -49,8 +49,8 @@ class MetaArray(np.ndarray):
 
 def meta_array(shape: Sequence[int], dtype: np.dtype) -> MetaArray:
     """Return a meta array of a shape and NumPy dtype; it takes the memory of one element."""
-    zero = np.zeros((), dtype)
-    return np.lib.stride_tricks.as_strided(zero, tuple(shape), (0,) * len(shape)).view(MetaArray)
+    element = np.zeros(dtype.itemsize, np.uint8)  # as_strided knows no eight-bit floats
+    return np.ndarray(tuple(shape), dtype, element, 0, (0,) * len(shape)).view(MetaArray)
 
 
 def share_meta_memory(array: MetaArray, source: MetaArray) -> MetaArray:

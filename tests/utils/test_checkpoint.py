@@ -245,3 +245,11 @@ def test_saved_tensors_are_given_out_once_a_backward() -> None:
     """They are freed when they are read; a second reading would run the function again."""
     x = torch.ones(2, requires_grad=True)
     checkpoint(lambda x: _ReadsTwice.apply(x.sin()), x, use_reentrant=False).sum().backward()
+
+
+def test_reentrant_function_that_returns_its_argument():
+    x = torch.ones(3, requires_grad=True)
+    y, z = checkpoint(lambda a, b: (a, a * b), x, 2.0, use_reentrant=True)
+    y.sum().backward(retain_graph=True)
+    z.sum().backward()
+    assert x.grad.tolist() == [3, 3, 3]

@@ -23,14 +23,15 @@ from ...tensor.narrow_dtypes import EIGHT_BIT, NARROW
 from ...tensor.tensor import Tensor, creation, wrap
 from ..documentation import source_listing
 from ..native.pointwise import try_kernel, swap_operands
+from .arguments.checks import check_call, list_plain_parameters, name_in_errors
+from .arguments.legacy_order import OLD_ORDERED
 from .autocast import make_autocasting
 from .errors import (
-    MISSING, Overriding, build_overload_error, explain, name_in_errors, wrap_with_explanation,
+    MISSING, Overriding, build_overload_error, build_tensor_error, explain, explain_attribute_error,
+    wrap_with_explanation,
 )
-from .errors import build_tensor_error, explain_attribute_error
 from .function_writer import NUMPY_NAMES, write_function
 from .inplace import OPERANDS, inplace_twin
-from .legacy_argument_order import OLD_ORDERED
 from .operator import Kind, Operator, Promotion, publish
 from .out import write_out
 from .output_layout import Layout, lay_out
@@ -395,9 +396,14 @@ def _accept_numpy_names(name: str, body: Callable) -> Callable:
     """Wrap a composite to accept NumPy's parameter names too."""
     known = inspect.signature(body).parameters
     aliases = [(name, alias) for name, alias in NUMPY_NAMES.items() if name in known]
+    plain = list_plain_parameters(body)
 
     @functools.wraps(body)
     def function(*args: Any, **kwargs: Any) -> Any:
+        for i, parameter, kind in plain:
+            if (args[i].__class__ is not kind if i < len(args)
+                    else parameter in kwargs and kwargs[parameter].__class__ is not kind):
+                check_call(name, body, args, kwargs)
         if kwargs:
             if kwargs.get("dtype").__class__ is type:
                 kwargs["dtype"] = as_dtype(kwargs["dtype"])

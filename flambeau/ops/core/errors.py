@@ -7,16 +7,17 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ...native.foundation.allocation import explain_allocation
 from ...native.foundation.public_names import c_class_name
 from ...native.foundation.user_frames import add_notes
 from ...tensor.narrow_dtypes import COMPLEX32
 from ...tensor.promotion import build_missing_kernel_error, result_dtype
 from ...tensor.tensor import Tensor
+from .arguments.checks import check_annotated, check_call, list_plain_parameters
 
 if TYPE_CHECKING:
     from .operator import Operator
@@ -27,7 +28,6 @@ _OF_NUMPY = frozenset((ValueError, np.exceptions.AxisError, np.linalg.LinAlgErro
 _MUST_BE = re.compile(r"\(\): argument '(\w+)' \(position (\d+)\)( must be .*)", re.DOTALL)
 _COUNT = re.compile(r"\(\) (takes|missing) .*")
 _OVERLOADS = re.compile(r"(\(\) received an invalid .* - got \()Tensor, (\w+)(\).*)", re.DOTALL)
-_NO_INTEGERS = (bool, np.bool_, float, complex, str, NoneType)
 _NO_NAMES: dict[str, Any] = {}
 
 
@@ -67,12 +67,12 @@ def explain(operator: Operator, error: Exception, args: tuple) -> Exception:
         refused = _describe_refused_argument(operator, args)
         if refused is not None:
             return refused
-    if isinstance(error, TypeError) and str(error).startswith("dim must be int"):
-        for i, value in enumerate(args):
-            if "int" in str(operator.parameters[i].annotation):
-                check_integer(operator, i, value)
+    check_annotated(operator, args)
     if error.__class__ is RefusedValue:
         return ValueError(*error.args)
+    if isinstance(error, MemoryError):
+        shape, kind = getattr(error, "shape", None), getattr(error, "dtype", None)
+        return error if shape is None or kind is None else explain_allocation(error, shape, kind)
     if error.__class__ in _OF_NUMPY:
         return _explain_shapes(operator, error, args)
     if isinstance(error, TypeError) and any(
@@ -107,25 +107,6 @@ def _list_tensors(args: tuple) -> list[Tensor]:
         elif isinstance(value, (list, tuple)):
             result.extend(v for v in value if isinstance(v, Tensor))
     return result
-
-
-def check_sequence(operator: Operator, position: int, value: Any) -> None:
-    """Raise TypeError unless the argument is a tuple or list of tensors."""
-    if not isinstance(value, (list, tuple)):
-        raise TypeError(
-            f"{operator.name}(): argument '{operator.names[position]}' (position {position + 1}) "
-            f"must be tuple of Tensors, not {c_class_name(value)}"
-        )
-
-
-def check_integer(operator: Operator, position: int, value: Any) -> None:
-    """Raise TypeError for a value that PyTorch does not take as an int: bools, floats, no number.
-    Tensors and symbolic lengths pass."""
-    if isinstance(value, _NO_INTEGERS):
-        raise TypeError(
-            f"{name_in_errors(operator)}(): argument '{operator.names[position]}' "
-            f"(position {position + 1}) must be int, not {c_class_name(value)}"
-        )
 
 
 def _describe_refused_argument(operator: Operator, args: tuple) -> TypeError | None:
@@ -169,27 +150,28 @@ def advise_on_array(value: Any) -> str | None:
     return "torch.from_numpy(array) is a tensor that shares the array's memory."
 
 
-def name_in_errors(operator: Operator) -> str:
-    """Return PyTorch's name of a composite in its errors, such as linalg_norm for linalg's norm."""
-    name, home = operator.name.lstrip("_"), operator.expose[0] if operator.expose else ""
-    return f"{home}_{name}" if home in ("linalg", "fft", "special") \
-        and not name.startswith(home) else name
-
-
 def wrap_with_explanation(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a composite to raise PyTorch's TypeError if an argument is not a tensor.
+    """Wrap a composite to raise PyTorch's TypeError if an argument is not a tensor, int or bool.
 
-    Nothing is checked beforehand: the wrapper costs 0.1 us. A composite that catches the error
-    itself calls `explain_attribute_error` in its body instead, which costs nothing unless something
-    fails.
+    Only ints and bools are checked beforehand, as Python computes with others: the wrapper costs
+    0.1 us. A composite that catches the error itself calls `explain_attribute_error` in its body
+    instead, which costs nothing unless something fails.
     """
+    plain = list_plain_parameters(function)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        for i, parameter, kind in plain:
+            if (args[i].__class__ is not kind if i < len(args)
+                    else parameter in kwargs and kwargs[parameter].__class__ is not kind):
+                check_call(name, function, args, kwargs)
         try:
             return function(*args, **kwargs)
         except AttributeError as error:
             raise explain_attribute_error(error, name, function, args, kwargs) from None
+        except (TypeError, ValueError, RuntimeError):
+            check_call(name, function, args, kwargs)
+            raise
 
     return call
 

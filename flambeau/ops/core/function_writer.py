@@ -18,9 +18,10 @@ from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
 from ..native.pointwise import try_kernel_with
+from .arguments.checks import check_bool, check_integer, check_sequence
+from .arguments.legacy_order import OLD_ORDERED, in_order
 from .autocast import AUTOCAST, cast_inputs
-from .errors import MISSING, Overriding, check_integer, check_sequence, explain
-from .legacy_argument_order import OLD_ORDERED, in_order
+from .errors import MISSING, Overriding, explain
 from .operator import Kind, Operator, Promotion
 from .out import write_out
 from .out_dtypes import require_out_dtype
@@ -37,7 +38,8 @@ _NAMES: dict[str, Any] = {
     "cast_inputs": cast_inputs, "creation": creation, "FAST": FLOATS,
     "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
     "try_kernel_with": try_kernel_with, "laid_out": lay_out, "check_sequence": check_sequence,
-    "check_integer": check_integer, "require_out_dtype": require_out_dtype,
+    "check_integer": check_integer, "check_bool": check_bool,
+    "require_out_dtype": require_out_dtype,
     "as_dtype": as_dtype, "refuse_eight_bit": refuse_eight_bit, "in_order": in_order,
     "__name__": __name__,
 }
@@ -170,6 +172,9 @@ class _Signature:
                     and not operator.name.startswith("_"):
                 add(f"if {p.name}.__class__ is not int:",
                     f"    check_integer(operator, {i}, {p.name})")
+            elif p.annotation == "bool" and p.kind is not p.VAR_POSITIONAL:
+                add(f"if {p.name}.__class__ is not bool:",
+                    f"    check_bool(operator, {i}, {p.name})")
         if "dtype" in operator.names:
             add("if dtype.__class__ is type:", "    dtype = as_dtype(dtype)")
         if operator.dtype_of_out:

@@ -22,8 +22,8 @@ from ...tensor.tensor import Tensor
 from ..documentation import source_listing
 from ..documentation.lazy_docstring import own_text
 from ..native.row_copies import fill
+from .arguments.legacy_order import OLD_ORDERED, in_order
 from .errors import build_tensor_error, explain_attribute_error, restate_for_method
-from .legacy_argument_order import OLD_ORDERED, in_order
 from .short_write import generate_short_write, has_short_write, write_by_kernel
 
 if TYPE_CHECKING:

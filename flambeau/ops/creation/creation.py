@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.backward import Functions, requires_grad_
+from ...native.foundation.allocation import allocate, explain_allocation
 from ...native.foundation.user_frames import add_notes, warn
 from ...tensor import devices, dtypes as types
 from ...tensor.determinism import fill_new, new_memory, should_fill
@@ -19,6 +20,7 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
+from ..core.arguments.checks import read_length
 from ..core.errors import wrap_with_explanation, explain_attribute_error
 from ..core.operator import PUBLIC, publish
 from ..core.scalar_conversion import check_number, convert_scalar, fits, number
@@ -59,7 +61,7 @@ def parse_shape(size: tuple, named: Any = None) -> tuple[int, ...]:
         if first.__class__ is tuple or first.__class__ is list \
                 or (hasattr(first, "__iter__") and getattr(first, "ndim", True)):
             size = tuple(first)
-    result = tuple([n if n.__class__ is int else _read_length(n) for n in size])
+    result = tuple([n if n.__class__ is int else read_length(n) for n in size])
     for n in result:
         if n < 0:
             raise RuntimeError(
@@ -75,15 +77,6 @@ def refuse_array_shape(shape: Any, name: str) -> None:
             TypeError(f"argument '{name}' (position 1) must be tuple of ints, not numpy.ndarray"),
             "tuple(array.tolist()) makes a shape of it.",
         )
-
-
-def _read_length(n: Any) -> int:
-    if isinstance(n, (float, bool, str)) or not hasattr(n, "__index__"):
-        raise TypeError(
-            "argument 'size' must be tuple of ints, but found element of type "
-            f"{type(n).__name__}"
-        )
-    return n.__index__()
 
 
 def place(array: np.ndarray, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -191,13 +184,13 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
             return _create_sparse(name, size, kind, layout, requires_grad, device)
         if out is not None:
             kind = out._array.dtype
-            return write_created(out, make(size, kind), dtype, layout, device)
-        if device is None and _default.current is _CPU:
-            array = make(size, kind)
-        elif is_on_meta(device):
-            array = meta_array(size, kind)
-        else:
-            array = make(size, kind)
+        try:
+            if out is not None:
+                return write_created(out, make(size, kind), dtype, layout, device)
+            on_cpu = (device is None and _default.current is _CPU) or not is_on_meta(device)
+            array = make(size, kind) if on_cpu else meta_array(size, kind)
+        except (MemoryError, ValueError) as error:
+            raise explain_allocation(error, size, kind) from None
         if memory_format is not None and name == "empty":
             array = empty_strided_array(size, format_strides(size, memory_format), kind)
             array = fill_new(array) if should_fill() else array
@@ -282,7 +275,7 @@ def full(
     kind = _fill_dtype(value, dtype)
     if is_on_meta(device):
         return place(meta_array(shape, kind), device, requires_grad)
-    array = np.empty(shape, kind)
+    array = allocate(shape, kind)
     if kind in NARROW:
         array[...] = convert_scalar(value, kind)
         return place(array, device, requires_grad)
@@ -378,7 +371,12 @@ def eye(
     kind = get_numpy_dtype(dtype) if out is None else out._array.dtype
     if kind == COMPLEX32:
         refuse_narrow(kind, "eye")
-    array = np.eye(n, m, dtype=kind)
+    if out is None and is_on_meta(device):
+        return place(meta_array((n, m), kind), device, requires_grad)
+    try:
+        array = np.eye(n, m, dtype=kind)
+    except (MemoryError, ValueError) as error:
+        raise explain_allocation(error, (n, m), kind) from None
     return place(array, device, requires_grad) if out is None else write_created(
         out, array, dtype, layout, device)
 

@@ -17,6 +17,7 @@ from ...tensor.capture_marks import shape_only
 from ...tensor.meta import MetaArray
 from ...tensor.random.distributions import fill_bernoulli, fill_dropout
 from ...tensor.tensor import Tensor, wrap
+from ..core.arguments.checks import require_bool
 from ..core.errors import wrap_with_explanation
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
@@ -65,6 +66,8 @@ def _check_probability(p: float) -> None:
 def _drop_without_drawing(input: Tensor, p: float, train: bool, inplace: bool) -> Tensor | None:
     """The result where no numbers are drawn (p is 0 or 1, or not training); None otherwise."""
     _check_probability(p)
+    if train.__class__ is not bool:
+        require_bool("dropout", "train", train)
     if p == 0 or not train or not input._array.size:
         return input
     if p == 1:

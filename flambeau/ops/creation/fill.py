@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE
 from ...autograd.tangents import LEVELS, find_level
+from ...native.foundation.allocation import check_countable
 from ...native.target.eager_costs import MIN_FILL_BYTES
 from ...tensor.determinism import alert_not_deterministic, new_memory
 from ...tensor.dtypes import FLOATS
@@ -126,7 +128,8 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
         self._array = meta_array(shape, array.dtype)
         return self
     memory = find_owner(array)
-    count = int(np.prod(shape, dtype=np.int64))
+    check_countable(shape, array.dtype)
+    count = math.prod(shape)
     check_resizable(array, count)
     bump(self)
     flat = memory.reshape(-1, order="A") if memory.dtype == array.dtype else array.reshape(-1)

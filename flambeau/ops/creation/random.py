@@ -10,6 +10,7 @@ import numpy as np
 from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...autograd.inplace import bump, check_writable
 from ...autograd.mode import MODE, no_grad
+from ...native.foundation.allocation import allocate
 from ...tensor import dtypes as types
 from ...tensor.capture_marks import are_nonnegative, holds
 from ...tensor.dtypes import as_dtype, dtype as Dtype
@@ -100,7 +101,7 @@ def set_rng_state(new_state: Tensor) -> None:
 def _draw(shape: tuple, dtype: np.dtype, device: Any, fill: Callable) -> np.ndarray:
     if is_on_meta(device):
         return meta_array(shape, dtype)
-    return fill(np.empty(shape, dtype))
+    return fill(allocate(shape, dtype))
 
 
 def _choose_out_dtype(

@@ -14,17 +14,19 @@ from numpy._core._multiarray_umath import (  # type: ignore[import-not-found]
     __cpu_features__,
 )
 
+from ...native.foundation.allocation import allocate, round_up_length
 from ...native.foundation.user_frames import warn
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.dtypes import dtype as Dtype
+from ...tensor.meta import meta_array
 from ...tensor.narrow_dtypes import refuse_eight_bit, refuse_narrow
 from ...tensor.overlap import check_no_internal_overlap
 from ...tensor.promotion import build_missing_kernel_error, legacy_name
 from ...tensor.random.exact_libm import fma, fma32
 from ...tensor.tensor import Tensor
 from ..core.scalar_conversion import convert_scalar
-from .creation import get_numpy_dtype, place, public, read_number, write_created
+from .creation import get_numpy_dtype, is_on_meta, place, public, read_number, write_created
 
 # The width of the vectors in PyTorch's loops on this processor.
 _VECTOR_BYTES = 64 if __cpu_features__.get("AVX512_SKX") else 32
@@ -88,10 +90,10 @@ def arange(
         array = np.arange(start, start + count * step, step, dtype=kind)
         array = array if array.size == count else array[:count]
     elif kind.kind in "iu":  # the count is that of the numbers before they are cut to integers
-        count = math.ceil((end - start) / step)
+        count = round_up_length((end - start) / step)
         array = (int(start) + np.arange(count) * int(step)).astype(kind)
     else:
-        count = math.ceil((end - start) / step)
+        count = round_up_length((end - start) / step)
         array = _count_up(start, step, count, kind)
     return place(array, device, requires_grad) if out is None else write_created(
         out, array, dtype, layout, device, counted=True
@@ -177,7 +179,7 @@ def _count_up(start: float, step: float, count: int, kind: np.dtype) -> np.ndarr
     vectorized = count // (2 * lanes) * (2 * lanes)
     computed = np.dtype(np.float32 if kind.itemsize < 4 else np.float64)
     by, base = computed.type(step), computed.type(start)
-    result = np.empty(count, kind)
+    result = allocate(count, kind)
     result[vectorized:] = _multiply_add(np.arange(vectorized, count).astype(computed), by, base)
     first = _multiply_add(np.arange(0, vectorized, lanes).astype(computed), by, base).astype(kind)
     first, lane = first.astype(computed)[:, None], np.arange(lanes).astype(computed)
@@ -198,7 +200,7 @@ def space_evenly(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray
     """Return `steps` numbers from start to end: the first half counted from the start, the second
     from the end."""
     if kind.kind == "c":
-        result = np.empty(steps, kind)
+        result = allocate(steps, kind)
         part, (start, end) = result.real.dtype, (complex(start), complex(end))
         result.real = space_evenly(start.real, end.real, steps, part)
         result.imag = space_evenly(start.imag, end.imag, steps, part)
@@ -209,10 +211,10 @@ def space_evenly(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray
     computed = np.dtype(np.float64) if kind.kind in "iu" else kind
     first, last = ends.astype(computed)
     step = (last - first) / computed.type(max(steps - 1, 1))
+    result = allocate(steps, computed)
     half = steps // 2
     up, down = np.arange(half).astype(computed), np.arange(steps - half - 1, -1,
                                                            -1).astype(computed)
-    result = np.empty(steps, computed)
     if kind.itemsize >= 4 or computed == np.float64:
         result[:half] = _multiply_add(up, step, first)
         result[half:] = _multiply_add(down, -step, last)
@@ -239,9 +241,10 @@ def linspace(
     kind = _infer_spaces_dtype(start, end, dtype, out, "linspace")
     refuse_narrow(kind, "linspace_cpu")
     refuse_eight_bit(np.empty(0, kind), "linspace_cpu")
-    array = space_evenly(
-        read_number(start), read_number(end), _check_steps(steps, "linspace"), kind
-    )
+    steps = _check_steps(steps, "linspace")
+    if out is None and is_on_meta(device):
+        return place(meta_array((steps,), kind), device, requires_grad)
+    array = space_evenly(read_number(start), read_number(end), steps, kind)
     return place(array, device, requires_grad) if out is None else write_created(
         out, array, dtype, layout, device)
 
@@ -266,6 +269,8 @@ def logspace(
     _check_ends(start, end, "logspace")
     kind = _infer_spaces_dtype(start, end, dtype, out, "logspace")
     steps = _check_steps(steps, "logspace")
+    if out is None and is_on_meta(device):
+        return place(meta_array((steps,), kind), device, requires_grad)
     start, end = read_number(start), read_number(end)
     if kind.kind in "iu":
         start, end = int(start), int(end)

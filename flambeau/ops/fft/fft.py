@@ -15,6 +15,7 @@ from ...tensor.layout import compute_ordered_strides
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
 from ..core.axes import canonicalize_dim
+from ..core.errors import wrap_with_explanation
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout, lay_out_again
 from ..core.registry import composite, opaque
@@ -370,7 +371,7 @@ def _attach_frequencies(name: str, count: Callable[[int], Array], doc: str) -> N
 
     function.__name__ = function.__qualname__ = f"fft_{name}"
     function.__doc__ = doc
-    publish(function, (name,), ("fft",))
+    publish(wrap_with_explanation(f"fft_{name}", function), (name,), ("fft",))
 
 
 _attach_frequencies("fftfreq", lambda n: (np.arange(n) + n // 2) % max(n, 1) - n // 2,

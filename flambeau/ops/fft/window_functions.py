@@ -49,7 +49,7 @@ def _create_window(
     return place(array.astype(kind), device, requires_grad)
 
 
-@public()
+@public(explains=True)
 def hann_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -63,7 +63,7 @@ def hann_window(
                           lambda n: cosine_sum(n, (0.5, 0.5)), dtype, device, requires_grad)
 
 
-@public()
+@public(explains=True)
 def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
@@ -82,7 +82,7 @@ def hamming_window(
     )
 
 
-@public()
+@public(explains=True)
 def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -102,7 +102,7 @@ def blackman_window(
     )
 
 
-@public()
+@public(explains=True)
 def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -116,7 +116,7 @@ def bartlett_window(
                           requires_grad)
 
 
-@public()
+@public(explains=True)
 def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,

@@ -18,6 +18,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch, get_elements
+from ..core.arguments.checks import require_int
 from ..core.operator import PUBLIC, Array, publish
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
@@ -264,6 +265,7 @@ def embedding(
     if padding_idx is None:
         padding_idx = -1
     else:
+        require_int("embedding", "padding_idx", padding_idx)
         rows = weight._array.shape[0]
         if not -rows <= padding_idx < rows and padding_idx:
             raise AssertionError(

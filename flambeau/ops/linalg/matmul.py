@@ -306,8 +306,8 @@ def _run_matmul_operator(self: Tensor, other: Tensor) -> Tensor:
             y = a.dot(b)  # half of np.matmul's overhead
     except AttributeError:
         return NotImplemented
-    except (ValueError, RuntimeWarning):
-        return matmul(self, other)  # reports shapes that do not fit
+    except (ValueError, RuntimeWarning, MemoryError):
+        return matmul(self, other)  # reports what does not fit
     result = wrap(y)
     if self._tracked or other._tracked:
         record_binary(matmul.operator, result, self, other)

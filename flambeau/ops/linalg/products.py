@@ -11,10 +11,10 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
+from ..core.arguments.legacy_order import in_order
 from ..core.autocast import Policy
 from ..core.axes import canonicalize_dim
 from ..core.inplace import assign
-from ..core.legacy_argument_order import in_order
 from ..core.operator import Array, Number
 from ..core.out import write_result
 from ..core.out_dtypes import check_out_dtype

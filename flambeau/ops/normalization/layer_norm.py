@@ -14,6 +14,7 @@ from ...tensor.dtypes import FLOAT32, HALF, finfo
 from ...tensor.layout import is_channels_last
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
+from ..core.arguments.checks import freeze_integers
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, repeats_operators
@@ -183,13 +184,15 @@ def _check_shapes(
 
 
 def _convert_to_tuple(normalized_shape: Any, name: str) -> tuple[int, ...]:
-    if normalized_shape.__class__ is tuple:
+    if normalized_shape.__class__ is tuple and len(normalized_shape) == 1 \
+            and normalized_shape[0].__class__ is int:
         return normalized_shape
     if isinstance(normalized_shape, int):
         raise TypeError(
             f"{name}(): argument 'normalized_shape' (position 2) must be tuple of ints, not int"
         )
-    return tuple(normalized_shape)
+    lengths: tuple[int, ...] = freeze_integers(name, "normalized_shape", normalized_shape)
+    return lengths
 
 
 def _is_plain(p: Tensor | None, shape: tuple[int, ...]) -> bool:

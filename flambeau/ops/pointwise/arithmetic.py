@@ -11,12 +11,13 @@ import numpy as np
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor import dtypes as types
 from ...tensor.dtypes import BOOL
+from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
+from ..core.arguments.legacy_order import in_order
 from ..core.dispatch import make_python_operator, reflect
 from ..core.dtype_refusals import Refusal
 from ..core.errors import explain_attribute_error
 from ..core.inplace import make_python_in_place
-from ..core.legacy_argument_order import in_order
 from ..core.operator import Array, Number, Promotion
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs, pairs_nonzero, real_line
@@ -228,7 +229,7 @@ def sub(
         return in_order(sub, "sub", (input, other, *old), {"alpha": alpha, "out": out})
     if isinstance(alpha, float) and _can_fuse_alpha(input, other, alpha):
         return _add_scaled(input, other, -alpha, out=out)
-    return _sub(input, _multiply_by_alpha(other, alpha, input), out=out)
+    return _sub(input, _scale_subtrahend(other, alpha, input), out=out)
 
 
 @composite(expose=("Tensor",), aliases=("subtract_",))
@@ -240,14 +241,15 @@ def sub_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tenso
         return _sub.operator.twin(self, other)
     if isinstance(alpha, float) and _can_fuse_alpha(self, other, alpha):
         return _add_scaled.operator.twin(self, other, -alpha)
-    return _sub.operator.twin(self, _multiply_by_alpha(other, alpha, self))
+    return _sub.operator.twin(self, _scale_subtrahend(other, alpha, self))
 
 
 def _multiply_by_alpha(other: Any, alpha: Any, like: Any) -> Any:
-    """Return other * alpha. Raises RuntimeError if alpha's type does not fit that of `like`."""
+    """Return other * alpha. Raises RuntimeError if alpha's type does not fit the dtype of the sum
+    of `like` and `other`."""
     if alpha.__class__ is int and alpha == 1:
         return other
-    kind = like.dtype if isinstance(like, Tensor) else types.infer_scalar_dtype(like)
+    kind = result_dtype((like, other))
     if isinstance(alpha, (float, complex)) and not (kind.is_floating_point or kind.is_complex):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating "
                            "point number.")
@@ -256,9 +258,16 @@ def _multiply_by_alpha(other: Any, alpha: Any, like: Any) -> Any:
     if isinstance(alpha, complex) and not kind.is_complex:
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex "
                            "number.")
-    if kind is types.bool_ and isinstance(other, Tensor) and other.dtype is kind:
-        return other * bool(alpha)
+    if kind is types.bool_:
+        return other * bool(alpha) if isinstance(other, Tensor) else other and bool(alpha)
+    if isinstance(other, Tensor) and other.dtype is types.bool_:
+        other = other.to(kind)  # bools times an integer would be int64
     return other * alpha
+
+
+def _scale_subtrahend(other: Any, alpha: Any, like: Any) -> Any:
+    """Return other * alpha, or a bool as it is, which the subtraction refuses."""
+    return other if _is_bool(other) else _multiply_by_alpha(other, alpha, like)
 
 
 @composite(expose=("torch",),

@@ -16,6 +16,7 @@ from ...tensor.narrow_dtypes import normalize_bools, refuse_eight_bit
 from ...tensor.overlap import Overlap
 from ...tensor.promotion import build_missing_kernel_error, legacy_name, refuse_complex
 from ...tensor.tensor import Tensor, wrap
+from ..core.arguments.checks import require_bool
 from ..core.autocast import Policy
 from ..core.axes import canonicalize_dim
 from ..core.operator import Array
@@ -393,6 +394,7 @@ def _declare_quantile(name: str, ignore_nan: bool) -> Any:
         input: Tensor, q: Tensor | float, dim: int | None = None, keepdim: bool = False, *,
         interpolation: str = "linear", out: Tensor | None = None
     ) -> Tensor:
+        require_bool(name, "keepdim", keepdim)
         if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
             raise RuntimeError(
                 f"{name}() interpolation must be one of linear, lower, higher, midpoint or "

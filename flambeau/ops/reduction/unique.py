@@ -13,6 +13,7 @@ from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import refuse_complex
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonicalize_dim
+from ..core.errors import build_tensor_error
 from ..core.operator import Array
 from ..core.registry import shape_depends_on_values
 from ..creation.creation import public
@@ -64,6 +65,14 @@ def _refuse_empty_slices(array: Array, axis: int) -> None:
         )
 
 
+def _read_array(name: str, input: Any) -> Array:
+    """Return a tensor's array; TypeError for anything else. A wrapper would check the flags as
+    arguments with positions, which PyTorch passes on by name."""
+    if not isinstance(input, Tensor):
+        raise build_tensor_error(name, "input", 0, input)
+    return input._array
+
+
 def _check_flags(name: str, **flags: Any) -> None:
     """TypeError unless all are booleans: an axis must be named."""
     for flag, value in flags.items():
@@ -72,7 +81,7 @@ def _check_flags(name: str, **flags: Any) -> None:
 
 
 @shape_depends_on_values
-@public(spaces=("torch", "Tensor"), explains="_unique2")
+@public(spaces=("torch", "Tensor"))
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
@@ -85,7 +94,7 @@ def unique(
     >>> torch.unique(torch.tensor([3, 1, 3]), return_inverse=True, return_counts=True)
     (tensor([1, 3]), tensor([1, 0, 1]), tensor([1, 2]))
     """
-    array = input._array
+    array = _read_array("_unique2", input)
     kernel = "unique" if dim is None else "unique_dim"
     refuse_eight_bit(array, kernel)
     refuse_complex(array, kernel)
@@ -119,7 +128,7 @@ def _return_results(values: Tensor, inverse: Array | None, counts: Array | None)
 
 
 @shape_depends_on_values
-@public(spaces=("torch", "Tensor"), explains=True)
+@public(spaces=("torch", "Tensor"))
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
@@ -129,12 +138,13 @@ def unique_consecutive(
     >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 2, 1]))
     tensor([1, 2, 1])
     """
+    array = _read_array("unique_consecutive", input)
     kernel = "unique" if dim is None else "unique_dim"
-    refuse_eight_bit(input._array, kernel)
-    refuse_complex(input._array, kernel)
+    refuse_eight_bit(array, kernel)
+    refuse_complex(array, kernel)
     _check_flags("unique_consecutive", return_inverse=return_inverse, return_counts=return_counts)
     refuse_unknown_values(input, "unique_consecutive.default")
-    array = input._array if dim is not None else input._array.reshape(-1)
+    array = array if dim is not None else array.reshape(-1)
     axis = 0 if dim is None else canonicalize_dim(dim, array.ndim)
     slices = np.moveaxis(array, axis, 0)
     rows = slices.reshape(array.shape[axis], array.size // max(array.shape[axis], 1))

@@ -15,6 +15,7 @@ from ...tensor.layout import get_strides, is_channels_last
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
+from ..core.arguments.checks import freeze_integers
 from ..core.errors import explain_attribute_error
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout, lay_out_again
@@ -270,6 +271,15 @@ def _adaptive_pool(input: Tensor, output_size: Any) -> None:
     """The parameters of these functions, for error messages."""
 
 
+def _read_sizes(name: str, n: int, size: Any) -> tuple:
+    """Return requested lengths, of which some may be None; one number stands for n."""
+    if not hasattr(size, "__iter__"):
+        return (freeze_integers(name, "output_size", size),) * n
+    freeze_integers(name, "output_size", [0 if m is None else m for m in size])
+    sizes = tuple(size)
+    return sizes * n if len(sizes) == 1 else sizes
+
+
 def _choose_output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
     """Return the requested lengths, those of the input for None."""
     try:
@@ -284,8 +294,7 @@ def _choose_output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ..
             if "max" in name else
             f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got {list(shape)}"
         )
-    sizes = tuple(size) if hasattr(size, "__iter__") else (size,) * n
-    sizes = sizes * n if len(sizes) == 1 else sizes
+    sizes = _read_sizes(name, n, size)
     if len(sizes) != n:
         if n == 1:
             raise RuntimeError(

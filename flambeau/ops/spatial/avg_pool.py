@@ -13,6 +13,7 @@ import numpy as np
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
+from ..core.arguments.checks import freeze_integers, require_bool
 from ..core.autocast import Policy
 from ..core.operator import PUBLIC, Array, publish
 from ..core.output_layout import Layout
@@ -24,7 +25,7 @@ from ..native.rows import reduce_axes
 from . import pool_native
 from .conv_reference import Window
 from .pool_index_tables import Reach, list_windows, turn_tables
-from .pool_window import expand_to_axes, make_hashable, make_pooling_window
+from .pool_window import expand_to_axes, make_pooling_window
 
 
 class Average(NamedTuple):
@@ -235,11 +236,13 @@ def _run_pool(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_m
     name = f"avg_pool{n}d"
     if divisor is not None and divisor == 0:
         raise RuntimeError("divisor must be not zero")
-    window = make_pooling_window(name, n, input._array.shape, make_hashable(kernel),
-                                 make_hashable(stride),
-                                 make_hashable(padding), 1, bool(ceil_mode))
+    window = make_pooling_window(
+        name, n, input._array.shape, freeze_integers(name, "kernel_size", kernel),
+        freeze_integers(name, "stride", stride), freeze_integers(name, "padding", padding), 1,
+        require_bool(name, "ceil_mode", ceil_mode))
     pads = expand_to_axes(padding, n, name, "padding")
-    return _operators[n](input, Average(window, pads, bool(count_include_pad), divisor))
+    return _operators[n](input, Average(
+        window, pads, require_bool(name, "count_include_pad", count_include_pad), divisor))
 
 
 @composite(expose=("torch", "nn.functional"), explains=True)

@@ -18,6 +18,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
+from ..core.arguments.checks import freeze_integers
 from ..core.autocast import Policy
 from ..core.operator import Array
 from ..core.output_layout import Layout
@@ -445,10 +446,6 @@ def _plan_transposed(
     return Window(w[2:], stride, pads, dilation), lengths
 
 
-def _make_key(value: Any) -> Any:
-    return tuple(value) if value.__class__ is list or isinstance(value, tuple) else value
-
-
 def _check_dtypes(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     for name, other in (("weight", weight), ("bias", bias)):
         if other is not None and other._array.dtype != input._array.dtype:
@@ -466,7 +463,10 @@ def _convolve(name: str, n: int, input: Tensor, weight: Tensor, bias: Tensor | N
               padding: Any, dilation: Any, groups: int) -> Tensor:
     x, w = input._array, weight._array
     window = _plan(name, n, x.shape, w.shape, None if bias is None else bias._array.shape,
-                   _make_key(stride), _make_key(padding), _make_key(dilation), groups)
+                   freeze_integers(name, "stride", stride),
+                   freeze_integers(name, "padding", padding),
+                   freeze_integers(name, "dilation", dilation),
+                   freeze_integers(name, "groups", groups))
     if x.dtype is not w.dtype or bias is not None:
         _check_dtypes(input, weight, bias)
     if x.ndim == n + 2:
@@ -480,8 +480,10 @@ def _convolve_transposed(
 ) -> Tensor:
     window, lengths = _plan_transposed(
         name, n, input._array.shape, weight._array.shape,
-        None if bias is None else bias._array.shape, _make_key(stride), _make_key(padding),
-        _make_key(output_padding), _make_key(dilation), groups,
+        None if bias is None else bias._array.shape, freeze_integers(name, "stride", stride),
+        freeze_integers(name, "padding", padding),
+        freeze_integers(name, "output_padding", output_padding),
+        freeze_integers(name, "dilation", dilation), freeze_integers(name, "groups", groups),
     )
     _check_dtypes(input, weight, bias)
     if input._array.ndim == n + 2:
@@ -647,12 +649,14 @@ def convolution_backward(
     (tensor([[[1., 2., 1.]]]), None, tensor([2.]))
     """
     name, n, shapes = "convolution_backward", weight.dim() - 2, (input.shape, weight.shape, None)
-    plan = [_make_key(v) for v in (stride, padding)]
+    plan = [freeze_integers(name, "stride", stride), freeze_integers(name, "padding", padding)]
+    after = [freeze_integers(name, "dilation", dilation), groups]
     if transposed:
         window, _ = _plan_transposed(
-            name, n, *shapes, *plan, _make_key(output_padding), _make_key(dilation), groups)
+            name, n, *shapes, *plan,
+            freeze_integers(name, "output_padding", output_padding), *after)
     else:
-        window = _plan(name, n, *shapes, *plan, _make_key(dilation), groups)
+        window = _plan(name, n, *shapes, *plan, *after)
     operator = (transposed_op if transposed else convolution_op).operator
     alone = input.dim() == n + 1
     g, x = (t.unsqueeze(0) if alone else t for t in (grad_output, input))

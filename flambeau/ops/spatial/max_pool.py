@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ...tensor.dtypes import bool_
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
+from ..core.arguments.checks import freeze_integers, require_bool
 from ..core.errors import explain_attribute_error
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
@@ -23,7 +25,7 @@ from .max_pool_reference import (
     find_maxima, find_maxima_and_indices, find_maxima_with_tangents, gather_at_maxima,
     gather_tangent, scatter_to_maxima,
 )
-from .pool_window import make_hashable, make_pooling_window
+from .pool_window import make_pooling_window
 
 
 def _sample_windows(n: int) -> Callable[[Rng], Iterator[Sample]]:
@@ -176,6 +178,15 @@ def _describe(n: int, name: str, pool: Any, torch_pool: Any, with_indices: Any) 
     """
 
 
+_SETTINGS = ("kernel_size", "stride", "padding", "dilation")
+
+
+def _read_settings(name: str, settings: tuple) -> list[Any]:
+    *lengths, ceil_mode = settings
+    return [*map(partial(freeze_integers, name), _SETTINGS, lengths),
+            require_bool(name, "ceil_mode", ceil_mode)]
+
+
 def _publish_functions(n: int) -> None:
     """Publish max_pool of one rank: in torch, in nn.functional, and with indices."""
     name = f"max_pool{n}d"
@@ -187,8 +198,7 @@ def _publish_functions(n: int) -> None:
             shape = input._array.shape
         except AttributeError as error:
             raise explain_attribute_error(error, name, pool, (input, settings[0])) from None
-        *sizes, ceil_mode = settings
-        return make_pooling_window(name, n, shape, *map(make_hashable, sizes), bool(ceil_mode))
+        return make_pooling_window(name, n, shape, *_read_settings(name, settings))
 
     def with_indices(
         input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,

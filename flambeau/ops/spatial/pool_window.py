@@ -25,12 +25,6 @@ def expand_to_axes(value: Any, n: int, name: str, argument: str) -> tuple[int, .
     return values
 
 
-def make_hashable(value: Any) -> Any:
-    """Return a setting as a hashable key: lists become tuples."""
-    return value if value.__class__ is int or value is None else (
-        tuple(value) if hasattr(value, "__iter__") else value)
-
-
 def _check(name: str, n: int, kernel: tuple, stride: tuple, pads: tuple, dilation: tuple) -> None:
     prefix = f"{name}() " if n == 1 else ""
     if any(k <= 0 for k in kernel):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.public_names import c_class_name
 from ...native.foundation.user_frames import add_notes
 from ...native.target.eager_costs import MAX_TWICE_WRITTEN_ELEMENTS
 from ...tensor.dtypes import FLOATS
@@ -237,7 +238,13 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
             f"padding length {len(pad)} and input of dimension {len(shape)}"
         )
     if mode == "constant":
+        if isinstance(value, (str, list, tuple)):
+            raise TypeError("pad(): argument 'value' (position 4) must be float, not "
+                            f"{c_class_name(value)}")
         return constant_pad_nd(input, pad, 0 if value is None else float(value))
+    if not isinstance(mode, str):
+        raise TypeError("pad(): argument 'mode' (position 3) must be str, not "
+                        f"{c_class_name(mode)}")
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in _MODES:

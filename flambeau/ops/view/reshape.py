@@ -22,6 +22,7 @@ from ...tensor.tensor import Tensor, view_of
 from ...tensor.windows.batch import Batch
 from ...tensor.windows.batched_window import BatchedWindow
 from ...tensor.windows.lazy_window import LazyWindow
+from ..core.arguments.checks import read_length
 from ..core.axes import canonicalize_dim
 from ..core.errors import explain_attribute_error
 from ..core.operator import Array
@@ -32,7 +33,7 @@ from ..creation.creation import public, refuse_array_shape
 
 def infer_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
     """Return the shape with -1 inferred for `count` elements; RuntimeError if it does not fit."""
-    lengths = [n if n.__class__ is int else n.__index__() for n in shape]
+    lengths = [n if n.__class__ is int else read_length(n) for n in shape]
     known, unknown = 1, None
     for i, n in enumerate(lengths):
         if n == -1:

@@ -30,7 +30,8 @@ def transpose(input: Array, dim0: int, dim1: int) -> Array:
             [2, 4]])
     """
     n = input.ndim
-    if n == 2 and dim0 + dim1 == 1 and dim0 >= 0 and dim1 >= 0:
+    if n == 2 and dim0.__class__ is dim1.__class__ is int and dim0 + dim1 == 1 \
+            and dim0 >= 0 and dim1 >= 0:
         return input.T
     a, b = canonicalize_dim(dim0, n), canonicalize_dim(dim1, n)
     return input.swapaxes(a, b) if n else input.transpose()

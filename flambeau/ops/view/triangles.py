@@ -110,7 +110,7 @@ def _declare_triangle_indices(name: str, lower: bool) -> None:
     tensor([[{rows}],
             [{columns}]])
     """
-    public()(function)
+    public(explains=True)(function)
 
 
 _declare_triangle_indices("tril_indices", True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...native.foundation.allocation import allocate
 from ...native.foundation.user_frames import warn
 from .distributions import (
     BFLOAT16, FLOATS, LARGEST, NAMES, WIDE_UNSIGNED, combine_pairs, fill_exponential, fill_words,
@@ -185,9 +186,10 @@ def randperm(
             "randperm")
     if dtype.kind in "iu" and n - 1 > np.iinfo(dtype).max:
         raise RuntimeError(f"value cannot be converted to type {dtype.name}_t without overflow")
-    limits = {"float16": "2049 for Half", "float32": "2^24+1 for Float"}
+    limits = {"float16": "2049 for Half", "float32": "2^24+1 for Float",
+              "float64": "2^53+1 for Double"}
     if dtype.name in limits and n > (1 << _DIGITS[dtype]) + 1:
-        raise RuntimeError(f"n cannot be greater than {limits[dtype.name]} type")
+        raise RuntimeError(f"n cannot be greater than {limits[dtype.name]} type.")
     source = default_generator if generator is None else generator
     if n >= _LARGE_PERMUTATION:
         return _shuffle_inside_out(n, source).astype(dtype, copy=False)
@@ -241,7 +243,7 @@ def _shuffle(partners: np.ndarray) -> np.ndarray:
 
 def _shuffle_inside_out(n: int, source: Generator) -> np.ndarray:
     """Shuffle by PyTorch's other algorithm, for lengths too large for 32-bit remainders."""
-    order = np.empty(n, np.int64)
+    order = allocate(n, np.dtype(np.int64))
     step = 1 << 20
     for start in range(0, n, step):
         stop = min(start + step, n)

@@ -84,3 +84,25 @@ def test_logaddexp2_takes_only_floats(torch, kind):
     x = torch.ones(2, dtype=getattr(torch, kind))
     with pytest.raises(NotImplementedError, match="logaddexp2_cpu"):
         torch.logaddexp2(x, x)
+
+
+@pytest.mark.parametrize(("first", "other", "dtype"), [
+    (True, 3, None), (3, True, "int64"), (1.5, [True, False], "float32"), (7, [True], "uint8"),
+])
+def test_factor_of_a_sum_is_in_the_dtype_of_the_sum(torch, first, other, dtype):
+    x = torch.tensor(first, dtype=dtype and getattr(torch, dtype))
+    y = torch.tensor(other)
+    total = torch.add(x, y, alpha=2)
+    assert total.dtype == torch.result_type(x, y)
+    assert total.tolist() == (x + y + y.to(total.dtype)).tolist()
+    with pytest.raises(RuntimeError, match="Boolean alpha only supported for Boolean results"):
+        torch.add(x, y, alpha=True)
+
+
+def test_factor_of_a_sum_of_bools(torch):
+    yes, no = torch.tensor(True), torch.tensor(False)
+    for y in (torch.add(no, True, alpha=True), no.clone().add_(True, alpha=2),
+              no.add(yes, alpha=2)):
+        assert y.dtype == torch.bool and y.item() is True
+    with pytest.raises(RuntimeError, match="with a bool tensor is not supported"):
+        torch.sub(torch.tensor([3]), yes, alpha=2)

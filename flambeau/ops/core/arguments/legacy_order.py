@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...native.foundation.user_frames import warn_once
-from ...tensor.tensor import Tensor
+from ....native.foundation.user_frames import warn_once
+from ....tensor.tensor import Tensor
 
 # The factors that may come first, and the tensors that follow them, by operator.
 _FACTORS: dict[str, tuple[str, ...]] = {

@@ -1,0 +1,1 @@
+"""Arguments of operators before they run: those that are refused, and those in an old order."""

@@ -1,0 +1,63 @@
+"""Floats, bools and texts in the place of ints, bools and floats: TypeErrors, as PyTorch's parser
+of arguments raises. Python and NumPy would compute with most of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+IMAGE, WEIGHT, SQUARE = "torch.ones(1, 3, 8, 8)", "torch.ones(4, 3, 3, 3)", "torch.eye(3)"
+F = "torch.nn.functional"
+CALLS = [
+    f"torch.rot90({SQUARE}, 1.0)", f"{F}.conv2d({IMAGE}, {WEIGHT}, stride=1.0)",
+    f"{F}.conv2d({IMAGE}, {WEIGHT}, stride=(1, 1.0))", f"{F}.conv2d({IMAGE}, {WEIGHT}, groups=1.0)",
+    f"{F}.conv2d({IMAGE}, {WEIGHT}, padding=True)",
+    f"{F}.conv_transpose2d({IMAGE}, torch.ones(3, 4, 3, 3), output_padding=1.0)",
+    f"{F}.avg_pool2d({IMAGE}, 2.0)", f"{F}.avg_pool2d({IMAGE}, (2, 2.0))",
+    f"{F}.avg_pool2d({IMAGE}, 2, ceil_mode=1)", f"{F}.max_pool2d({IMAGE}, 2.0)",
+    f"{F}.max_pool2d({IMAGE}, 2, padding=1.0)", f"{F}.adaptive_avg_pool2d({IMAGE}, 2.0)",
+    f"{F}.adaptive_avg_pool2d({IMAGE}, (2, 2.0))", f"{F}.layer_norm({SQUARE}, (3.0,))",
+    f"{F}.batch_norm({IMAGE}, None, None, training=1)", f"{F}.dropout({SQUARE}, 0.5, 1)",
+    f"{F}.embedding(torch.tensor([1]), {SQUARE}, padding_idx=1.0)",
+    f"{F}.pixel_shuffle(torch.ones(1, 4, 2, 2), 2.0)", f"{F}.pad({SQUARE}, (1, 1), value='a')",
+    f"{F}.gelu({SQUARE}, approximate=1)", f"{F}.threshold({SQUARE}, 'a', 1)",
+    f"{F}.scaled_dot_product_attention(*[torch.ones(1, 2, 3)] * 3, is_causal=1)",
+    f"torch.svd({SQUARE}, 1)", f"torch.linalg.svd({SQUARE}, full_matrices=1)",
+    f"torch.linalg.cholesky({SQUARE}, upper=1)", f"torch.linalg.pinv({SQUARE}, hermitian=1)",
+    f"{SQUARE}.sum(1, keepdim=1)", f"{SQUARE}.mean(1, 1)", f"{SQUARE}.var(1, keepdim=1)",
+    f"{SQUARE}.norm(2, 1, keepdim=1)", f"torch.any({SQUARE}, 1, keepdim=1)",
+    f"torch.max({SQUARE}, 1, keepdim=1)", f"torch.sort({SQUARE}, descending=1)",
+    f"torch.topk({SQUARE}, 1, largest=1)", f"torch.quantile({SQUARE}, 0.5, 1, keepdim=1)",
+    f"torch.searchsorted({SQUARE}[0], {SQUARE}, right=1)", f"torch.cov({SQUARE}, correction=1.0)",
+    f"torch.combinations({SQUARE}[0], 2, 1)", "torch.tril_indices(2.0, 2)",
+    "torch.hann_window(4, 1)", "torch.fft.fftfreq(4.0)", f"torch.nonzero({SQUARE}, as_tuple=1)",
+    f"{SQUARE}.view(3.0, 3)", f"torch.reshape({SQUARE}, (3.0, 3))", f"{SQUARE}.transpose(0.0, 1)",
+    f"torch.nan_to_num({SQUARE}, 'a')", f"torch.addcmul(*[{SQUARE}] * 3, value='a')",
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_arguments_of_other_types_are_refused(torch, call):
+    with pytest.raises(TypeError):
+        eval(call, {"torch": torch})
+
+
+@pytest.mark.parametrize(("call", "text"), [
+    (f"{F}.avg_pool2d({IMAGE}, (2, 2.0))", "argument 'kernel_size' failed to unpack the object at "
+     "pos 2 with error \"type must be tuple of ints,but got float\""),
+    (f"{F}.adaptive_avg_pool2d({IMAGE}, (2.0, 2))", "argument 'output_size' .*must be tuple of "
+     "ints, but found element of type float at pos 0"),
+    (f"torch.svd({SQUARE}, some=1)", "argument 'some' must be bool, not int"),
+    (f"torch.svd({SQUARE}, 1)", r"argument 'some' \(position 2\) must be bool, not int"),
+    (f"torch.cov({SQUARE}, correction=1.0)", "argument 'correction' must be int, not float"),
+])
+def test_texts_name_the_argument(torch, call, text):
+    with pytest.raises(TypeError, match=text):
+        eval(call, {"torch": torch})
+
+
+def test_numbers_of_numpy(torch):
+    x = torch.ones(2, 3)
+    with pytest.raises(TypeError, match="argument 'keepdim' .*must be bool, not numpy.bool"):
+        x.sum(1, keepdim=np.bool_(True))
+    assert torch.nn.functional.avg_pool2d(x[None], np.int64(2)).shape == (1, 1, 1)
