@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from ...native.loop_ir.ir import ReduceOp, Scalar, Type
-from ...native.loop_ir.numpy_forms import REDUCTION_UFUNCS, dtype_of, identity_element
+from ...native.loop_ir.numpy_forms import (
+    REDUCTION_UFUNCS, dtype_of, identity_element, take_maximum, take_minimum,
+)
 from ...native.loop_ir.philox import philox, philox_word
 from .errors import CheckFailed
 from .exchange import check_run
@@ -94,8 +96,8 @@ def _load_special(name: str) -> Callable:
 
 SCALARS: dict[Scalar, Callable] = {
     Scalar.ADD: np.add, Scalar.SUB: np.subtract, Scalar.MUL: np.multiply, Scalar.DIV: _divide,
-    Scalar.FMA: _fma, Scalar.NEG: np.negative, Scalar.ABS: np.abs, Scalar.MAXIMUM: np.maximum,
-    Scalar.MINIMUM: np.minimum, Scalar.REM: np.fmod, Scalar.POW: np.power,
+    Scalar.FMA: _fma, Scalar.NEG: np.negative, Scalar.ABS: np.abs, Scalar.MAXIMUM: take_maximum,
+    Scalar.MINIMUM: take_minimum, Scalar.REM: np.fmod, Scalar.POW: np.power,
     Scalar.ATAN2: np.arctan2, Scalar.COPYSIGN: np.copysign, Scalar.SQRT: np.sqrt,
     Scalar.EXP: np.exp, Scalar.EXP2: np.exp2, Scalar.EXPM1: np.expm1, Scalar.LOG: np.log,
     Scalar.LOG2: np.log2, Scalar.LOG10: np.log10, Scalar.LOG1P: np.log1p, Scalar.SIN: np.sin,

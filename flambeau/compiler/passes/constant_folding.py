@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from ...native.loop_ir.ir import Scalar, Type
+from ...native.loop_ir.numpy_forms import take_maximum, take_minimum
 from ..ir.graph import Graph, Node, Op
 from .pattern import RuleSet, rule, scalar
 
 _FOLDABLE: dict[Scalar, Any] = {
     Scalar.ADD: np.add, Scalar.SUB: np.subtract, Scalar.MUL: np.multiply, Scalar.NEG: np.negative,
-    Scalar.SQRT: np.sqrt, Scalar.ABS: np.abs, Scalar.MAXIMUM: np.maximum,
-    Scalar.MINIMUM: np.minimum,
+    Scalar.SQRT: np.sqrt, Scalar.ABS: np.abs, Scalar.MAXIMUM: take_maximum,
+    Scalar.MINIMUM: take_minimum,
 }
 _EXACT_TYPES = (Type.F32, Type.F64, Type.I64, Type.I32)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...native.loop_ir.ir import ReduceOp, Type
-from ..ir.graph import Graph, Node, Op, permute, reshape, strided_slice
+from ...native.loop_ir.ir import ReduceOp, Scalar, Type
+from ..ir.graph import Graph, Node, Op, apply, constant, permute, reshape, strided_slice
 from .pattern import Rule, RuleSet, capture, is_literal, literal, op, rule, scalar
 
 x, y, condition = capture("x"), capture("y"), capture("condition")
@@ -135,8 +135,9 @@ def _drop_narrow_axes(node: Node, x: Node) -> Node | None:
     if node.fold in (ReduceOp.ARGMAX, ReduceOp.ARGMIN):
         return None
     nonunit = tuple(i for i in node.axes if x.shape[i] != 1)
-    if not nonunit:
-        return x
+    if not nonunit:  # a sum begins at 0.0, which turns -0.0 into 0.0
+        adds = node.fold is ReduceOp.SUM and node.type.floating
+        return apply(Scalar.ADD, x, constant(0.0, x.type)) if adds else x
     if len(nonunit) == len(node.axes):
         return None
     attributes = {"fold": node.fold, "axes": nonunit}

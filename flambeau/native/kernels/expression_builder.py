@@ -274,6 +274,12 @@ def _build_operation(operation: Scalar) -> Callable[..., Value]:
     return formula
 
 
+def _build_extreme(operation: Scalar) -> Callable[..., Value]:
+    """A maximum or minimum; of 0.0 and -0.0 NumPy takes the second, the operation the first."""
+    extreme = _build_operation(operation)
+    return lambda a, b: extreme(b, a)
+
+
 def _build_comparison(operation: Scalar) -> Callable[..., Value]:
     return lambda a, b: compare(operation, a, b)
 
@@ -368,9 +374,12 @@ UFUNCS: dict[str, Callable[..., Value]] = {
         "arctan": Scalar.ATAN, "sinh": Scalar.SINH, "cosh": Scalar.COSH, "tanh": Scalar.TANH,
         "arcsinh": Scalar.ASINH, "arccosh": Scalar.ACOSH, "arctanh": Scalar.ATANH,
         "floor": Scalar.FLOOR, "ceil": Scalar.CEIL, "trunc": Scalar.TRUNC, "rint": Scalar.ROUND,
-        "maximum": Scalar.MAXIMUM, "minimum": Scalar.MINIMUM, "copysign": Scalar.COPYSIGN,
-        "arctan2": Scalar.ATAN2,
+        "copysign": Scalar.COPYSIGN, "arctan2": Scalar.ATAN2,
     }.items()
+}
+UFUNCS |= {
+    name: _build_extreme(operation)
+    for name, operation in {"maximum": Scalar.MAXIMUM, "minimum": Scalar.MINIMUM}.items()
 }
 UFUNCS |= {
     name: _build_comparison(operation) for name, operation in {

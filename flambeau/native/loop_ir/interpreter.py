@@ -17,7 +17,9 @@ from .ir import (
     Extent, If, Index, IndexValue, Kernel, Load, Loop, Prefetch, ReduceOp, Scalar, Size, SizeValue,
     Statement, Store, Type, Update, While, iterate_postorder,
 )
-from .numpy_forms import REDUCTION_UFUNCS, dtype_of, identity_element
+from .numpy_forms import (
+    REDUCTION_UFUNCS, dtype_of, identity_element, take_maximum, take_minimum,
+)
 from .philox import philox, philox_word
 
 
@@ -252,8 +254,8 @@ def apply_scalar(operation: Scalar, values: Sequence[Any], kind: np.dtype) -> An
 ROUNDINGS = (Scalar.FLOOR, Scalar.CEIL, Scalar.TRUNC, Scalar.ROUND)
 NUMPY_FUNCTIONS: dict[Scalar, Callable[..., Any]] = {
     Scalar.ADD: np.add, Scalar.SUB: np.subtract, Scalar.MUL: np.multiply, Scalar.DIV: np.divide,
-    Scalar.NEG: np.negative, Scalar.ABS: np.abs, Scalar.MAXIMUM: np.maximum,
-    Scalar.MINIMUM: np.minimum, Scalar.REM: np.fmod, Scalar.COPYSIGN: np.copysign,
+    Scalar.NEG: np.negative, Scalar.ABS: np.abs, Scalar.MAXIMUM: take_maximum,
+    Scalar.MINIMUM: take_minimum, Scalar.REM: np.fmod, Scalar.COPYSIGN: np.copysign,
     Scalar.SQRT: np.sqrt, Scalar.FLOOR: np.floor, Scalar.CEIL: np.ceil, Scalar.TRUNC: np.trunc,
     Scalar.ROUND: np.rint, Scalar.EQ: np.equal, Scalar.NE: np.not_equal, Scalar.LT: np.less,
     Scalar.LE: np.less_equal, Scalar.GT: np.greater, Scalar.GE: np.greater_equal,

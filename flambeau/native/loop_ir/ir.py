@@ -58,8 +58,8 @@ class Scalar(Enum):
     """An operation on one element. Operands share one type, which is the result's, unless noted.
 
     Arithmetic works on F32, F64 and integers; half precision is a storage type and must be cast
-    before use. MAXIMUM and MINIMUM return NaN if either operand is NaN. Integer DIV and REM round
-    towards zero.
+    before use. MAXIMUM and MINIMUM return NaN if either operand is NaN, and the first of
+    0.0 and -0.0. Integer DIV and REM round towards zero.
     """
 
     __hash__ = object.__hash__  # Enum's own, of the name, is a Python function

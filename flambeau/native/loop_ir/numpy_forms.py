@@ -16,6 +16,16 @@ REDUCTION_UFUNCS = {
 }
 
 
+def take_maximum(a: Any, b: Any) -> Any:
+    """Return the maximum; of 0.0 and -0.0 the first operand."""
+    return np.maximum(b, a)
+
+
+def take_minimum(a: Any, b: Any) -> Any:
+    """Return the minimum; of 0.0 and -0.0 the first operand."""
+    return np.minimum(b, a)
+
+
 @cache
 def dtype_of(type: Type) -> np.dtype:
     """Return NumPy's dtype of a type."""

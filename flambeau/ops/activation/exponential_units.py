@@ -32,11 +32,11 @@ def _elu_ref(
 
 
 def _elu(x: np.ndarray, below_scale: Any, scale: float, rate: float) -> np.ndarray:
-    below = np.minimum(x, 0)
+    below = np.minimum(0, x)
     below = np.expm1(below if rate == 1 else below * rate)
     if below_scale != 1:
         below = below * below_scale
-    above = np.maximum(x, 0)
+    above = np.maximum(0, x)
     return above + below if scale == 1 else above * scale + below
 
 

@@ -47,7 +47,7 @@ _ordered = dtype_refusals.Refusal(BOOL, COMPLEX, error=_refuse_unordered)
 
 
 def _max_with_zero(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    return np.maximum(x, 0, out=out)
+    return np.maximum(0, x, out=out)
 
 
 @pointwise(name="relu_only", node="ReluBackward0", ref=lambda x: x * (x > 0), samples=real_line,
@@ -58,7 +58,7 @@ def rectify(input: Array) -> Array:
     >>> torch.relu(torch.tensor([-1., 0., 2.]))
     tensor([0., 0., 2.])
     """
-    return np.maximum(input, 0)
+    return np.maximum(0, input)  # -0.0 stays
 
 
 @rectify.vjp
@@ -124,7 +124,7 @@ def hardtanh_operator(input: Array, min_val: float = -1.0, max_val: float = 1.0)
     if input.dtype.kind == "u" and (min_val < 0 or max_val < 0):
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     low, high = np.asarray(min_val).astype(input.dtype), np.asarray(max_val).astype(input.dtype)
-    return np.minimum(np.maximum(input, low), high)
+    return np.minimum(high, np.maximum(low, input))
 
 
 @hardtanh_operator.vjp

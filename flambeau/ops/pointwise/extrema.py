@@ -134,9 +134,9 @@ def _numbers(rng: Rng) -> Iterator[Sample]:
 
 def _clip(x: np.ndarray, min: Any, max: Any) -> np.ndarray:
     if min is None:
-        return np.minimum(x, max)
-    y = np.maximum(x, min)
-    return y if max is None else np.minimum(y, max, out=y if y.ndim else None)
+        return np.minimum(max, x)  # which leaves the sign of a zero
+    y = np.maximum(min, x)
+    return y if max is None else np.minimum(max, y, out=y if y.ndim else None)
 
 
 @pointwise(name="_clamp", node="ClampBackward1", expose=(), refuse=_clamp_real,
@@ -167,11 +167,11 @@ def _bound(value: Any, kind: np.dtype) -> np.ndarray:
 
 
 def _raise_to(x: Any, min: Any) -> Any:
-    return np.maximum(x, min)
+    return np.maximum(min, x)
 
 
 def _lower_to(x: Any, max: Any) -> Any:
-    return np.minimum(x, max)
+    return np.minimum(max, x)
 
 
 @clamp_numbers.vjp

@@ -10,6 +10,7 @@ import numpy as np
 from ...autograd.errors.missing_derivatives import record_without_derivative
 from ...native.foundation.user_frames import warn_once
 from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
+from ...tensor.capture_marks import holds
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import normalize_bools, refuse_eight_bit
@@ -389,6 +390,10 @@ mode.jvp(choose)
 # ------------------------------------------------------------------------------- quantiles
 
 
+def _are_fractions(q: np.ndarray) -> Any:
+    return np.all(np.logical_not(np.logical_or(q < 0, q > 1)))  # NaN passes
+
+
 def _declare_quantile(name: str, ignore_nan: bool) -> Any:
     def function(
         input: Tensor, q: Tensor | float, dim: int | None = None, keepdim: bool = False, *,
@@ -407,7 +412,7 @@ def _declare_quantile(name: str, ignore_nan: bool) -> Any:
             raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
         if q.dtype is not input.dtype:
             raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-        if ((q._array < 0) | (q._array > 1)).any():
+        if not holds(q, _are_fractions):
             raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
         y = _interpolate(input, q, dim, keepdim, interpolation, ignore_nan)
         return y if out is None else write_result(name, y, out)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...native.foundation.user_frames import warn
 from ...tensor import dtypes as types
+from ...tensor.capture_marks import are_nonnegative, holds
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ..core.axes import canonicalize_dims
@@ -41,7 +42,7 @@ def _check_weights(weights: Tensor, count: int, label: str, integral: bool) -> N
             f"cov(): expected {label} to have the same numel as there are observations in the "
             f"input but got {weights._array.size} != {count}"
         )
-    if count and bool((weights._array < 0).any()):
+    if count and not holds(weights, are_nonnegative):
         raise RuntimeError(f"cov(): {label} cannot be negative")
 
 

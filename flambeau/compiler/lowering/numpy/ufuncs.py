@@ -129,6 +129,12 @@ def _with_bool_operation(operation: Scalar, logical: Scalar) -> Callable[[Node, 
     return lambda a, b: apply_operation(logical if a.type is Type.BOOL else operation, a, b)
 
 
+def _build_extreme(operation: Scalar, logical: Scalar) -> Callable[[Node, Node], Node]:
+    """A maximum or minimum; of 0.0 and -0.0 NumPy takes the second, the operation the first."""
+    extreme = _with_bool_operation(operation, logical)
+    return lambda a, b: extreme(b, a)
+
+
 def _build_comparison(operation: Scalar) -> Callable[[Node, Node], Node]:
     return lambda a, b: apply_operation(operation, _cast_bool_to_byte(a), _cast_bool_to_byte(b))
 
@@ -293,8 +299,8 @@ BINARY: dict[str, Callable[[Node, Node], Node]] = {
     "divide": _build_operation(Scalar.DIV),
     "true_divide": _build_operation(Scalar.DIV),
     "fmod": _build_operation(Scalar.REM),
-    "maximum": _with_bool_operation(Scalar.MAXIMUM, Scalar.OR),
-    "minimum": _with_bool_operation(Scalar.MINIMUM, Scalar.AND),
+    "maximum": _build_extreme(Scalar.MAXIMUM, Scalar.OR),
+    "minimum": _build_extreme(Scalar.MINIMUM, Scalar.AND),
     "arctan2": _build_operation(Scalar.ATAN2),
     "copysign": _build_operation(Scalar.COPYSIGN),
     "equal": _build_comparison(Scalar.EQ),
