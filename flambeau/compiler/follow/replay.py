@@ -119,6 +119,8 @@ def apply(operator: Operator, bound: tuple) -> Any:
             return REFLECTED[operator.name](args[1], args[0])
         if numbers == [False, True] and operator.name in PLAIN:
             return PLAIN[operator.name](*args)
+    if operator.requires_axes and not bound[-1]:
+        args = (*args, ())  # no axes at all would be an error
     return operator.function(*args, **kwargs)
 
 

@@ -82,7 +82,8 @@ def _write_allocation(cue: Cue, following: Following, number: int, args: tuple,
     writer = CueWriter(cue, following)
     writer.tests.insert(0, f"f.next is not {writer.constant(entries[0])}")
     unpack = writer.unpack(args, kwargs)
-    compare = [writer.expect(f"a{i}", x, x) for i, x in enumerate(args)]
+    compare = [_write_layout_test(writer, f"a{i}", x) if isinstance(x, Tensor)
+               else writer.expect(f"a{i}", x, x) for i, x in enumerate(args)]
     body: list[str] = []
     for k, entry in enumerate(entries):
         body += writer.memory(entry) + writer.tensor(f"r{k}", "owner")
@@ -92,6 +93,14 @@ def _write_allocation(cue: Cue, following: Following, number: int, args: tuple,
              "ACTIVE.cue = CUE.next",
              f"return ({made_of})" if result.__class__ is tuple else "return r0"]
     cue.take = writer.compile(unpack, compare, body)
+
+
+def _write_layout_test(writer: CueWriter, name: str, x: Tensor) -> str:
+    """Return a test that is true if a tensor differs in what memory like it depends on."""
+    kind, dtype = writer.constant(x.__class__), writer.constant(x._array.dtype)
+    layout = writer.constant((x._array.shape, x._array.strides))
+    return (f"{name}.__class__ is not {kind} or {name}._array.dtype is not {dtype} "
+            f"or ({name}._array.shape, {name}._array.strides) != {layout}")
 
 
 def _write_constant(cue: Cue, following: Following, number: int, args: tuple,
