@@ -27,7 +27,7 @@ from ...tensor.tensor import Tensor, view_of, wrap
 from ..schedule.arena import Arena
 from ..trace.bindings import Bindings, view_bytes
 from ..trace.counter_rng import CounterDraw, draw_key
-from ..trace.operands import as_arrays, collect_arrays, unbind
+from ..trace.operands import as_arrays, collect_arrays, unbind_call
 from ..trace.trace import (
     CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value, collect_values,
     map_values,
@@ -236,7 +236,7 @@ class _Computation:
         args = map_values(event.args, lambda value: wrap(self.array(value)))
         positions = operator.tensor_positions
         args = tuple(x if k in positions else as_arrays(x) for k, x in enumerate(args))
-        plain, named = unbind(operator, args)
+        plain, named = unbind_call(operator, args)
         original, swapped = self.deferred.originals.get(i, (operator.function, False))
         result = original(*(plain[::-1] if swapped and len(plain) == 2 else plain), **named)
         result = result if isinstance(result, (tuple, list)) else (result,)

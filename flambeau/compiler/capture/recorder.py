@@ -25,7 +25,9 @@ from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..proof.watcher import Watcher
-from ..trace.operands import bind, collect_arrays, collect_tensors, takes_number_from_tensor, unbind
+from ..trace.operands import (
+    bind, collect_arrays, collect_tensors, flatten, takes_number_from_tensor, unbind,
+)
 from ..trace.plain_values import PLAIN
 from ..trace.trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, Value
 from .lazy_call import NOT_NOW, Deferred
@@ -357,7 +359,7 @@ def make_composite_recorder(recorder: Recorder, name: str, function: Any) -> Cal
                 recorder.problem(f"{name} gets a NumPy array")
             refs = refs or recorder.refer((args, kwargs))
             recorder.add(CALL, function=original, args=refs[0], kwargs=refs[1], written=wrote,
-                         results=recorder.describe_results(_flatten(result), (args, kwargs)))
+                         results=recorder.describe_results(flatten(result), (args, kwargs)))
         elif (result.__class__ in (bool, float) and collect_tensors(args)
               and hasattr(function, "answers_from_values")):
             note_host_read(recorder, name)

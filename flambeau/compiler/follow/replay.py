@@ -16,7 +16,7 @@ from ...ops.core.operator import Operator
 from ...tensor.layout import as_bytes
 from ...tensor.tensor import Tensor, wrap
 from ..trace.bindings import view_bytes
-from ..trace.operands import as_arrays, unbind
+from ..trace.operands import as_arrays, unbind_call
 from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Value, map_values
 from .following import Following
 from .memory_layout import allocate
@@ -112,15 +112,13 @@ HANDLERS: dict[str, Callable[[Replay, int, Entry], None]] = {
 
 def apply(operator: Operator, bound: tuple) -> Any:
     """Call an operator's function; one of two operands may be a Python number."""
-    args, kwargs = unbind(operator, bound)
+    args, kwargs = unbind_call(operator, bound)
     if len(args) == 2 and not kwargs:
         numbers = [not isinstance(x, Tensor) for x in args]
         if numbers == [True, False] and operator.name in REFLECTED:
             return REFLECTED[operator.name](args[1], args[0])
         if numbers == [False, True] and operator.name in PLAIN:
             return PLAIN[operator.name](*args)
-    if operator.requires_axes and not bound[-1]:
-        args = (*args, ())  # no axes at all would be an error
     return operator.function(*args, **kwargs)
 
 

@@ -15,7 +15,7 @@ from ...autograd import no_grad
 from ...ops.core.operator import Operator
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.tree import collect_leaves, map_leaves
-from ..trace.operands import unbind
+from ..trace.operands import flatten, unbind_call
 from ..trace.trace import Event, Value, collect_values, map_values
 from .complex_pairs import as_pairs, convert_from_pairs
 
@@ -61,7 +61,7 @@ class EagerFunction:
             if k not in self.operator.tensor_positions:  # an index, for example
                 for hole in collect_leaves(_Hole, x):
                     hole.takes_array = True
-        args, kwargs = unbind(self.operator, args)
+        args, kwargs = unbind_call(self.operator, args)
         return list(args), kwargs
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
@@ -79,6 +79,6 @@ class EagerFunction:
         kwargs = map_leaves(fill, self._kwargs) if self._named else self._kwargs
         with no_grad():
             new = self.function(*args, **kwargs)
-        new = new if isinstance(new, (tuple, list)) else (new,)
+        new = new if self.operator is not None and isinstance(new, (tuple, list)) else flatten(new)
         outputs = [y._array for y, v in zip(new, self._results, strict=False) if v is not None]
         return [as_pairs(y) for y in (*outputs, *(tensors[i]._array for i in self._written))]

@@ -60,6 +60,12 @@ def unbind(operator: Operator, bound: tuple) -> tuple[tuple, dict]:
     return tuple(args), kwargs
 
 
+def unbind_call(operator: Operator, bound: tuple) -> tuple[tuple, dict]:
+    """`unbind` for the operator's public function, which may require its axes: none are `()`."""
+    args, kwargs = unbind(operator, bound)
+    return (*args, ()) if operator.requires_axes and not bound[-1] else args, kwargs
+
+
 def takes_number_from_tensor(operator: Operator, bound: tuple) -> bool:
     """Whether a tensor is passed as a number, such as a size, so that the operator reads it."""
     takes_tensors = (*operator.tensor_positions, *operator.position_attributes)
