@@ -1,4 +1,4 @@
-"""Functions that only allocate memory, in followed calls: their operands are tensors of the step."""
+"""Functions that only allocate memory, in followed calls, like tensors that the step computes."""
 
 from __future__ import annotations
 
