@@ -137,7 +137,7 @@ def _drop_narrow_axes(node: Node, x: Node) -> Node | None:
     nonunit = tuple(i for i in node.axes if x.shape[i] != 1)
     if not nonunit:  # a sum begins at 0.0, which turns -0.0 into 0.0
         adds = node.fold is ReduceOp.SUM and node.type.floating
-        return apply(Scalar.ADD, x, constant(0.0, x.type)) if adds else x
+        return apply(Scalar.ADD, x, constant(0.0, x.type, (1,) * len(x.shape))) if adds else x
     if len(nonunit) == len(node.axes):
         return None
     attributes = {"fold": node.fold, "axes": nonunit}
