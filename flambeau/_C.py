@@ -24,12 +24,14 @@ from .ops.interception.torch_dispatch import without_dispatch as _without_dispat
 from .ops.interception.torch_function import STATE as _STATE
 from .ops.interception.torch_function import _disabled_torch_function_impl, enter, leave
 from .ops.linalg.matrix_checks import _LinAlgError
-from .ops.registration.aten_schemas import get_all_schemas, get_schemas
+from .ops.registration.aten_schemas import find_overload, get_all_schemas, get_schemas
 from .ops.registration.autograd_fallback import get_mode as _get_autograd_fallback_mode
 from .ops.registration.autograd_fallback import set_mode as _set_autograd_fallback_mode
 from .ops.registration.custom_operators import NAMESPACES, CustomPacket
 from .ops.registration.dispatch_keys import DispatchKey, DispatchKeySet
-from .ops.registration.dispatch_keys import _AutoDispatchBelowAutograd, _ExcludeDispatchKeyGuard
+from .ops.registration.dispatch_keys import (
+    ExcludeDispatchKeyGuard, _AutoDispatchBelowAutograd, _ExcludeDispatchKeyGuard,
+)
 from .ops.registration.schema import Argument, InferredType
 from .ops.registration.schema import Schema as FunctionSchema
 from .ops.registration.schema import ScriptType as Type
@@ -42,8 +44,9 @@ from .tensor.size import Size
 
 __all__ = [
     "Argument", "DisableTorchFunction", "DisableTorchFunctionSubclass", "DispatchKey",
-    "DispatchKeySet", "FunctionSchema", "Future", "Generator", "InferredType", "Size", "TensorBase",
-    "Type", "_AutoDispatchBelowAutograd", "_EnableTorchFunction", "_ExcludeDispatchKeyGuard",
+    "DispatchKeySet", "ExcludeDispatchKeyGuard", "FunctionSchema", "Future", "Generator",
+    "InferredType", "Size", "TensorBase", "Type",
+    "_AutoDispatchBelowAutograd", "_EnableTorchFunction", "_ExcludeDispatchKeyGuard",
     "_LinAlgError", "_SDPBackend", "_disabled_torch_function_impl", "_get_autograd_fallback_mode",
     "_jit_try_infer_type", "_set_autograd_fallback_mode", "device", "dtype",
 ]
@@ -219,6 +222,16 @@ def parse_schema(schema: str) -> FunctionSchema:
 def _jit_get_schemas_for_operator(name: str) -> list[FunctionSchema]:
     """Return the schemas of `aten::name`."""
     return list(get_schemas(name.removeprefix("aten::")).values())
+
+
+def _jit_resolve_packet(name: str, *args: Any, **kwargs: Any) -> str:
+    """Return the name of the overload of `aten::name` that a call runs. RuntimeError if none fits.
+    """
+    schema = find_overload(name.removeprefix("aten::"), args, kwargs)
+    if schema is None:
+        raise RuntimeError("Overloaded torch operator invoked from Python failed to match any "
+                           f"schema:\n{name}() has none for these arguments")
+    return schema.overload_name or "default"
 
 
 def _jit_get_all_schemas() -> list[FunctionSchema]:

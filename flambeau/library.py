@@ -19,14 +19,17 @@ import functools
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from .amp.autocast_mode import _cast, autocast, is_autocast_available
-from .ops.core import aten
+from .native.foundation.user_frames import find_user_frame
 from .ops.registration import custom_operators as custom
 from .ops.registration import aten_kernels
 from .ops.registration.custom_operators import CustomOperator
 from .ops.registration.dispatch_keys import DispatchKey
+from .ops.registration.entry_types import OpOverload as OpOverload
+from .ops.registration.entry_types import OpOverloadPacket as OpOverloadPacket
+from .ops.registration.fake_sizes import CONTEXTS
 from .ops.registration.inferred_schema import infer
 from .ops.registration.tags import list_tags
 from .tensor.absent import make_absent_getattr
@@ -36,9 +39,10 @@ __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl",
     "impl_abstract", "infer_schema", "opcheck", "register_autocast", "register_autograd",
     "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap",
+    "triton_op", "wrap_triton",
 ]
 
-_NAMES = ("get_kernel", "triton_op", "wrap_triton")
+_NAMES = ("get_kernel",)
 
 __getattr__ = make_absent_getattr(__name__, _NAMES)
 
@@ -47,31 +51,6 @@ _DEVICES = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta", "xpu": "XPU", "mps": "
 _NAMELESS_SCHEMA = re.compile(r"\(.*\) -> .*")
 _LASTING: dict[str, Library] = {}  # by namespace
 _RESERVED = ("prim",)
-
-
-class _KindOfOperator(type):
-    """Metaclass whose classes match instances of several flambeau classes."""
-
-    kinds: tuple[type, ...]
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, cls.kinds)
-
-
-class OpOverload(metaclass=_KindOfOperator):
-    """The type of `torch.ops.aten.add.Tensor` and of custom operators.
-
-    >>> isinstance(torch.ops.aten.add.Tensor, torch.library.OpOverload)
-    True
-    """
-
-    kinds = (aten.Overload, custom.CustomOperator)
-
-
-class OpOverloadPacket(metaclass=_KindOfOperator):
-    """The type of `torch.ops.aten.add`: an operator with its overloads."""
-
-    kinds = (aten.Packet, custom.CustomPacket)
 
 
 def _qualified(qualname: str) -> tuple[str, str]:
@@ -302,6 +281,38 @@ def custom_op(
     return decorate if fn is None else decorate(fn)
 
 
+def triton_op(
+    name: str, fn: Callable | None = None, /, *, mutates_args: str | Iterable[str],
+    schema: str | None = None,
+) -> Any:
+    """Make a function an operator, as `custom_op` does; it is its own fake kernel, as it calls
+    only operators and kernels of Triton. Those need a GPU. Without `fn`, return a decorator.
+
+    >>> @torch.library.triton_op("docs::plus_one", mutates_args={})
+    ... def plus_one(x: torch.Tensor) -> torch.Tensor:
+    ...     return x + 1
+    >>> plus_one(torch.zeros(2)), plus_one(torch.zeros(2, device="meta")).shape
+    (tensor([1., 1.]), torch.Size([2]))
+    """
+
+    def decorate(fn: Callable) -> CustomOpDef:
+        result: CustomOpDef = custom_op(name, fn, mutates_args=mutates_args, schema=schema)
+        result.register_fake(fn)
+        return result
+
+    return decorate if fn is None else decorate(fn)
+
+
+def wrap_triton(triton_kernel: Callable, /) -> NoReturn:
+    """Raise NotImplementedError for a kernel of Triton, which needs a GPU, and RuntimeError for
+    anything else."""
+    if not type(triton_kernel).__module__.startswith("triton."):
+        raise RuntimeError(
+            "wrap_triton only works on functions annotated with triton.jit or triton.autotune")
+    raise NotImplementedError("torch.library.wrap_triton is not implemented in flambeau, which "
+                              "runs on the CPU alone")
+
+
 def _check_schema(operator: CustomOperator, schema: str | None, mutates_args: Any) -> None:
     """Raise what PyTorch refuses in the schema of a `custom_op`."""
     arguments = operator._schema.arguments
@@ -401,17 +412,54 @@ def register_fake(
     operator = _operator(op)
 
     def register(function: Callable) -> Callable:
-        operator.fake = function
+        if not operator.opaque:  # custom_op's are replaced
+            if not allow_override:
+                _refuse_second_fake(operator)
+            if lib is not None:
+                lib._undo.append(functools.partial(_take_back_fake, operator, operator.fake,
+                                                   operator.fake_source))
+        operator.fake, operator.fake_source = function, _locate_caller()
         return function
 
     return register if func is None else register(func)
 
 
-def get_ctx() -> Any:
-    """Raise RuntimeError: flambeau has no data-dependent sizes in fake kernels.
+def _locate_caller() -> str:
+    """Return the file and line of the user's code that is running."""
+    frame = find_user_frame()
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
-    They run on meta tensors, whose sizes are plain numbers.
+
+def _refuse_second_fake(operator: CustomOperator) -> None:
+    """Raise RuntimeError if an operator has a fake kernel, or needs none."""
+    prefix = f"register_fake(...): the operator {operator.name()} already has "
+    if operator.fake is not None:
+        raise RuntimeError(f"{prefix}a fake impl registered at {operator.fake_source}.")
+    if "Meta" in operator.kernels:
+        raise RuntimeError(
+            f"{prefix}a DispatchKey::Meta implementation via a pre-existing torch.library or "
+            "TORCH_LIBRARY registration. Please either remove that registration or don't call "
+            "register_fake.")
+    composite = "CompositeImplicitAutograd"
+    if composite in operator.kernels:
+        raise RuntimeError(
+            f"{prefix}an implementation for this device type via a pre-existing registration to "
+            f"DispatchKey::{composite}.{composite} operators do not need a fake impl; instead, "
+            "the operator will decompose into its constituents and those can have fake impls "
+            "defined on them.")
+
+
+def _take_back_fake(operator: CustomOperator, before: Callable | None, source: str) -> None:
+    operator.fake, operator.fake_source = before, source
+
+
+def get_ctx() -> Any:
+    """Return what a fake kernel asks for sizes that depend on values, in `opcheck` alone.
+
+    Elsewhere RuntimeError: fake kernels run on meta tensors, whose sizes are plain numbers.
     """
+    if CONTEXTS:
+        return CONTEXTS[-1]
     raise RuntimeError(
         "You're trying to run this operator with meta Tensors (as opposed to FakeTensors), but "
         "this operator may return an output Tensor with data-dependent shape. Meta Tensors don't "

@@ -63,6 +63,7 @@ FORBIDDEN = re.compile(r"^(utils?|helpers?|misc|common|stuff|tools?)\.py$")
 # Names that PyTorch has.
 ALLOWED = {
     "flambeau/_dynamo/utils.py", "flambeau/_export/tools.py", "flambeau/_export/utils.py",
+    "flambeau/_library/utils.py",
     "flambeau/ao/nn/quantized/modules/utils.py",
     "flambeau/ao/nn/quantized/reference/modules/utils.py",
     "flambeau/ao/pruning/sparsifier/utils.py",

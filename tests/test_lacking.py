@@ -15,7 +15,7 @@ from flambeau.tensor.absent import Lacking
 
 @pytest.mark.parametrize("name", [
     "onnx.dynamo_export",
-    "library.triton_op", "autograd.profiler.emit_nvtx", "distributed.pipelining.PipelineStage",
+    "library.get_kernel", "autograd.profiler.emit_nvtx", "distributed.pipelining.PipelineStage",
 ])
 def test_using_one_names_it(name: str) -> None:
     module, _, last = name.rpartition(".")

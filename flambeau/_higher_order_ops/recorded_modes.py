@@ -17,6 +17,7 @@ __all__ = ["ModeRecorder"]
 class ModeRecorder(TorchFunctionMode):
     """Handles calls without gradients, which the tensors of a trace do not need."""
 
+    sees_operators = False  # entries of torch.ops as such; it sees the functions that they run
     has_modes = False  # whether nodes note the grad mode of the program
     mode: bool | None = None  # that mode, while a call is handled without gradients
 

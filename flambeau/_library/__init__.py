@@ -1,5 +1,5 @@
 """torch._library: where PyTorch keeps what torch.library is made of."""
 
-from . import infer_schema
+from . import autograd, infer_schema, simple_registry, utils
 
-__all__ = ["infer_schema"]
+__all__ = ["autograd", "infer_schema", "simple_registry", "utils"]

@@ -204,7 +204,7 @@ def _finish_gradient(
                 "materialize_grads cannot be used when the given input is a GradientEdge"
             )
         result: Tensor = x.detach().new_zeros(x.shape)
-        return result.requires_grad_(create_graph)
+        return require_gradients(result, create_graph)
     if not allow_unused:
         raise RuntimeError(
             f"The differentiated Tensor at index {index} appears to not have been used in the "
@@ -300,15 +300,29 @@ def _requires_grad(self: Tensor) -> bool:
 
 
 def _set_requires_grad(self: Tensor, value: bool) -> None:
-    self.requires_grad_(value)
+    require_gradients(self, value)
 
 
 def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     """Set whether gradients are accumulated here; only a leaf can turn it off.
 
+    Raises RuntimeError in a function that a transform of torch.func runs.
+
     >>> torch.ones(2).requires_grad_()
     tensor([1., 1.], requires_grad=True)
     """
+    if MODE.transforms:
+        raise RuntimeError(
+            "You are attempting to call Tensor.requires_grad_() (or perhaps using "
+            "torch.autograd.functional.* APIs) inside of a function being transformed by a "
+            "functorch transform. This is unsupported, please attempt to use the functorch "
+            "transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() "
+            "outside of a function being transformed instead.")
+    return require_gradients(self, requires_grad)
+
+
+def require_gradients(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Do what `requires_grad_` does, also within transforms."""
     value = bool(requires_grad)
     if self._history() is not None:
         if not value:
@@ -325,6 +339,9 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     self._requires_grad = value
     self._tracked = value or self._base is not None
     return self
+
+
+require_gradients.__name__ = "requires_grad_"  # as graphs show it
 
 
 def detach(self: Tensor) -> Tensor:

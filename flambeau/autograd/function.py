@@ -23,7 +23,7 @@ from ..tensor.windows.batch import find_innermost_batch
 from .checks.jvp_results import JvpCheck
 from .errors.graph_errors import raise_freed
 from .inplace import bump, check_writable, forbid_writes, rebase
-from .mode import MODE
+from .mode import MODE, below_transforms
 from .node import Node
 from .outputs import Output
 from .saved.plan import Plan
@@ -295,6 +295,12 @@ class Function(metaclass=_FunctionMeta):
         for base, apply_on_values in NESTED_APPLY.items():
             if any(isinstance(a, base) for a in args):
                 return apply_on_values(cls, args)
+        if MODE.transforms and cls.setup_context is Function.setup_context \
+                and not cls.__module__.startswith("flambeau."):
+            raise RuntimeError(
+                "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, "
+                "jacrev, ...), it must override the setup_context staticmethod. For more details, "
+                "please see https://pytorch.org/docs/main/notes/extending.func.html")
         if LEVELS.active and (level := find_innermost_level(args)) is not None:
             return cls._flambeau_push(level, args)
         return cls._flambeau_apply(args)[1]
@@ -385,7 +391,8 @@ class Function(metaclass=_FunctionMeta):
             return cls.forward(context, *args)
         if cls.forward.__defaults__:
             args = _bind_defaults(cls.forward, args)
-        result = cls.forward(*args)
+        with below_transforms(MODE.transforms):
+            result = cls.forward(*args)
         cls.setup_context(context, args, result)
         _refuse_saved_inputs(context, args, result)
         return result
@@ -552,11 +559,17 @@ def once_differentiable(function: Callable) -> Callable:
         if not MODE.grad or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             return outputs
         results = outputs if isinstance(outputs, tuple) else (outputs,)
-        leaves = [None if y is None else y.detach().requires_grad_() for y in results]
+        leaves = [None if y is None else _create_leaf(y) for y in results]
         result = _Once.apply(*leaves)
         return result if isinstance(outputs, tuple) else result[0]
 
     return wrapper
+
+
+def _create_leaf(y: Tensor) -> Tensor:
+    leaf = y.detach()
+    leaf.requires_grad = True
+    return leaf
 
 
 class _Once(Function):

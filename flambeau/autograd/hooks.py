@@ -13,6 +13,7 @@ from typing import Any
 
 from ..tensor.tensor import Tensor
 from .handle import RemovableHandle
+from .mode import MODE
 from .node import AccumulatorHook, Node
 
 
@@ -67,6 +68,12 @@ def retain_grad(tensor: Tensor) -> None:
     >>> y.grad
     tensor([1., 1.])
     """
+    if MODE.transforms:
+        raise RuntimeError(
+            "You are attempting to call Tensor.retain_grad() inside of a function being "
+            "transformed by a functorch transform. This is unsupported, please attempt to use the "
+            "functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call retain_grad() "
+            "outside of a function being transformed instead.")
     if not tensor.requires_grad:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
     node = tensor._history()

@@ -66,6 +66,37 @@ def transforming() -> Iterator[None]:
         MODE.transforms -= 1
 
 
+_NO_SAVED_HOOKS = (
+    "torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. Please open an "
+    "issue with your use case."
+)
+
+
+@contextmanager
+def differentiating() -> Iterator[None]:
+    """Context of a function of which a transform takes gradients: as `transforming`, and
+    saved-tensor hooks raise RuntimeError."""
+    if MODE.saved_hooks:
+        raise RuntimeError(_NO_SAVED_HOOKS)
+    before, MODE.saved_hooks_disabled = MODE.saved_hooks_disabled, _NO_SAVED_HOOKS
+    try:
+        with transforming():
+            yield
+    finally:
+        MODE.saved_hooks_disabled = before
+
+
+@contextmanager
+def below_transforms(levels: int) -> Iterator[None]:
+    """Context of a custom function's own code, which runs below the innermost `levels` transforms
+    around its call."""
+    before, MODE.transforms = MODE.transforms, MODE.transforms - levels
+    try:
+        yield
+    finally:
+        MODE.transforms = before
+
+
 @contextmanager
 def exporting_without_tape() -> Iterator[None]:
     """Context of a program that an export records: custom functions and module hooks add no node

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tensor.tensor import Tensor
+from .backward import require_gradients
 from .engine import is_checkpoint_valid, queue_callback
 
 
@@ -24,7 +25,7 @@ class _VariableType(type):
             raise TypeError(
                 f"Variable data has to be a tensor, but got {type(data).__name__}"
             )
-        return data.detach().requires_grad_(requires_grad)
+        return require_gradients(data.detach(), requires_grad)
 
 
 class Variable(metaclass=_VariableType):

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ..autograd.mode import transforming
 from ..ops.interception.torch_function import STATE
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
@@ -38,7 +39,8 @@ def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
     def call(*args: Any, **kwargs: Any) -> Any:
         if STATE.modes and _is_traced():
             return _replay(func, args, kwargs, remove == "mutations_and_views")
-        return func(*args, **kwargs)
+        with transforming():
+            return func(*args, **kwargs)
 
     return call
 

@@ -13,7 +13,8 @@ from typing import Any
 from .. import ops
 from ..autograd import enable_grad, is_grad_enabled
 from ..autograd import grad as autograd_grad
-from ..autograd.mode import transforming
+from ..autograd.backward import require_gradients
+from ..autograd.mode import differentiating, transforming
 from ..autograd.outputs import Output
 from ..autograd.tangents import (
     LEVELS, alias_history, attach, carry, get_primal, get_tangent, give, match_strides, pop_level,
@@ -66,7 +67,7 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
         recorded = is_grad_enabled()
         with enable_grad():
             level = _Level(args, argnums, recorded)
-            with transforming():
+            with differentiating():
                 result = func(*level.args, **kwargs)
             y, aux = split_aux(result, has_aux, "grad_and_value(f)(*args)")
             check_scalar(y)
@@ -88,7 +89,7 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     recorded = is_grad_enabled()
     with enable_grad():
         level = _Level(primals, tuple(range(len(primals))), recorded)
-        with transforming():
+        with differentiating():
             result = func(*level.args)
         y, aux = split_aux(result, has_aux, "vjp(f, *primals)")
         outputs = list_outputs(y, "vjp(f, *primals)")
@@ -162,9 +163,10 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
 
     with enable_grad():
         level = _Level(primals, tuple(range(len(primals))))
-        y = func(*level.args)
+        with transforming():
+            y = func(*level.args)
         outputs = list_outputs(y, "linearize(f, *primals)")
-        slots = [ops.zeros_like(t).requires_grad_() for t in outputs]
+        slots = [require_gradients(ops.zeros_like(t)) for t in outputs]
         gradients = level.gradients(outputs, slots)
 
     def push(*tangents: Any) -> Any:
@@ -199,12 +201,14 @@ def jacrev(
         check_real(args, "jacrev", "inputs")
         with enable_grad():
             level = _Level(args, argnums)
-            y, aux = split_aux(func(*level.args, **kwargs), has_aux, "vjp(f, *primals)")
+            with differentiating():
+                result = func(*level.args, **kwargs)
+            y, aux = split_aux(result, has_aux, "vjp(f, *primals)")
             outputs = list_outputs(y, "vjp(f, *primals)")
             check_real(outputs, "jacrev", "outputs")
             rows = [_compute_rows(t, level, chunk_size) for t in outputs]
-            result = [level.like_arguments(level.freed(new)) for new in rows]
-        matrices = rebuild(y, iter(result))
+            matrix = [level.like_arguments(level.freed(new)) for new in rows]
+        matrices = rebuild(y, iter(matrix))
         return (matrices, map_leaves(level.free_one, aux)) if has_aux else matrices
 
     return wrapper
@@ -357,7 +361,7 @@ def _alias(x: Tensor) -> Tensor:
     inner = detach_inside(x)
     if x.requires_grad and (inner is None or is_inside(x)):
         return x.view_as(x)
-    return carry(x, x.detach() if inner is None else inner).requires_grad_()
+    return require_gradients(carry(x, x.detach() if inner is None else inner))
 
 
 def _leads_outside(x: Tensor, own_ids: set[int]) -> bool:

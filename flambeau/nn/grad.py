@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import autograd
+from ..autograd.backward import require_gradients
 from ..ops.spatial.convolution import conv1d, conv2d, conv3d
 from ..tensor import Tensor
 
@@ -21,7 +22,7 @@ def _compute_gradient(
 
     It can be differentiated itself.
     """
-    zero = other.new_zeros(tuple(size)).requires_grad_()
+    zero = require_gradients(other.new_zeros(tuple(size)))
     records = autograd.is_grad_enabled() and (other.requires_grad or grad_output.requires_grad)
     with autograd.enable_grad():
         pair = (zero, other) if operand == "input" else (other, zero)

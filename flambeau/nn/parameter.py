@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import ops
+from ..autograd.backward import require_gradients
 from ..native.foundation.user_frames import add_notes
 from ..ops.core.errors import RefusedValue
 from ..ops.interception.torch_function import _disabled_torch_function_impl
@@ -65,8 +66,9 @@ class Parameter(Tensor, metaclass=_ParameterType):
                 f"This one is of dtype {data.dtype}: requires_grad=False, or data.float().",
             )
         if data.__class__ is Tensor or data.__class__ is Parameter:
-            return data._alias(cls).requires_grad_(requires_grad)
-        result: Any = data.detach().requires_grad_(requires_grad)
+            return require_gradients(data._alias(cls), requires_grad)
+        result: Any = data.detach()
+        result.requires_grad = requires_grad
         actual = type(result)
         if actual is not type(data):
             raise RuntimeError(
@@ -152,7 +154,8 @@ class Buffer(Tensor, metaclass=_BufferType):
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Any:
         if data is None:
             data = ops.empty(0)
-        result: Any = data.detach().requires_grad_(data.requires_grad)
+        result: Any = data.detach()
+        result.requires_grad = data.requires_grad
         result.persistent = persistent
         result._is_buffer = True
         return result

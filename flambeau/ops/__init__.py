@@ -11,6 +11,7 @@ from typing import Any
 from .core.aten import Packet, aten, prim
 from .core.operator import OPERATORS, PUBLIC
 from .registration.aten_schemas import get_schemas
+from .registration.tags import find_tags
 
 # Every family of operators, by folder; importing one registers its operators.
 FAMILIES = {
@@ -55,7 +56,7 @@ FAMILIES = {
         "forward_mode mutation_of_saved_tensors operator_timing subclass torch_dispatch",
 }
 
-Packet.schemas_of = staticmethod(get_schemas)
+Packet.schemas_of, Packet.tags_of = staticmethod(get_schemas), staticmethod(find_tags)
 for _folder, _names in FAMILIES.items():
     for _name in _names.split():
         importlib.import_module(f"{__name__}.{_folder}.{_name}")

@@ -166,8 +166,12 @@ def test_functions_of_the_users_own_push_by_their_jvp():
 
     class Backward(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, x):
+        def forward(x):
             return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
 
     with pytest.raises(NotImplementedError, match="You must implement the jvp function"):
         jvp(Backward.apply, (rand(2),), (rand(2),))

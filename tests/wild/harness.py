@@ -75,6 +75,9 @@ class _Finder(importlib.abc.MetaPathFinder):
             name in harness_gaps.STAND_INS and there(fullname, path) is None
         ):
             return importlib.machinery.ModuleSpec(fullname, _StandInLoader(), is_package=True)
+        if name.startswith(harness_gaps.OWN):
+            folder = Path(sys.modules["flambeau"].__file__ or "").parent
+            return there(fullname, [str(folder.joinpath(*name.split(".")[:-1]))])
         if any(name == own or name.startswith(own + ".") for own in harness_gaps.FROM_PYTORCH):
             return self._of_pytorch(fullname, name)
         return None

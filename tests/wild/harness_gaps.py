@@ -41,7 +41,9 @@ utils._foreach_utils utils._mode_utils utils._triton utils.cpp_extension
 """.split()
 )
 # Parts of the harness that test what flambeau does not have.
-LEFT_OUT = frozenset("testing._internal." + name for name in ("optests", "hop_db"))
+LEFT_OUT = frozenset("testing._internal." + name for name in ("hop_db",))
+# Parts of it that flambeau has itself.
+OWN = "testing._internal.optests"
 
 # What PyTorch's hooks check of each function that is compiled, for those that are saved.
 _SAVED_COPY = """
@@ -194,41 +196,14 @@ def _dtypes(torch: Any) -> list:
     return [value for value in vars(torch).values() if isinstance(value, torch.dtype)]
 
 
-class _Defined:
-    """The registry of operators of `torch._custom_ops`, which tests empty after themselves."""
-
-    def keys(self) -> list[str]:
-        spaces = importlib.import_module("flambeau.ops.registration.custom_operators").NAMESPACES
-        return [f"{space}::{name}" for space, names in spaces.items()
-                for name in names._packets]
-
-    def __getitem__(self, key: str) -> Any:
-        spaces = importlib.import_module("flambeau.ops.registration.custom_operators").NAMESPACES
-        space, _, name = key.partition("::")
-        return types.SimpleNamespace(_destroy=lambda: spaces[space]._packets.pop(name))
-
-
 def _fill_checks(torch: Any) -> None:
-    """Checks of custom operators: flambeau's opcheck; tests that PyTorch generates of it, none."""
-    from flambeau.testing import operator_checks
-
+    """What checks of custom operators ask for besides them."""
     importlib.import_module(
         "torch._export.wrappers"
     ).mark_subclass_constructor_exportable_experimental = lambda function: function
     torch._C._get_all_dtypes = lambda: _dtypes(torch)
     torch._C._profiler.gather_traceback = lambda **options: None
     torch._C._profiler.symbolize_tracebacks = lambda tracebacks: [[] for _ in tracebacks]
-    checks = importlib.import_module("torch.testing._internal.optests")
-    checks.opcheck, checks.OpCheckError = torch.library.opcheck, operator_checks.OpCheckError
-    checks.dontGenerateOpCheckTests = lambda reason: lambda test: test
-    checks.is_inside_opcheck_mode = lambda: False
-    checks.generate_opcheck_tests = lambda *args, **kwargs: []
-    old = torch._custom_op = StandInModule("flambeau._custom_op")
-    old.impl = StandInModule("flambeau._custom_op.impl")
-    for module in (old, old.impl):
-        sys.modules[module.__name__] = module
-        sys.modules[module.__name__.replace("flambeau", "torch")] = module
-    old.impl.global_registry = _Defined()
     importlib.import_module("torch._utils_internal").get_file_path_2 = os.path.join
 
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ...autograd.backward import require_gradients
 from ...autograd.mode import no_grad
 from ...export.recorder import Recorder
 from ...nn.module import Module
@@ -92,7 +93,7 @@ def _add_input(recorder: Recorder, graph: Graph, name: str, value: Any) -> Any:
     for i, leaf in enumerate(leaves):
         node = graph.placeholder(f"{name}_{i + 1}")
         if isinstance(leaf, Tensor):
-            leaf = leaf.detach().requires_grad_(leaf.requires_grad)
+            leaf = require_gradients(leaf.detach(), leaf.requires_grad)
             recorder.register(leaf, node)
         result.append(leaf)
     return pytree.tree_unflatten(result, spec)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...autograd.backward import require_gradients
 from ...tensor.tensor import Tensor
+from .errors import MISSING, Overriding
 from .operator import OPERATORS, PUBLIC, Kind
 
 # "aten": operators that PyTorch has only there.
@@ -50,7 +52,8 @@ class Overload:
         kind = _find_recording_class(args)  # proxies and their like want the overload
         if kind is not None:
             return kind.__torch_function__(self, (kind,), args, kwargs)
-        return self.overloadpacket(*args, **kwargs)
+        result = Overriding.ask_mode(self, args, kwargs)
+        return self.overloadpacket.run(args, kwargs) if result is MISSING else result
 
     @property
     def _schema(self) -> Any:
@@ -60,9 +63,22 @@ class Overload:
             raise AttributeError(f"aten.{self.__name__} has no schema")
         return schema
 
+    @property
+    def tags(self) -> list[Any]:
+        """Its properties, such as torch.Tag.pointwise."""
+        return Packet.tags_of(self.__name__.removesuffix(".default"))
+
+    @property
+    def _defined_in_python(self) -> bool:
+        return False
+
     def name(self) -> str:
         """Return `aten::add.Tensor`, without `.default`."""
         return f"{self.namespace}::{self.__name__.removesuffix('.default')}"
+
+    @property
+    def _name(self) -> str:
+        return self.name()
 
     def decompose(self, *args: Any, **kwargs: Any) -> Any:
         """Return the result of the operators of which this one is composed; NotImplemented if it is
@@ -90,8 +106,10 @@ class Overload:
 class Packet:
     """An operator with its overloads as attributes."""
 
-    # By an operator's name, its schemas by overload; flambeau/ops/__init__.py sets it.
+    # By an operator's name, its schemas by overload; by an overload's, its tags. Both are set by
+    # flambeau/ops/__init__.py.
     schemas_of: Callable[[str], dict[str, Any]]
+    tags_of: Callable[[str], list[Any]]
 
     def __init__(self, name: str, namespace: str = "aten") -> None:
         self.__name__, self.namespace = name, namespace
@@ -109,6 +127,11 @@ class Packet:
         kind = _find_recording_class(args)
         if kind is not None:
             return kind.__torch_function__(self, (kind,), args, kwargs)
+        result = Overriding.ask_mode(self, args, kwargs)
+        return self.run(args, kwargs) if result is MISSING else result
+
+    def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Return the result of flambeau's function of this name."""
         function = self.__dict__.get("own") or look_up(self.__name__, self.namespace) \
             or self.__dict__.get("fallback")
         if function is None:
@@ -118,7 +141,7 @@ class Packet:
         return function(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Overload:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
         result = Overload(self, name)
         setattr(self, name, result)
@@ -198,6 +221,7 @@ PUBLIC.setdefault("aten", {}).update(
     _adaptive_avg_pool2d=lambda self, output_size: PUBLIC["nn.functional"]["adaptive_avg_pool2d"](
         self, output_size),
     _unsafe_view=lambda self, size: self.reshape(size),
+    requires_grad_=require_gradients,  # not refused within transforms
 )
 for _name in ("elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6",
               "selu", "silu"):

@@ -38,6 +38,10 @@ class Overriding:
     latest are asked first. Interception and kinds of tensors add them.
     """
 
+    # Hands a call of an entry of torch.ops to the innermost mode: called with (entry, arguments,
+    # keywords); returns the mode's result, or MISSING if there is none that wants it.
+    ask_mode: Callable[[Any, tuple, dict[str, Any]], Any]
+
     answers: ClassVar[list[Callable[[Operator, tuple], Any]]] = []
 
     @classmethod

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import require_gradients
 from ...native.foundation.user_frames import warn
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor import devices
@@ -159,7 +160,7 @@ def _to(
 def _move(x: Tensor, target: Device) -> Tensor:
     if target is devices.META:
         result = wrap(meta_array(x._array.shape, x._array.dtype))
-        return result.requires_grad_() if x.requires_grad and x.is_leaf else result
+        return require_gradients(result) if x.requires_grad and x.is_leaf else result
     raise NotImplementedError("Cannot copy out of meta tensor; no data!")
 
 

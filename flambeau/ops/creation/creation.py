@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd.backward import Functions, requires_grad_
+from ...autograd.backward import Functions, require_gradients
 from ...native.foundation.allocation import allocate, explain_allocation
 from ...native.foundation.user_frames import add_notes, warn
 from ...tensor import devices, dtypes as types
@@ -92,7 +92,7 @@ def require_grad(result: Tensor) -> Tensor:
     """Make a new tensor require grad; RuntimeError if its dtype cannot."""
     if result._array.dtype.kind not in "fcV":
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
-    return requires_grad_(result)
+    return require_gradients(result)
 
 
 def is_on_meta(device: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import require_gradients
 from ...autograd.mode import MODE
 from ...native.foundation.user_frames import add_notes, warn
 from ...tensor import dtypes as types
@@ -141,7 +142,7 @@ def asarray(
         return result
     if not requires_grad and not result.is_leaf:
         return result.detach()
-    return result.requires_grad_(requires_grad)
+    return require_gradients(result, requires_grad)
 
 
 def _check_alias(obj: Any, result: Tensor) -> None:

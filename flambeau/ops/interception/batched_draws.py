@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...autograd.backward import require_gradients
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch, find_innermost_batch
 from ..core.operator import OPERATORS, PUBLIC
@@ -224,7 +225,7 @@ def _fill(create: Callable) -> Callable:
             return original(*args, **kwargs)
         options = {k: v for k, v in kwargs.items() if k != "requires_grad"}
         result = batch.wrap(create(function, batch, *args, **options))
-        return result.requires_grad_() if kwargs.get("requires_grad") else result
+        return require_gradients(result) if kwargs.get("requires_grad") else result
 
     return handle
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd.function import BackwardCFunction, Function
-from ...autograd.mode import MODE
+from ...autograd.mode import MODE, below_transforms
 from ...autograd.tape import requires
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor
@@ -154,7 +154,8 @@ def apply_own_rule(
     """Call a vmap rule `rule(info, in_dims, *args, **named)`; return its outputs as examples."""
     info = VmapInfo(batch.size, batch.randomness)
     in_dims = tuple([_find_axes(batch, a) for a in args])
-    result = rule(info, in_dims, *batch.lower_all(args), **(named or {}))
+    with below_transforms(1):
+        result = rule(info, in_dims, *batch.lower_all(args), **(named or {}))
     if not isinstance(result, tuple) or len(result) != 2:
         returned = f"{len(result)} returns" if isinstance(result, tuple) else f"a {type(result)}"
         raise RuntimeError(

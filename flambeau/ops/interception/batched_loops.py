@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...autograd import grad as autograd_grad
+from ...autograd.backward import require_gradients
 from ...autograd.mode import MODE, enable_grad
 from ...autograd.node import Node
 from ...autograd.outputs import Output
@@ -132,7 +133,7 @@ def _pull(function: Callable, marks: list[bool], supplied: list[int]) -> Callabl
         def alias(x: Any) -> Any:
             if not next(marked):
                 return x
-            inputs.append(x.view_as(x) if x.requires_grad else x.detach().requires_grad_())
+            inputs.append(x.view_as(x) if x.requires_grad else require_gradients(x.detach()))
             return inputs[-1]
 
         with_grad = MODE.grad

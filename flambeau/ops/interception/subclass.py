@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...autograd import engine, grad
+from ...autograd.backward import require_gradients
 from ...tensor.devices import device as _device
 from ...tensor.tensor import Tensor, _TensorType
 from ..core.operator import PUBLIC, publish
@@ -104,7 +105,7 @@ def _make_subclass(
     _check_not_owned(data, cls)
     result = data._alias(cls)
     with DisableTorchFunction():
-        Tensor.requires_grad_(result, require_grad)
+        require_gradients(result, require_grad)
     let_class_answer(result, dispatch_sizes_strides_policy, dispatch_device, dispatch_layout)
     return result
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...autograd import enable_grad, is_grad_enabled, no_grad
 from ...autograd import grad as autograd_grad
+from ...autograd.backward import require_gradients
 from ...autograd.saved.plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
 from ...autograd.tangents import LEVELS, find_level
 from ...autograd.unbroadcast import unbroadcast
@@ -362,7 +363,7 @@ def _require_differentiable(t: Any, index: int, operator: Operator) -> Any:
     if not isinstance(t, Tensor) or t._array.dtype.kind not in "fcV" \
             or index in operator.constant_outputs:
         return None
-    return t.new_zeros(t.shape).requires_grad_()
+    return require_gradients(t.new_zeros(t.shape))
 
 
 def _zip_sequences(value: Any, part: Any, tangent: Any) -> list[tuple[Any, Any, Any]]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
+from ...autograd.backward import require_gradients
 from ...autograd.mode import MODE
 from ...autograd.tape import record
 from ...native.foundation.method_patches import library_attributes
@@ -413,7 +414,7 @@ def _dispatch_factory(name: str, original: Callable, args: tuple, kwargs: dict[s
     needs_grad = kwargs.pop("requires_grad", False)
     kind, args, kwargs = convert_factory_call(name, args, kwargs)
     result = _hand_over(getattr(getattr(aten, name), kind), [], args, kwargs)
-    return result.requires_grad_() if needs_grad else result
+    return require_gradients(result) if needs_grad else result
 
 
 _FACTORIES = ("arange empty eye full linspace logspace ones rand randint randn randperm "
@@ -436,7 +437,7 @@ def _dispatch_factory_like(
     needs_grad = kwargs.pop("requires_grad", False)
     args = (args[0], *(list(a) if isinstance(a, tuple) else a for a in args[1:]))
     result = _hand_over(getattr(aten, name).default, match, args, complete_options(kwargs))
-    return result.requires_grad_() if needs_grad else result
+    return require_gradients(result) if needs_grad else result
 
 
 # ------------------------------------------------------------------------------ names in aten

@@ -136,6 +136,18 @@ def call(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any])
         else result
 
 
+def offer_to_mode(function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Return the innermost mode's result for an entry of torch.ops. MISSING if there is no mode, or
+    one that sees public functions only."""
+    state = STATE
+    if not state.modes or state.nothing or not getattr(state.modes[-1], "sees_operators", True):
+        return MISSING
+    match = () if state.no_subclasses else find_overloaded_arguments(_flatten_arguments(args,
+                                                                                        kwargs))
+    result = ask_mode(function, tuple(map(type, match)), args, kwargs, function)
+    return MISSING if result is NotImplemented else result
+
+
 def _run(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Run a call made by the outermost mode, without intercepting its inner calls."""
     state = STATE
@@ -484,3 +496,4 @@ def _access_attribute(accessor: Any, *args: Any) -> Any:
 
 
 Overriding.answers.append(_dispatch_failed_call)
+Overriding.ask_mode = staticmethod(offer_to_mode)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ...autograd.inplace import bump
 from ...autograd.mode import MODE
@@ -16,11 +16,13 @@ from ...tensor.tensor import Tensor
 from ...tensor.tree import collect_leaves
 from ...tensor.windows.batch import find_innermost_batch
 from ..core.autocast import AUTOCAST, STATE
+from ..core.errors import MISSING, Overriding
 from ..interception import torch_dispatch
 from ..interception.batched_functions import apply_own_rule
 from .autograd_fallback import note_backward
 from .custom_autograd import RecordedCall, create_function
 from .schema import Schema
+from .schema_types import check_types
 from .tags import Tag
 
 # Keys whose kernels serve the CPU, the most specific first.
@@ -38,6 +40,8 @@ class CustomOperator:
         self.__module__ = f"torch._ops.{namespace}"
         self.kernels: dict[str, Callable] = {}
         self.fake: Callable | None = None
+        self.fake_source = ""  # the file and line where it was registered
+        self.report_missing: Callable[[str], NoReturn] | None = None  # by dispatch key
         self.backward: Callable | None = None
         self.setup_context: Callable | None = None
         self.opaque = False  # made by custom_op: autograd does not look inside the kernel
@@ -51,6 +55,14 @@ class CustomOperator:
         rest = f".{self._schema.overload_name}" if self._schema.overload_name else ""
         return f"{self.namespace}::{self._opname}{rest}"
 
+    @property
+    def _name(self) -> str:
+        return self.name()
+
+    @property
+    def _defined_in_python(self) -> bool:
+        return True
+
     def __repr__(self) -> str:
         return f"<OpOverload(op='{self.namespace}.{self._opname}', " \
                f"overload='{self._overloadname}')>"
@@ -59,6 +71,11 @@ class CustomOperator:
         return f"{self.namespace}.{self.__name__}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        result = Overriding.ask_mode(self, args, kwargs)
+        return self.run(args, kwargs) if result is MISSING else result
+
+    def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Dispatch a call that no mode has taken."""
         passed = len(args) + self._schema.count_named(kwargs)
         args, kwargs = self._schema.bind(args, kwargs)
         tensors = collect_leaves(Tensor, (args, kwargs))
@@ -94,6 +111,10 @@ class CustomOperator:
         """Run the kernel, or hand over to a `__torch_dispatch__` mode or class."""
         if torch_dispatch.is_asked(args, kwargs):
             return torch_dispatch.hand_over(self, args, kwargs)
+        if self.report_missing is not None and not any(key in self.kernels for key in CPU_KEYS):
+            if "BackendSelect" in self.kernels:  # made for calls without tensors
+                return self.kernels["BackendSelect"](*args, **kwargs)
+            self.report_missing("CPU" if collect_leaves(Tensor, (args, kwargs)) else "Undefined")
         result = self.kernel()(*args, **kwargs)
         if self.opaque:
             self._check_results(args, kwargs, result)
@@ -132,7 +153,15 @@ class CustomOperator:
 
     def _infer_shapes(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         fake = self.fake or self.kernels.get("Meta")
-        fake = fake or self.kernels.get("CompositeImplicitAutograd")
+        if fake is None and self.opaque:
+            if self._schema.is_mutable and not self._schema.returns:
+                return None  # what else could it compute
+            raise RuntimeError(
+                f"There was no fake impl registered for <CustomOpDef({self.name()})>. This is "
+                "necessary for torch.compile/export/fx tracing to work. Please use "
+                f"`{self._opname}.register_fake` to add an fake impl.")
+        for key in ("CompositeExplicitAutograd", "CompositeImplicitAutograd"):
+            fake = fake or self.kernels.get(key)
         if fake is None:
             raise NotImplementedError(
                 f"{self.name()}: attempted to run this operator with Meta tensors, but there was "
@@ -181,6 +210,11 @@ class CustomPacket:
             kind = type(value)
             if not isinstance(value, Tensor) and hasattr(kind, "__torch_function__"):
                 return kind.__torch_function__(self, (kind,), args, kwargs)
+        result = Overriding.ask_mode(self, args, kwargs)
+        return self.run(args, kwargs) if result is MISSING else result
+
+    def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Run the first overload that fits."""
         last = None
         for operator in self._operators.values():
             try:
@@ -188,7 +222,7 @@ class CustomPacket:
             except RuntimeError as error:
                 last = error
                 continue
-            return operator(*args, **kwargs)
+            return operator.run(args, kwargs)
         raise last or RuntimeError(f"{self._qualified_op_name} has no overload")
 
     def __str__(self) -> str:
@@ -226,8 +260,11 @@ def get_namespace(name: str) -> Namespace:
 
 
 def define(space: str, text: str) -> CustomOperator:
-    """A new operator; RuntimeError where there is one of its name and overload."""
-    operator = CustomOperator(space, Schema(space, text))
+    """A new operator; RuntimeError where there is one of its name and overload, or for a type that
+    there is not."""
+    schema = Schema(space, text)
+    check_types(text)
+    operator = CustomOperator(space, schema)
     packets = get_namespace(space)._packets
     packet = packets.setdefault(operator._opname, CustomPacket(space, operator._opname))
     if operator._overloadname in packet._operators:

@@ -96,11 +96,13 @@ class DispatchKeySet:
 
 class _ExcludeDispatchKeyGuard:
     """A region in which this thread passes over the keys of a set: autocast's are what flambeau
-    can pass over. NotImplementedError for other keys.
+    can pass over. ADInplaceOrView has no effect, so that views keep their bases.
+    NotImplementedError for other keys.
     """
 
     def __init__(self, keys: DispatchKeySet) -> None:
-        others = [key.name for key in keys._keys if not key.name.startswith("Autocast")]
+        others = [key.name for key in keys._keys
+                  if not key.name.startswith("Autocast") and key.name != "ADInplaceOrView"]
         if others:
             raise NotImplementedError(
                 f"torch._C._ExcludeDispatchKeyGuard for {', '.join(sorted(others))}: flambeau "
@@ -119,6 +121,18 @@ class _ExcludeDispatchKeyGuard:
         if self._before.pop() and not STATE.enabled:
             STATE.enabled = True
             AUTOCAST.count += 1
+
+
+class ExcludeDispatchKeyGuard(_ExcludeDispatchKeyGuard):
+    """An _ExcludeDispatchKeyGuard whose region begins when it is made, and ends with it."""
+
+    def __init__(self, keys: DispatchKeySet) -> None:
+        super().__init__(keys)
+        self.__enter__()
+
+    def __del__(self) -> None:
+        if getattr(self, "_before", None):
+            self.__exit__()
 
 
 class _AutoDispatchBelowAutograd:

@@ -1,11 +1,17 @@
-"""Tag: properties that the definition of a custom operator declares."""
+"""Tag: properties that the definition of an operator declares.
+
+`aten_tags.txt` lists those of aten's operators, one overload per line. All but the ones marked "-"
+have `pt2_compliant_tag` too, and overloads that are not listed have no other.
+"""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 
-__all__ = ["Tag", "list_tags"]
+__all__ = ["Tag", "find_tags", "list_tags"]
 
 
 class Tag(enum.Enum):
@@ -28,3 +34,22 @@ class Tag(enum.Enum):
 def list_tags(tags: Tag | Iterable[Tag] | None) -> list[Tag]:
     """Return tags as a list; definitions also take a single one, or None."""
     return [] if tags is None else [tags] if isinstance(tags, Tag) else list(tags)
+
+
+@cache
+def _read_lines() -> dict[str, list[str]]:
+    text = (Path(__file__).parent / "aten_tags.txt").read_text("utf-8")
+    return {name: tags for name, *tags in map(str.split, text.splitlines())}
+
+
+def find_tags(name: str) -> list[Tag]:
+    """Return the tags of aten's overload of this name.
+
+    >>> from flambeau.ops.registration.tags import find_tags
+    >>> [tag.name for tag in find_tags("add.Tensor")]
+    ['core', 'pointwise', 'pt2_compliant_tag']
+    """
+    names = _read_lines().get(name, [])
+    if "-" in names:
+        return [Tag[n] for n in names if n != "-"]
+    return [Tag[n] for n in sorted([*names, "pt2_compliant_tag"])]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import require_gradients
 from ...autograd.tangents import carry
 from ...tensor import layout as layouts
 from ...tensor.dtypes import as_dtype
@@ -92,7 +93,7 @@ def sparse_coo_tensor(
     result = create_coo(source, indices, shape, bool(is_coalesced))
     if isinstance(args[1], Tensor) and requires_grad and result._node is not None:
         result = result.detach()
-    return result.requires_grad_() if requires_grad else result
+    return require_gradients(result) if requires_grad else result
 
 
 def _place_parts(device: Any, values: Tensor, *indices: np.ndarray) -> tuple[Any, ...]:
@@ -111,7 +112,7 @@ def _create_empty_coo(
     kind = PUBLIC["torch"]["zeros"](0, dtype=dtype)._array.dtype
     empty: Any = allocate_coo(tuple(map(int, shape)), kind)
     result = wrap_sparse(move_to_meta(empty) if is_on_meta(device) else empty)
-    return result.requires_grad_() if requires_grad else result
+    return require_gradients(result) if requires_grad else result
 
 
 def allocate_coo(shape: tuple[int, ...], kind: np.dtype, sparse_dim: int | None = None) -> CooArray:
@@ -291,7 +292,7 @@ def sparse_compressed_tensor(
     result = create_compressed(values, form, compressed, plain, shape)
     if requires_grad and result._node is not None:
         result = result.detach()
-    return result.requires_grad_() if requires_grad else result
+    return require_gradients(result) if requires_grad else result
 
 
 def _infer_compressed_shape(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import require_gradients
 from ...autograd.inplace import bump, check_writable
 from ...tensor.dtypes import as_dtype
 from ...tensor.layout import layout, sparse_coo, strided
@@ -40,7 +41,7 @@ def zeros_like(
         result = _drop_values(a, form, kind)
     if find_target(input, device):
         result._array = move_to_meta(result._array)
-    return result.requires_grad_() if requires_grad else result
+    return require_gradients(result) if requires_grad else result
 
 
 def _drop_values(a: Any, form: layout, kind: np.dtype) -> Tensor:
@@ -92,7 +93,7 @@ def empty_like(
             result._array = move_to_meta(result._array)
     else:
         result = zeros_like(input, dtype=dtype, layout=form, device=device)
-    return result.requires_grad_() if requires_grad else result
+    return require_gradients(result) if requires_grad else result
 
 
 def _declare_fill_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
@@ -102,7 +103,7 @@ def _declare_fill_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) ->
         if "fill_value" in kwargs:
             args = (kwargs.pop("fill_value"),)
         result = getattr(empty_like(input, **kwargs), fill)(*(args or arguments), **options)
-        return result.requires_grad_() if requires_grad else result
+        return require_gradients(result) if requires_grad else result
 
     function.__name__ = name
     function.__doc__ = f"As `empty_like`, then `{fill}`."
