@@ -163,3 +163,11 @@ def test_an_optimizer_that_takes_the_scaler():
     with pytest.warns(FutureWarning, match="stop passing itself"):
         scaler.step(Own([weight], lr=0.25))
     assert weight.item() == 0.75
+
+
+def test_old_names_for_the_cpu():
+    with pytest.warns(FutureWarning, match=r"`torch.cpu.amp.autocast\(args...\)` is deprecated"), \
+            torch.cpu.amp.autocast():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+    with pytest.warns(FutureWarning, match=r"torch.amp.GradScaler\('cpu', args...\)"):
+        assert torch.cpu.amp.GradScaler(init_scale=4.0).get_scale() == 4

@@ -131,7 +131,8 @@ def _check_source(name: str, input: Array, axis: int, index: Array, source: Arra
             f"{name}(): Number of indices ({index.size}) should be equal to source.size(dim): "
             f"({source.shape[axis]}), for dim: {axis}"
         )
-    if input.ndim and _is_out_of_range(index, n := input.shape[axis]):
+    n = input.shape[axis] if input.ndim else 1
+    if _is_out_of_range(index, n):
         outlier = index[(index >= n) | (index < 0)][0]
         text = f"index {outlier} is out of bounds for dimension {axis} with size {n}"
         if name == "index_copy_":

@@ -108,6 +108,7 @@ def lobpcg(
             f"LPBPCG algorithm is not applicable when the number of A rows (={A.shape[-1]}) is "
             f"smaller than 3 x the number of requested eigenpairs (={count})"
         )
+    A = (A + mH(A)) / 2  # eigh reads one triangle only
     if B is None:
         values, vectors = eigh(A)
     else:  # with B = L L^H, the eigenvalues of L^-1 A L^-H

@@ -14,7 +14,7 @@ from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MAX_SMALL_ELE
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..core.operator import Array, publish
-from ..core.output_layout import Layout
+from ..core.output_layout import Layout, lay_out
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native import group_norm as group_native
@@ -135,7 +135,8 @@ def _group_norm_backward(
         known := group_native.group_norm_backward(share, x, w, mean, rstd)
     ) is not None:
         result, of_g, of_product = known
-        return (result.reshape(input.shape).astype(input.dtype, copy=False),
+        result = result.reshape(input.shape).astype(input.dtype, copy=False)
+        return (lay_out(Layout.CHANNELS_LAST, result, [input]),
                 np.add.reduce(of_product * np.repeat(rstd, group_size, 1), 0).astype(kind,
                                                                                      copy=False),
                 np.add.reduce(of_g, 0).astype(kind, copy=False))
@@ -148,6 +149,7 @@ def _group_norm_backward(
     b = np.repeat(-of_group[1] * rstd**3, group_size, 1)
     c = np.repeat(-of_group[0] * rstd, group_size, 1) - b * means
     result = combine(share, x, a, b, c).reshape(input.shape).astype(input.dtype, copy=False)
+    result = lay_out(Layout.CHANNELS_LAST, result, [input])
     return (result, np.add.reduce(of_product * rstds, 0).astype(kind, copy=False),
             np.add.reduce(of_g, 0).astype(kind, copy=False))
 
@@ -268,7 +270,7 @@ def instance_norm(
     means, variances, weights, biases = [
         None if p is None else p.repeat(n) for p in (running_mean, running_var, weight, bias)
     ]
-    images = input.reshape(1, n * c, *shape[2:])
+    images = input.contiguous().reshape(1, n * c, *shape[2:])
     y: Tensor = batch(
         images, means, variances, weights, biases, use_input_stats, momentum, eps)[0]
     for p, moved in ((running_mean, means), (running_var, variances)):

@@ -147,12 +147,15 @@ def fold(
             f"but got input.size(1)={shape[-2]} and kernel_size={window.kernel}."
         )
     h, w = window.output(size)
-    if shape[-1] != h * w or min(h, w) < 1:
+    settings = f"Given output_size={size}, {_describe_window(window)}, stride={window.stride},"
+    if shape[-1] != h * w:
         raise RuntimeError(
-            f"Given output_size={size}, {_describe_window(window)}, stride={window.stride}, "
-            "expected size of input's dimension 2 to match the calculated number of sliding blocks "
-            f"{h} * {w} = {h * w}, but got input.size(2)={shape[-1]}."
+            f"{settings} expected size of input's dimension 2 to match the calculated number of "
+            f"sliding blocks {h} * {w} = {h * w}, but got input.size(2)={shape[-1]}."
         )
+    if min(h, w) < 1:
+        raise RuntimeError(f"{settings} calculated shape of the array of sliding blocks as "
+                           f"({h}, {w}), which is too small (non-positive)")
     if len(shape) == 2:
         return col2im(input.unsqueeze(0), size, window).squeeze(0)
     return col2im(input, size, window)

@@ -119,12 +119,10 @@ def _choose_sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> 
 def _check_samples(n: int, x: Tensor, random: Tensor) -> None:
     if random.dim() != 3:
         raise RuntimeError(f"Expect _random_samples to have 3 dimensions, got {random.dim()}")
-    for axis, expected, label in ((0, x.size(0), "batch size"), (1, x.size(1), "channel size")):
-        if random.size(axis) != expected:
-            raise RuntimeError(
-                f"Expect _random_samples.size({axis}) equals to input {label}. "
-                f"(got {random.size(axis)}, want {expected})"
-            )
+    if random.size(0) < x.size(0):
+        raise RuntimeError("Expect _random_samples.size(0) no less then input batch size.")
+    if random.size(1) != x.size(1):
+        raise RuntimeError("Expect _random_samples.size(1) equals to input channel size.")
     if random.size(2) != n:
         raise RuntimeError(f"Expect _random_samples.size(2) equals to {n}; got {random.size(2)}.")
     if random.dtype is not x.dtype:
@@ -165,9 +163,8 @@ def _publish_functions(n: int) -> None:
         random = _random_samples
         if random is None:
             random = rand(x.size(0), x.size(1), n, dtype=input.dtype)
-        elif x is not input and random.dim() == 3:
-            random = random[:1]  # one image takes the first one's numbers
         _check_samples(n, x, random)
+        random = random[: x.size(0)]  # each image takes its own numbers; there may be more
         y, indices = operator(x, random, kernel, output)
         return (y, indices) if x is input else (y.squeeze(0), indices.squeeze(0))
 

@@ -376,7 +376,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     if align and min(size[2:]) == 1:
         warn(
             "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when "
-            "align_corners=True. This is not an intended use case of affine_grid.",
+            "align_corners=True. This is not an intended use case of affine_grid. See the "
+            "documentation of affine_grid for details.",
         )
     elif min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")

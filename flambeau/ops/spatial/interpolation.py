@@ -273,9 +273,9 @@ def _choose_sizes(spatial: tuple[int, ...], size: Any, factor: Any) -> tuple[Any
         return None, [float(f) for f in result]
     for n in result:
         if isinstance(n, (bool, float)) or not hasattr(n, "__index__"):
-            raise TypeError(
-                f"interpolate(): expected size to be int or a tuple of ints, but got {size!r}"
-            )
+            kinds = [type(m) for m in size] if hasattr(size, "__iter__") else type(size)
+            raise TypeError("expected size to be one of int or Tuple[int] or Tuple[int, int] or "
+                            f"Tuple[int, int, int], but got size with types {kinds}")
     return [n.__index__() for n in result], None
 
 

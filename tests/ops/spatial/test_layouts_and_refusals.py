@@ -121,3 +121,31 @@ def test_threshold_is_written_over_expanded_tensors(torch):
     x = torch.tensor([[1.0, 0.0]]).expand(3, 2)
     torch.nn.functional.threshold_(x, 0.5, 2)
     assert x.tolist() == [[1, 2]] * 3
+
+
+def test_more_random_samples_than_images():
+    samples = torch.rand(3, 2, 2)
+    y = F.fractional_max_pool2d(torch.rand(1, 2, 5, 5), 2, 3, _random_samples=samples)
+    assert y.shape == (1, 2, 3, 3)
+    with pytest.raises(RuntimeError, match="no less then input batch size"):
+        F.fractional_max_pool2d(torch.rand(4, 2, 5, 5), 2, 3, _random_samples=samples)
+
+
+def test_texts_of_fold_and_interpolate():
+    with pytest.raises(RuntimeError, match=r"blocks as \(-4, -3\), which is too small"):
+        F.fold(torch.ones(1, 12, 12), (4, 5), (2, 2), dilation=(8, 8))
+    with pytest.raises(TypeError, match=r"but got size with types \[<class 'float'>\]"):
+        F.interpolate(torch.ones(1, 1, 4), size=(1.0,))
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 4, 5), (2, 6, 4, 5, 3)])
+def test_gradients_of_group_norm_are_laid_out_as_the_input(shape):
+    form = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
+    x = torch.randn(shape).contiguous(memory_format=form).requires_grad_()
+    (g,) = torch.autograd.grad(F.group_norm(x, 3), x, torch.ones(shape))
+    assert g.is_contiguous(memory_format=form)
+
+
+def test_instance_norm_of_one_image_is_row_major():
+    x = torch.randn(1, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    assert F.instance_norm(x).is_contiguous()

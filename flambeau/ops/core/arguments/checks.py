@@ -88,6 +88,8 @@ def _find_missed_kind(parameter: inspect.Parameter, value: Any) -> str | None:
     note = str(parameter.annotation)
     kind = note.removesuffix(" | None")
     refused = _REFUSED.get(kind)
+    if kind in ("int", "float") and isinstance(value, Tensor) and value.requires_grad:
+        return kind
     if refused is None or (value is None and kind != note) or (
         kind == "bool" and isinstance(value, bool)
     ):

@@ -138,9 +138,9 @@ def get_capabilities() -> dict[str, Any]:
     >>> sorted(capabilities)[:2], capabilities["num_logical_cores"] > 0
     (['aes', 'amx_bf16'], True)
     """
-    from .native.target.cache_sizes import detect_l1d_bytes, detect_l2_bytes
-    from .native.target.cpu import describe_cpu
-    from .native.target.machine import llvm_version
+    from ..native.target.cache_sizes import detect_l1d_bytes, detect_l2_bytes
+    from ..native.target.cpu import describe_cpu
+    from ..native.target.machine import llvm_version
 
     _, name, features = describe_cpu(llvm_version())
     available = {feature[1:] for feature in features if feature.startswith("+")}
