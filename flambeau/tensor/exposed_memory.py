@@ -15,18 +15,29 @@ from ..native.foundation.user_frames import add_notes
 from .layout import find_owner
 
 EXPOSED: dict[int, Any] = {}  # weak references to owners, by id
+_BY_ADDRESS: set[int] = set()  # ids of those of which others only know where they lie
 
 
 class PrivateBlock(bytearray):
     """Memory of which several arrays own a part each, and which nothing but flambeau sees."""
 
 
-def expose(array: np.ndarray) -> None:
-    """Record that the memory of an array has been exposed."""
+def expose(array: np.ndarray, by_address: bool = False) -> None:
+    """Record that the memory of an array has been exposed. `by_address`: nothing keeps it alive,
+    so a tensor may still move to larger memory."""
     owner = find_owner(array)
     key = id(owner)
     if key not in EXPOSED:
-        EXPOSED[key] = weakref.ref(owner, lambda _: EXPOSED.pop(key, None))
+        EXPOSED[key] = weakref.ref(owner, lambda _: _forget(key))
+        if by_address:
+            _BY_ADDRESS.add(key)
+    elif not by_address:
+        _BY_ADDRESS.discard(key)
+
+
+def _forget(key: int) -> None:
+    EXPOSED.pop(key, None)
+    _BY_ADDRESS.discard(key)
 
 
 def is_exposed(owner: np.ndarray) -> bool:
@@ -35,13 +46,18 @@ def is_exposed(owner: np.ndarray) -> bool:
     return (base is not None and base.__class__ is not PrivateBlock) or id(owner) in EXPOSED
 
 
+def is_fixed(owner: np.ndarray) -> bool:
+    """Return whether others hold an owner's memory, so that it cannot be replaced."""
+    return is_exposed(owner) and id(owner) not in _BY_ADDRESS
+
+
 def check_resizable(array: np.ndarray, count: int) -> None:
     """RuntimeError if `count` elements need larger memory than the array's, which others see: a
     tensor with new memory would silently part from them."""
     if not isinstance(array, np.ndarray):
         return
     memory = find_owner(array)
-    if count * array.itemsize > memory.nbytes and is_exposed(memory):
+    if count * array.itemsize > memory.nbytes and is_fixed(memory):
         raise_not_resizable()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from .dtypes import FROM_NUMPY, QuantizedDtype, get_default_dtype, parse_dtype
 from .dtypes import dtype as Dtype
-from .exposed_memory import is_exposed, raise_not_resizable
+from .exposed_memory import is_fixed, raise_not_resizable
 from .layout import as_bytes, find_owner
 from .meta import MetaArray, meta_array
 from .shared_memory import move_to_shared_memory, shared_memory
@@ -156,7 +156,7 @@ class UntypedStorage(StorageCasts):
 
     def resizable(self) -> bool:
         """Return whether resize_ may make it larger: not if others, like NumPy, see its memory."""
-        return self._bytes.__class__ is MetaArray or not is_exposed(find_owner(self._bytes))
+        return self._bytes.__class__ is MetaArray or not is_fixed(find_owner(self._bytes))
 
     def resize_(self, size: int) -> UntypedStorage:
         """Change the size in bytes; existing tensors keep their old memory. RuntimeError for memory
@@ -168,13 +168,13 @@ class UntypedStorage(StorageCasts):
             raise_not_resizable()
         result = np.empty(size, np.uint8)
         copied_bytes = min(size, self._bytes.size)
-        result[:copied_bytes] = self._bytes[:copied_bytes]
+        result[:copied_bytes] = self._array()[:copied_bytes]
         self._bytes = result
         return self
 
     def byteswap(self, dtype: Dtype) -> None:
         """Reverse the bytes of each element, in place."""
-        self._bytes.view(dtype.numpy).byteswap(inplace=True)
+        self._array().view(dtype.numpy).byteswap(inplace=True)
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """Return the class name. Raise RuntimeError if `dtype` is given."""
@@ -270,13 +270,13 @@ class UntypedStorage(StorageCasts):
     def fill_(self, value: int) -> UntypedStorage:
         """Set every byte."""
         if self._bytes.__class__ is not MetaArray:
-            self._bytes[...] = value
+            self._array()[...] = value
         return self
 
     def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
         """Copy the bytes of another storage of this size."""
         if self._bytes.__class__ is not MetaArray:
-            self._bytes[...] = source.cpu()._bytes
+            self._array()[...] = source.cpu()._array()
         return self
 
     def __copy__(self) -> UntypedStorage:
@@ -291,10 +291,10 @@ class UntypedStorage(StorageCasts):
     def clone(self) -> UntypedStorage:
         """Return a copy."""
         is_meta = self._bytes.__class__ is MetaArray
-        return UntypedStorage(self._bytes if is_meta else self._bytes.copy())
+        return UntypedStorage(self._bytes if is_meta else self._array().copy())
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
-        return storage_from_bytes, (self._bytes.tobytes(),)
+        return storage_from_bytes, (self._array().tobytes(),)
 
     def cpu(self) -> UntypedStorage:
         """Return self; NotImplementedError on the meta device."""
@@ -311,7 +311,7 @@ class UntypedStorage(StorageCasts):
 
     def __repr__(self) -> str:
         lines = "...\n" if self._bytes.__class__ is MetaArray \
-            else "".join(f" {b}\n" for b in self._bytes[:1000])
+            else "".join(f" {b}\n" for b in self._array()[:1000])
         size = self.nbytes()
         return f"{lines}[torch.storage.UntypedStorage(device={self.device}) of size {size}]"
 

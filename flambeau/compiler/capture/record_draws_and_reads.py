@@ -16,10 +16,13 @@ from ...ops.core import inplace as in_place
 from ...optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from ...tensor import tensor as tensors
 from ...tensor.capture_marks import holds, may_write_arrays, peek, read_values
+from ...tensor.exposed_memory import expose
 from ...tensor.random import generator as generators
 from ...tensor.random import integers, rejection_sampling, distributions
 from ...tensor.random import normal as normals
+from ...tensor.storage import UntypedStorage
 from ...tensor.tensor import Tensor
+from ..ir.reasons import Advice, Reason
 from ..proof.declarations import is_in_library
 from ..trace.counter_rng import replace_draw, draw_key
 from ..trace.host_numbers import Read
@@ -233,9 +236,30 @@ def _holds(r: Recorder, original: Callable, x: Tensor, condition: Callable) -> b
     return result
 
 
+def _expose(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
+    """Record a function that gives Python a way to the memory: it may keep it, and later calls,
+    which are perhaps followed, do not see what it reads and writes there."""
+    if r.on and isinstance(args[0], Tensor) and isinstance(args[0]._array, np.ndarray):
+        expose(args[0]._array, original.__name__ in BY_ADDRESS)
+    return _read(r, original, args, kwargs)
+
+
 def _peek(r: Recorder, original: Callable, x: Tensor) -> np.ndarray:
     r.compute()
     return np.asarray(original(x))
+
+
+def _read_bytes(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
+    if r.on:
+        r.compute()
+        r.problem(Reason("it reads or writes the bytes of a storage", Advice.READ_OUTSIDE))
+    return original(*args, **kwargs)
+
+
+# Methods of tensors that give Python a way to their memory.
+EXPOSING = ("numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage",
+            "share_memory_")
+BY_ADDRESS = ("data_ptr", "untyped_storage", "storage")
 
 
 def iterate_host_reads(r: Recorder) -> Pairs:
@@ -245,8 +269,9 @@ def iterate_host_reads(r: Recorder) -> Pairs:
                  "apply_", "map_", "map2_", "data_ptr", "untyped_storage"):
         function = getattr(Tensor, name)
         if hasattr(function, "__code__"):
-            yield function, functools.partial(_read, r)
+            yield function, functools.partial(_expose if name in EXPOSING else _read, r)
     yield read_values, functools.partial(_read, r)
+    yield UntypedStorage._array, functools.partial(_read_bytes, r)
     yield peek, pass_through_unless_on(r, _peek)
     yield holds, pass_through_unless_on(r, _holds)
     yield may_write_arrays, pass_through_unless_on(r, lambda r, original: False)

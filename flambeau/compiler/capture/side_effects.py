@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ...tensor.layout import find_owner
+import numpy as np
+
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..proof.guards import format_line
@@ -80,8 +81,10 @@ def note_arrays(trace: Trace) -> None:
     """Refuse a call that reads a NumPy array in memory that it writes: guards compare the array as
     it was before the call."""
     numbers = collect_written_storages(trace) if trace.proof.arrays else ()
-    owners = {id(trace.storages[number].owner) for number in numbers}
-    if any(id(find_owner(array)) in owners for array in trace.proof.arrays):
+    owners = [trace.storages[number].owner for number in numbers]
+    # Two arrays on one memory may have different owners, as after from_dlpack.
+    if any(np.may_share_memory(array, owner) for array in trace.proof.arrays for owner in owners
+           if owner.__class__ is np.ndarray):
         trace.add_problem("it reads a NumPy array on memory that it writes", "")
 
 

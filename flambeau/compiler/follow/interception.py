@@ -35,10 +35,11 @@ from ...tensor.capture_marks import holds, may_write_arrays, peek, read_values
 from ...tensor.exposed_memory import expose
 from ...tensor.random import distributions, integers, rejection_sampling
 from ...tensor.random import normal as normals
+from ...tensor.storage import UntypedStorage
 from ...tensor.tensor import Tensor
 from ..capture import record_writes
 from ..capture.patch_targets import bypass_fast_path
-from ..capture.record_draws_and_reads import record_draw, iterate_subclasses
+from ..capture.record_draws_and_reads import BY_ADDRESS, EXPOSING, record_draw, iterate_subclasses
 from ..capture.record_library import list_replacements
 from ..capture.record_optimizer import record_group_step
 from ..capture.recorder import (
@@ -236,7 +237,7 @@ def _read(function: Any, exposes: bool = False) -> Hook:
     def run(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         x = args[0] if args else None
         if exposes and isinstance(x, Tensor):
-            expose(x._array)
+            expose(x._array, function.__name__ in BY_ADDRESS)
         if session.recorder is not None or exposes or len(collect_tensors((args[1:], kwargs))):
             session.flush()
         else:
@@ -281,13 +282,12 @@ def _hook_special() -> Iterator[Hook]:
     record = make_module_recorder(NOW)
     yield _hook_recording(Module.__call__, record)
     yield _hook_recording(Module._call_impl, record)
-    exposing = ("numpy", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage",
-                "share_memory_")
     for name in _READS:
         function = getattr(Tensor, name, None)
         if _is_function(function):
-            yield _read(function, name in exposing)
+            yield _read(function, name in EXPOSING)
     yield _read(read_values)
+    yield _read(UntypedStorage._array, exposes=True)  # of a storage that the program has kept
     yield _peek(peek)
     yield _peek(holds)
     yield Hook(may_write_arrays, lambda original, args, kwargs: False,
