@@ -226,7 +226,8 @@ def updates_that_stop_early() -> Scene:
 
     def step(x: Any, y: Any) -> Any:
         before, rounds = F.log_softmax(policy(x), 1).gather(1, y[:, None]).detach(), 0
-        for rounds in range(4):
+        while rounds < 4:
+            rounds += 1
             after = F.log_softmax(policy(x), 1).gather(1, y[:, None])
             ratio = (after - before).exp()
             loss = -torch.min(ratio, ratio.clamp(0.8, 1.2)).mean()
