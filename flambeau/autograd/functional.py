@@ -69,7 +69,7 @@ def vjp(
     with set_grad_enabled(create_graph or is_grad_enabled()):
         result = _compute_grad(call.outputs, call.inputs, cotangents, create_graph)
         product = _fill_missing(result, call.inputs, strict, create_graph, "back")
-    return call.result(), call.finished(product, call.several_inputs)
+    return call.result(), call.finish(product, call.several_inputs)
 
 
 def jvp(
@@ -90,7 +90,7 @@ def jvp(
     with set_grad_enabled(create_graph or is_grad_enabled()):
         result = _compute_grad(gradients, cotangents, call.v, create_graph)
         product = _fill_missing(result, call.outputs, strict, create_graph, "back_trick")
-    return call.result(), call.finished(product, call.several_outputs)
+    return call.result(), call.finish(product, call.several_outputs)
 
 
 def vhp(
@@ -109,7 +109,7 @@ def vhp(
     with set_grad_enabled(create_graph or is_grad_enabled()):
         result = _compute_grad(gradients, call.inputs, call.v, create_graph)
         product = _fill_missing(result, call.inputs, strict, create_graph, "double_back")
-    return call.result(), call.finished(product, call.several_inputs)
+    return call.result(), call.finish(product, call.several_inputs)
 
 
 def hvp(
@@ -131,7 +131,7 @@ def hvp(
     with set_grad_enabled(create_graph or is_grad_enabled()):
         result = _compute_grad(twice, cotangents, call.v, create_graph)
         product = _fill_missing(result, call.inputs, strict, create_graph, "double_back_trick")
-    return call.result(), call.finished(product, call.several_inputs)
+    return call.result(), call.finish(product, call.several_inputs)
 
 
 def jacobian(
@@ -327,9 +327,9 @@ class _Call:
 
     def result(self) -> Any:
         """Return the outputs in the structure that the user's function returned."""
-        return self.finished(self.outputs, self.several_outputs)
+        return self.finish(self.outputs, self.several_outputs)
 
-    def finished(self, tensors: tuple[Tensor, ...], several: bool) -> Any:
+    def finish(self, tensors: tuple[Tensor, ...], several: bool) -> Any:
         """Detach tensors unless `create_graph`, and unwrap the tuple unless `several`."""
         result = tensors if self.create_graph else tuple(x.detach() for x in tensors)
         return result if several else result[0]

@@ -105,7 +105,7 @@ class Node:
 
     values = read_saved_values
 
-    def saved_value(self, k: int) -> Any:
+    def read_saved(self, k: int) -> Any:
         """Return a saved value, checked for changes."""
         value, version = self.saved[k], self.versions[k]
         return value if version is None else read_saved_value(self, value, version)

@@ -106,7 +106,7 @@ def recompute(node: Node, index: int | None) -> Any:
         return None
     operator, args, kwargs = node.operator, [], {}
     for position, k in sorted(node.plan.arguments):
-        parameter, value = operator.parameters[position], node.saved_value(k)
+        parameter, value = operator.parameters[position], node.read_saved(k)
         if parameter.kind is parameter.KEYWORD_ONLY:
             kwargs[parameter.name] = value
         elif parameter.kind is parameter.VAR_POSITIONAL:

@@ -47,7 +47,7 @@ class Transfer:
         if self._recorder.trace.values:
             self._sent = [copy for array in arrays if (copy := self._copy_array(array)) is not None]
 
-    def received(self, arrays: Arrays, groups: Sequence[Sequence[Tensor]]) -> None:
+    def note_received(self, arrays: Arrays, groups: Sequence[Sequence[Tensor]]) -> None:
         """Note what was received: each group's tensors take the values of one array, in order."""
         recorder = self._recorder
         if recorder.trace.values:

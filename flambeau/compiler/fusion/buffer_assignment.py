@@ -41,7 +41,7 @@ class BufferAssignment:
         """Where a value can be read."""
         return self._places[id(node)]
 
-    def seen(self, node: Node) -> Place:
+    def locate(self, node: Node) -> Place:
         """Where a value lies; it may be a movement of a materialized value."""
         chain: list[Node] = []
         while id(node) not in self._materialized:
@@ -56,7 +56,7 @@ class BufferAssignment:
         """Where the kernel that computes a value writes it."""
         return self._targets.get(id(node), [])
 
-    def replaced(self, start: Node) -> list[int]:
+    def list_replaced(self, start: Node) -> list[int]:
         """The positions of an exchange's operands that are stored where their results will be."""
         return self._replaced.get(id(start), [])
 

@@ -162,7 +162,7 @@ class _AttentionKernel:
         self.scores = Buffer(self.type, "scores", local=self.size * self.size)
         self.q_transposed = Buffer(self.type, "q", local=max(1, self.depth) * self.size)
         if mask is not None:
-            place = self.layout.seen(mask)
+            place = self.layout.locate(mask)
             window = place.window.expand((*self.batch, self.rows, self.columns))
             assert window is not None
             self.mask = Place(place.memory, window)
@@ -171,7 +171,7 @@ class _AttentionKernel:
 
     def load(self, node: Node, *indices: Coordinate) -> Load:
         """Load an operand's element in this batch."""
-        place = self.layout.seen(node)
+        place = self.layout.locate(node)
         return self._load(place, indices)
 
     def _load(self, place: Place, indices: Sequence[Coordinate]) -> Load:

@@ -49,7 +49,7 @@ class _Layer:
         blocks = -(-self.rows // rows)
         is_full = rows * blocks == self.rows
         operands = get_inputs_by_name(self.node)
-        weight = self.grid(self.layout.seen(operands.pop("w")), "w")
+        weight = self.grid(self.layout.locate(operands.pop("w")), "w")
         packing = pack_weights(self.cell, self.width, weight, self.back)
         panels = self.memory(
             count_packed_elements(self.cell, self.width, type, self.back), "panels"
@@ -57,7 +57,7 @@ class _Layer:
         first = ("panels", packing, [self.memories[weight.buffer], panels])
         self.buffers, self.memories = {}, {}
         grids = {
-            name: self.grid(self.layout.seen(operand), name) for name, operand in operands.items()
+            name: self.grid(self.layout.locate(operand), name) for name, operand in operands.items()
         }
         grids["panels"] = SequenceLayout(self.buffer(panels), 0)
         wanted = {node.of: [self.grid(place, node.of) for place in self.layout.targets(node)]

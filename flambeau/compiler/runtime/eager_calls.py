@@ -53,9 +53,9 @@ class EagerCalls:
 
     def _locate_all(self, node: Node) -> tuple[dict[str, Any], list[Locate], list[Locate]]:
         layout = self.step.layout
-        replaced = layout.replaced(node)
+        replaced = layout.list_replaced(node)
         return ({"replaced": replaced} if replaced else {},
-                [self._locate(layout.seen(operand)) for operand in node.inputs],
+                [self._locate(layout.locate(operand)) for operand in node.inputs],
                 [self._locate(place) for place in layout.targets(node)])
 
     def _locate(self, place: Place) -> Locate:

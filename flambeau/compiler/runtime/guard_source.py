@@ -70,30 +70,45 @@ class GuardWriter:
             return
         leaf, self.leaves = self.leaves, self.leaves + 1
         if isinstance(value, TensorLayout):
-            self.tensors.append(leaf)
-            self.lines.append(f"    t{leaf} = {place}")
-            self.return_miss_if(f"t{leaf}.__class__ is not {self.name(value.kind)}")
-            self.lines.append(f"    b{leaf} = t{leaf}._array")
-            self.guard_array(leaf, value.array)
-            if id(value.array.owner()) in self.reachable:
-                self.return_miss_if(f"b{leaf} is not {self.name(value.array.array())}")
-            self.guard_flags(leaf, value)
+            self.guard_tensor(leaf, place, value)
         elif isinstance(value, ArrayLayout):
             self.tensors.append(leaf)
             self.lines.append(f"    t{leaf} = b{leaf} = {place}")
             self.guard_array(leaf, value)
-        elif leaf in self.program.proof.numbers:
-            self.lines.append(f"    t{leaf} = {place}")
-            is_free = self.program.proof.is_free(leaf)
-            self.return_miss_if(f"t{leaf}.__class__ is not {kind.__name__}" if is_free else
-                                write_mismatch(f"t{leaf}", value, self.name))
-        elif not isinstance(value, ObjectArgument):
-            self.return_miss_if(write_mismatch(place, value, self.name))
-        elif value.value is None:
-            self.lines.append(f"    t{leaf} = {place}")
-            self.return_miss_if(f"t{leaf}.__class__ is not {self.name(value.kind)}")
+        elif isinstance(value, ObjectArgument):
+            self.guard_object(leaf, place, value)
         else:
-            self.return_miss_if(f"{place} is not {self.name(value.value)}")
+            self.guard_plain(leaf, place, value)
+
+    def guard_tensor(self, leaf: int, place: str, tensor: TensorLayout) -> None:
+        """Guard the class, layout and flags of a tensor."""
+        self.tensors.append(leaf)
+        self.lines.append(f"    t{leaf} = {place}")
+        self.return_miss_if(f"t{leaf}.__class__ is not {self.name(tensor.kind)}")
+        self.lines.append(f"    b{leaf} = t{leaf}._array")
+        self.guard_array(leaf, tensor.array)
+        if id(tensor.array.owner()) in self.reachable:
+            self.return_miss_if(f"b{leaf} is not {self.name(tensor.array.array())}")
+        self.guard_flags(leaf, tensor)
+
+    def guard_plain(self, leaf: int, place: str, value: Any) -> None:
+        """Guard a number or another plain value; of a number that is free, only the class."""
+        proof = self.program.proof
+        if leaf not in proof.numbers:
+            self.return_miss_if(write_mismatch(place, value, self.name))
+            return
+        self.lines.append(f"    t{leaf} = {place}")
+        self.return_miss_if(
+            f"t{leaf}.__class__ is not {value.__class__.__name__}" if proof.is_free(leaf)
+            else write_mismatch(f"t{leaf}", value, self.name))
+
+    def guard_object(self, leaf: int, place: str, argument: ObjectArgument) -> None:
+        """Guard an object: its identity, or its class if any object of it will do."""
+        if argument.value is not None:
+            self.return_miss_if(f"{place} is not {self.name(argument.value)}")
+            return
+        self.lines.append(f"    t{leaf} = {place}")
+        self.return_miss_if(f"t{leaf}.__class__ is not {self.name(argument.kind)}")
 
     def guard_flags(self, leaf: int, tensor: TensorLayout) -> None:
         """Guard whether a tensor requires grad and whether it was made in inference mode."""
@@ -146,8 +161,8 @@ class GuardWriter:
         elif states:
             get = operator.attrgetter("_array", "_requires_grad")
             self.names["get"], self.names["tensors"] = get, [tensor for tensor, _, _ in states]
-            self.names["held"] = [(array, flag) for _, array, flag in states]
-            self.lines += ["    try:", "        if list(map(get, tensors)) != held:",
+            self.names["recorded"] = [(array, flag) for _, array, flag in states]
+            self.lines += ["    try:", "        if list(map(get, tensors)) != recorded:",
                            "            return MISS", "    except ValueError:",
                            "        return MISS"]
 

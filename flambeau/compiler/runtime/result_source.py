@@ -16,7 +16,7 @@ from ..trace.host_numbers import FUNCTIONS, Old
 from ..trace.plain_values import PLAIN
 from ..trace.texts import Before
 from .backward_node import attach_history, check_version, make_detached_node, name_node_class
-from .returned_tensors import (
+from .new_tensors import (
     CompiledBackward, alias, attach_freed, count_from, require_grad, set_inference, view,
 )
 

@@ -86,7 +86,7 @@ def make_table(
     for task, barrier, code in zip(tasks, plan.barriers, codes, strict=True):
         buffers = list(zip(task.memories, task.offsets, strict=True))
         if task.call is not None and task.call.op is Op.CHECK:
-            place = layout.seen(task.call.inputs[0])
+            place = layout.locate(task.call.inputs[0])
             buffers = [(place.memory, place.window.offset)]
         elif task.call is not None:
             entries.append(TableEntry("", 0, [], task))

@@ -174,7 +174,7 @@ def collect_task_memories(task: Task, layout: BufferAssignment | None) -> list[A
     if task.call is None:
         return task.memories
     assert layout is not None
-    read = [layout.seen(operand).memory for operand in task.call.inputs]
+    read = [layout.locate(operand).memory for operand in task.call.inputs]
     return [*read, *(place.memory for place in layout.targets(task.call))]
 
 

@@ -198,7 +198,7 @@ class Reducer:
                     self._give(parameter, window)
             if bucket.transfer is not None:
                 gradients = [parameter._grad for parameter in bucket.parameters]
-                bucket.transfer.received([bucket.buffer._array], [gradients])
+                bucket.transfer.note_received([bucket.buffer._array], [gradients])
         if self._recorder is not None:
             self._recorder.awaited.pop(id(self), None)
             self._recorder = None

@@ -67,7 +67,7 @@ def broadcast_tensors(tensors: Sequence[Tensor], group: ProcessGroup, root: int 
         for members, array in zip(groups, packed, strict=True):
             _unpack(members, array)
     if transfer is not None:
-        transfer.received(packed, groups)
+        transfer.note_received(packed, groups)
 
 
 def _unpack(tensors: Sequence[Tensor], packed: np.ndarray) -> None:

@@ -36,7 +36,7 @@ class Frame(NamedTuple):
     code: int
     fields: list[bytes]
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """Return the frame's bytes on the wire."""
         body = b"".join(_FIELD.pack(len(field)) + field for field in self.fields)
         return _HEAD.pack(len(body), self.number, self.code, len(self.fields)) + body

@@ -134,7 +134,7 @@ class TCPServer:
         except ValueError:
             status = Status.NOT_A_NUMBER
         try:
-            client.connection.sendall(Frame(frame.number, status, fields).packed())
+            client.connection.sendall(Frame(frame.number, status, fields).pack())
         except OSError:
             self._drop(client)
 

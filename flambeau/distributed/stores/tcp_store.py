@@ -124,7 +124,7 @@ class TCPStore(Store):
             end_s = time.monotonic() + limit_s
             try:
                 self._connection.settimeout(max(limit_s, 0.001))
-                self._connection.sendall(Frame(number, request, list(fields)).packed())
+                self._connection.sendall(Frame(number, request, list(fields)).pack())
                 while True:
                     reply = receive_frame(self._connection, self._received)
                     if reply is None or reply.number == number:

@@ -52,7 +52,7 @@ def distribute_tensor(
     elif src_data_rank is not None:
         local = _copy_from(local, mesh, src_data_rank)
     local = redistribute_local(local, replicated, chosen)
-    return DTensor(local, replicated.replaced(chosen), requires_grad=tensor.requires_grad)
+    return DTensor(local, replicated.with_placements(chosen), requires_grad=tensor.requires_grad)
 
 
 def _copy_from(local: Tensor, mesh: DeviceMesh, rank: int) -> Tensor:

@@ -160,7 +160,7 @@ class _FromLocal(Function):
             stride = dense_strides(shape, part.stride())
         spec = DTensorSpec(mesh, placements, TensorMeta(tuple(shape), tuple(stride), part.dtype))
         ctx.is_explicit = grad_placements is not None
-        ctx.spec = spec if grad_placements is None else spec.replaced(
+        ctx.spec = spec if grad_placements is None else spec.with_placements(
             normalize_placements(grad_placements, mesh, len(shape)))
         return DTensor(part if mesh.get_coordinate() else part.new_empty(0), spec)
 
@@ -195,7 +195,7 @@ class _ToLocal(Function):
     def forward(ctx: Any, tensor: DTensor, grad_placements: Any) -> Tensor:
         """Return the part, sharing its memory."""
         spec = tensor._spec
-        ctx.spec = spec.replaced(
+        ctx.spec = spec.with_placements(
             whole_summands(spec.placements) if grad_placements is None
             else normalize_placements(grad_placements, spec.mesh, spec.ndim))
         return tensor._local_tensor.view_as(tensor._local_tensor)
@@ -219,7 +219,7 @@ class _Redistribute(Function):
         local = redistribute_local(tensor._local_tensor, spec, placements)
         if local is tensor._local_tensor:
             local = local.view_as(local)
-        return DTensor(local, spec.replaced(placements))
+        return DTensor(local, spec.with_placements(placements))
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:

@@ -55,7 +55,7 @@ def _is_cut(placement: Placement) -> bool:
     return sharded_dim(placement) is not None
 
 
-def _sized(position: int) -> Callable[[LocalCall], Any]:
+def _call_with_size(position: int) -> Callable[[LocalCall], Any]:
     """Return a call whose argument at a position is the result's shape."""
     def call(local: LocalCall) -> Any:
         size = find_local_part(local.shapes[0], local.mesh, local.output_placements())[0]
@@ -151,7 +151,7 @@ def _scale_gradient(target_at: int, weight_at: int) -> Callable[[LocalCall], Any
     return call
 
 
-def _placed(local: LocalCall) -> Any:
+def _place(local: LocalCall) -> Any:
     """Place a gradient into zeros of the local size."""
     size = find_local_part(local.shapes[0], local.mesh, local.output_placements())[0]
     full_size = tuple(local.args[1])
@@ -173,19 +173,19 @@ def _draw(local: LocalCall) -> Any:
         return local.run(*local.args)
     full = ops.empty(spec.shape, dtype=target.dtype)
     local.run(full, *local.args[1:])
-    replicated = spec.replaced((Replicate(),) * len(spec.placements))
+    replicated = spec.with_placements((Replicate(),) * len(spec.placements))
     return target.copy_(redistribute_local(full, replicated, spec.placements))
 
 
 LOCAL_CALLS: dict[str, Callable[[LocalCall], Any]] = {
-    **{name: _sized(1) for name in ("view", "_unsafe_view", "reshape", "expand")},
+    **{name: _call_with_size(1) for name in ("view", "_unsafe_view", "reshape", "expand")},
     "squeeze": _squeeze,
-    **{f"new_{name}": _sized(1) for name in ("empty", "zeros", "ones", "full")},
+    **{f"new_{name}": _call_with_size(1) for name in ("empty", "zeros", "ones", "full")},
     "_layer_norm": _layer_norm(3), "_layer_norm_backward": _layer_norm(3),
     "embedding": _embedding,
     "nll_loss_forward": _nll_loss, "nll_loss2d_forward": _nll_loss,
     "_nll_loss_backward": _scale_gradient(1, 2), "_cross_entropy_backward": _scale_gradient(2, 3),
-    "_placed": _placed,
+    "_placed": _place,
     **dict.fromkeys(("bernoulli_", "uniform_", "normal_", "exponential_", "geometric_", "cauchy_",
                      "log_normal_", "random_"), _draw),
 }

@@ -56,7 +56,7 @@ class DTensorSpec:
         """The size of the global tensor in bytes."""
         return math.prod(self.shape) * self.tensor_meta.dtype.itemsize
 
-    def replaced(self, placements: Sequence[Placement]) -> DTensorSpec:
+    def with_placements(self, placements: Sequence[Placement]) -> DTensorSpec:
         """Return the spec of the same tensor with other placements."""
         return DTensorSpec(self.mesh, tuple(placements), self.tensor_meta)
 

@@ -37,6 +37,34 @@ _stubbed: dict[FunctionType, Handlers] = {}  # for functions with a stub
 STUBS = StubSet(lambda: {function: (_dispatch, function) for function in _stubbed})
 
 
+def choose(functions: Mapping[str, Callable], names: str) -> dict[str, Callable]:
+    """Return some functions by name, for `implement_each`."""
+    return {name: functions[name] for name in names.split()}
+
+
+def implement_each(
+    implements: Callable[[str], Callable], originals: Mapping[str, Callable]
+) -> Callable[[Callable], Callable]:
+    """Register one function under several names by the decorator `implements`.
+
+    It gets the function of plain tensors that it implements, then the call's arguments.
+    """
+    def decorate(rule: Callable) -> Callable:
+        for name, original in originals.items():
+            implements(name)(_bind(rule, name, original))
+        return rule
+
+    return decorate
+
+
+def _bind(rule: Callable, name: str, original: Callable) -> Callable:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return rule(original, *args, **kwargs)
+
+    function.__name__ = name
+    return function
+
+
 def install(
     kind: TensorKind, handlers: Mapping[str, Callable],
     needs_stub: Callable[[FunctionType, str], bool],

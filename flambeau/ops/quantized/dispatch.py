@@ -6,8 +6,9 @@ that check their arguments when the first quantized tensor is created.
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ...tensor.quantized import QuantizedCreated, QuantizedTensor
@@ -39,29 +40,7 @@ def implements(*names: str) -> Callable[[Callable], Callable]:
     return decorate
 
 
-def implements_each(originals: Mapping[str, Callable]) -> Callable[[Callable], Callable]:
-    """Register one function under the names of several. It gets the function of plain tensors that
-    it implements, then the call's arguments."""
-
-    def decorate(rule: Callable) -> Callable:
-        for name, original in originals.items():
-            implements(name)(_bind(rule, name, original))
-        return rule
-
-    return decorate
-
-
-def _bind(rule: Callable, name: str, original: Callable) -> Callable:
-    def function(*args: Any, **kwargs: Any) -> Any:
-        return rule(original, *args, **kwargs)
-
-    function.__name__ = name
-    return function
-
-
-def choose(functions: Mapping[str, Callable], names: str) -> dict[str, Callable]:
-    """Return some of the functions, for `implements_each`."""
-    return {name: functions[name] for name in names.split()}
+implements_each = functools.partial(window_stubs.implement_each, implements)
 
 
 def is_quantized_call(args: tuple, kwargs: dict[str, Any]) -> bool:

@@ -14,7 +14,8 @@ from ...tensor.quantizers import PerTensor
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
 from .conversion import dequantize
-from .dispatch import choose, implements, implements_each
+from ..interception.window_stubs import choose
+from .dispatch import implements, implements_each
 from .views import get_codes
 
 _torch, _functional = PUBLIC["torch"], PUBLIC["nn.functional"]

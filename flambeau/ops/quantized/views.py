@@ -12,7 +12,8 @@ from typing import Any
 from ...tensor.quantized import QuantizedTensor, quantized
 from ...tensor.quantizers import PerChannel, PerTensor, Quantizer
 from ...tensor.tensor import Tensor, wrap
-from .dispatch import choose, implements, implements_each
+from ..interception.window_stubs import choose
+from .dispatch import implements, implements_each
 
 
 def get_codes(x: Any) -> Tensor:

@@ -33,7 +33,7 @@ def _read_lines() -> dict[str, list[str]]:
 def get_schemas(name: str) -> dict[str, Schema]:
     """Return an operator's schemas by overload; none for an unknown name.
 
-    >>> from flambeau.ops.registration.aten_schemas import schemas
+    >>> from flambeau.ops.registration.aten_schemas import get_schemas
     >>> [str(schema) for schema in get_schemas("neg").values()]
     ['aten::neg(Tensor self) -> Tensor']
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from ...tensor.sparse import (
 )
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
+from ..interception.window_stubs import choose
 from . import formats
 from .construction import create_coo, create_compressed
 from .conversion_checks import check_conversion, check_sparse_dim
-from .dispatch import implements, sparse_operator
+from .dispatch import implements, implements_each, sparse_operator
 from .masking import mask_by_pattern
 from .meta_device import NO_DATA, RULES, convert_on_meta, forget_places
 
@@ -135,28 +137,38 @@ def dense_dim(self: Tensor) -> int:
     return array.values.ndim - 1 if isinstance(array, CooArray) else array.dense_dim
 
 
-def _attach_part(name: str, attribute: str, by_row: bool) -> None:
-    line = "row" if (by_row == (attribute == "compressed")) else "column"
-
-    def method(self: Tensor) -> Tensor:
-        array: Any = self._array
-        if not isinstance(array, CompressedArray) or array.by_row is not by_row:
-            kind = "row" if by_row else "column"
-            raise RuntimeError(
-                f"{name} expected sparse {kind} compressed tensor layout but got "
-                f"{layout_name(self.layout)}"
-            )
-        return wrap(getattr(array, attribute))
-
-    method.__name__ = name
-    method.__doc__ = f"The {line} indices of a compressed tensor."
-    implements(name)(method)
+def _require_compressed(x: Tensor, name: str, by_row: bool) -> CompressedArray:
+    array: Any = x._array
+    if not isinstance(array, CompressedArray) or array.by_row is not by_row:
+        raise RuntimeError(
+            f"{name} expected sparse {'row' if by_row else 'column'} compressed tensor layout but "
+            f"got {layout_name(x.layout)}"
+        )
+    return array
 
 
-_attach_part("crow_indices", "compressed", True)
-_attach_part("col_indices", "plain", True)
-_attach_part("ccol_indices", "compressed", False)
-_attach_part("row_indices", "plain", False)
+@implements("crow_indices")
+def crow_indices(self: Tensor) -> Tensor:
+    """Return where each row begins."""
+    return wrap(_require_compressed(self, "crow_indices", True).compressed)
+
+
+@implements("col_indices")
+def col_indices(self: Tensor) -> Tensor:
+    """Return the column of each value."""
+    return wrap(_require_compressed(self, "col_indices", True).plain)
+
+
+@implements("ccol_indices")
+def ccol_indices(self: Tensor) -> Tensor:
+    """Return where each column begins."""
+    return wrap(_require_compressed(self, "ccol_indices", False).compressed)
+
+
+@implements("row_indices")
+def row_indices(self: Tensor) -> Tensor:
+    """Return the row of each value."""
+    return wrap(_require_compressed(self, "row_indices", False).plain)
 
 
 # ------------------------------------------------------------------------------ other layouts
@@ -317,18 +329,11 @@ def _create_probe(x: Tensor) -> Tensor:
     return wrap(meta_array((0,), kind) if x.is_meta else np.empty(0, kind))
 
 
-def _declare_conversion(name: str) -> None:
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        kind = getattr(_create_probe(self), name)(*args, **kwargs).dtype
-        return to(self, kind)
-
-    method.__name__ = name
-    implements(name)(method)
-
-
-for _name in ("half", "float", "double", "bfloat16", "char", "short", "int", "long", "byte",
-              "bool", "cfloat", "cdouble", "type_as"):
-    _declare_conversion(_name)
+@implements_each(choose(vars(Tensor), "half float double bfloat16 char short int long byte bool "
+                        "cfloat cdouble type_as"))
+def cast_as(original: Callable, self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Cast to the dtype that the dense method casts to."""
+    return to(self, original(_create_probe(self), *args, **kwargs).dtype)
 
 
 @implements("cpu")

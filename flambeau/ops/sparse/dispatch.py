@@ -8,6 +8,7 @@ tensor is created.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from types import FunctionType
@@ -46,6 +47,9 @@ def implements(*names: str) -> Callable[[Callable], Callable]:
         return function
 
     return decorate
+
+
+implements_each = functools.partial(window_stubs.implement_each, implements)
 
 
 def _copy_as_method(function: Callable, name: str) -> Callable:

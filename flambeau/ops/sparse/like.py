@@ -96,46 +96,69 @@ def empty_like(
     return require_gradients(result) if requires_grad else result
 
 
-def _declare_fill_like(name: str, fill: str, arguments: tuple[Any, ...] = ()) -> None:
-    def function(input: Tensor, *args: Any, requires_grad: bool = False, **kwargs: Any) -> Tensor:
-        generator = kwargs.pop("generator", None)
-        options = {} if generator is None else {"generator": generator}
-        if "fill_value" in kwargs:
-            args = (kwargs.pop("fill_value"),)
-        result = getattr(empty_like(input, **kwargs), fill)(*(args or arguments), **options)
-        return require_gradients(result) if requires_grad else result
-
-    function.__name__ = name
-    function.__doc__ = f"As `empty_like`, then `{fill}`."
-    implements(name)(function)
+@implements("ones_like")
+def ones_like(input: Tensor, *, requires_grad: bool = False, **options: Any) -> Tensor:
+    """As `empty_like`, then `fill_(1)`."""
+    return full_like(input, 1, requires_grad=requires_grad, **options)
 
 
-_declare_fill_like("ones_like", "fill_", (1,))
-_declare_fill_like("full_like", "fill_")
-_declare_fill_like("randn_like", "normal_")
-_declare_fill_like("rand_like", "uniform_")
+@implements("full_like")
+def full_like(
+    input: Tensor, fill_value: Any, *, requires_grad: bool = False, **options: Any
+) -> Tensor:
+    """As `empty_like`, then `fill_`."""
+    result: Tensor = empty_like(input, **options).fill_(fill_value)
+    return require_gradients(result) if requires_grad else result
 
 
-def _declare_fill_in_place(name: str, refused: str, compressed: bool = True) -> None:
-    """Declare a method that sets the stored values of a compressed tensor; PyTorch has a few."""
-
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        a: Any = self._array
-        if not isinstance(self, SparseTensor) or not compressed or isinstance(a, CooArray):
-            refuse(refused, (self,))
-        check_writable(self, name)
-        getattr(wrap(a.values), name)(*args, **kwargs)
-        bump(self)
-        return self
-
-    method.__name__ = name
-    method.__doc__ = f"`{name}` on the stored values of a compressed tensor."
-    implements(name)(method)
+@implements("randn_like")
+def randn_like(
+    input: Tensor, *, generator: Any = None, requires_grad: bool = False, **options: Any
+) -> Tensor:
+    """As `empty_like`, then `normal_`."""
+    result: Tensor = empty_like(input, **options).normal_(generator=generator)
+    return require_gradients(result) if requires_grad else result
 
 
-_declare_fill_in_place("fill_", "fill_.Scalar")
-_declare_fill_in_place("normal_", "normal_")
-_declare_fill_in_place("uniform_", "uniform_", compressed=False)
+@implements("rand_like")
+def rand_like(
+    input: Tensor, *, generator: Any = None, requires_grad: bool = False, **options: Any
+) -> Tensor:
+    """As `empty_like`, then `uniform_`."""
+    result: Tensor = empty_like(input, **options).uniform_(generator=generator)
+    return require_gradients(result) if requires_grad else result
+
+
+@implements("fill_")
+def fill_(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`fill_` on the stored values of a compressed tensor."""
+    return _write_stored_values(self, "fill_", "fill_.Scalar", args, kwargs)
+
+
+@implements("normal_")
+def normal_(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`normal_` on the stored values of a compressed tensor."""
+    return _write_stored_values(self, "normal_", "normal_", args, kwargs)
+
+
+@implements("uniform_")
+def uniform_(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Raise NotImplementedError, as PyTorch does."""
+    refuse("uniform_", (self,))
+    return self
+
+
+def _write_stored_values(
+    self: Tensor, name: str, refused: str, args: tuple, kwargs: dict[str, Any]
+) -> Tensor:
+    """Call a method of the stored values; a tensor that is not compressed refuses as `refused`."""
+    a: Any = self._array
+    if not isinstance(self, SparseTensor) or isinstance(a, CooArray):
+        refuse(refused, (self,))
+    check_writable(self, name)
+    getattr(wrap(a.values), name)(*args, **kwargs)
+    bump(self)
+    return self
 
 
 @implements("new_zeros", "new_empty", "new")

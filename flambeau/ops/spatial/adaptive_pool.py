@@ -22,8 +22,8 @@ from ..core.output_layout import Layout, lay_out_again
 from ..core.promotion import compute_dtype
 from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
-from ..native import gather_scatter
 from . import pool_native
+from .flat_indices import scatter_add_flat
 from .pool_index_tables import Reach, list_adaptive_windows, turn_tables
 
 ARRAYS_COME_FROM_SHAPES = True  # for arrays passed to operators here: tensor/capture_marks.py
@@ -179,51 +179,6 @@ def _declare_average(n: int) -> Any:
     return pool
 
 
-# ------------------------------------------------------- gather and scatter at flat indices
-
-
-@opaque(linear_in="g", layout=Layout.FREE, name="_scatter_add_flat", expose=(), ref=None,
-        samples=None, examples=("g", "indices"))
-def scatter_add_flat(g: Array, indices: Array, spatial: Any) -> Array:
-    """Sum g into images of shape `spatial` at flat indices."""
-    n, size = len(spatial), int(np.prod(spatial))
-    images = int(np.prod(g.shape[:-n]))
-    if not g.size:
-        return np.zeros((*g.shape[:-n], *spatial), g.dtype)
-    addends = g.reshape(images, -1)
-    summed = gather_scatter.add_at((images, size), 1, indices.reshape(images, -1), addends)
-    if summed is not None:
-        return summed.reshape(*g.shape[:-n], *spatial)
-    offsets = indices.reshape(images, -1) + np.arange(images)[:, None] * size
-    result = np.zeros(images * size, compute_dtype(g.dtype))
-    np.add.at(result, offsets.reshape(-1), g.reshape(-1).astype(result.dtype, copy=False))
-    return result.reshape(*g.shape[:-n], *spatial).astype(g.dtype, copy=False)
-
-
-@scatter_add_flat.vjp("g")
-def _(g: Tensor, indices: Tensor, spatial: Any) -> Tensor:
-    return gather_flat(g, indices, len(spatial))
-
-
-@opaque(linear_in="input", layout=Layout.FREE, name="_gather_flat", expose=(), ref=None,
-        samples=None, examples=("input", "indices"))
-def gather_flat(input: Array, indices: Array, n: int) -> Array:
-    """Gather the elements of images, the last n axes, at flat indices."""
-    if not indices.size:
-        return np.zeros(indices.shape, input.dtype)
-    flat = input.reshape(*input.shape[:-n], -1)
-    flat_indices = indices.reshape(*indices.shape[:-n], -1)
-    result = gather_scatter.take(flat, flat.ndim - 1, flat_indices)
-    if result is None:
-        result = np.take_along_axis(flat, flat_indices, -1)
-    return result.reshape(indices.shape)
-
-
-@gather_flat.vjp("input")
-def _(g: Tensor, input_shape: tuple[int, ...], indices: Tensor, n: int) -> Tensor:
-    return scatter_add_flat(g, indices, input_shape[-n:])
-
-
 def _find_maxima(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
     n = len(output)
     spatial = input.shape[-n:]
@@ -236,9 +191,9 @@ def _find_maxima(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
     lead = input.shape[:-n]
     y, indices = np.empty((*lead, *output), input.dtype), np.empty((*lead, *output), np.int64)
     cells = [_split_axis(k, m) for k, m in zip(spatial, output, strict=True)]
-    for at in product(*[range(m) for m in output]):
-        cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(at)])
-        element: Any = (Ellipsis, *at)
+    for window in product(*[range(m) for m in output]):
+        cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(window)])
+        element: Any = (Ellipsis, *window)
         part = input[cell].reshape(*lead, -1)
         best = part.argmax(-1)
         indices[element] = flat[cell].reshape(-1)[best]

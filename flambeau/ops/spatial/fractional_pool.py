@@ -12,7 +12,7 @@ from ..core.operator import Array, publish
 from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..creation.random import rand
-from .adaptive_pool import scatter_add_flat
+from .flat_indices import scatter_add_flat
 from .pool_window import expand_to_axes
 
 

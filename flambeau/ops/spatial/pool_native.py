@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -132,9 +132,11 @@ class _Plan:
         """Return a result in the input's dtype."""
         return y if y.dtype is self.dtype else y.astype(self.dtype, copy=False)
 
-    def find_kernel(self, nchw: EagerKernel, nhwc: EagerKernel) -> int | None:
+    def find_kernel(self, nchw: EagerKernel, nhwc: EagerKernel | None) -> int | None:
         """Return the address of the kernel for rows innermost, or for channels innermost."""
-        return nhwc.address(self.kind) if self.last else nchw.address(self.kind, self.step)
+        if self.last and nhwc is not None:
+            return nhwc.address(self.kind)
+        return nchw.address(self.kind, self.step)
 
     def run(self, function: int, *arrays: Array) -> None:
         """Call a kernel with arrays, then sizes."""
@@ -156,38 +158,53 @@ def _plan_pooling(
     return _Plan(shape, dtype, n, tables, last)
 
 
-def _plan(x: Array, n: int, maxima: bool, axes: Callable, settings: tuple,
-          last: bool | None = None) -> _Plan | None:
-    """Return the plan of a pooling of x; `last`: whether channels are innermost (None: as in x)."""
-    last = _is_channels_last(x, n) if last is None else last
-    return _plan_pooling(x.shape, x.dtype, n, maxima, last, threads(), axes, *settings)
+class _Windows(NamedTuple):
+    """Windows over the last n axes: `axes(*settings)` gives the Reach of each axis."""
+
+    n: int
+    axes: Callable
+    settings: tuple[object, ...]
+
+    def plan(self, x: Array, maxima: bool, last: bool) -> _Plan | None:
+        """Plan a pooling of x; `last`: with channels innermost."""
+        return _plan_pooling(
+            x.shape, x.dtype, self.n, maxima, last, threads(), self.axes, *self.settings)
+
+    def plan_maxima(
+        self, x: Array, pooling: str, nchw: EagerKernel, nhwc: EagerKernel | None = None
+    ) -> tuple[_Plan, int] | None:
+        """Return a plan and the address of its kernel; None if no kernel pays off or is ready.
+
+        Without a kernel for channels innermost, rows are.
+        """
+        if not _can_pool(x, pooling):
+            return None
+        plan = self.plan(x, True, nhwc is not None and _is_channels_last(x, self.n))
+        address = None if plan is None else plan.find_kernel(nchw, nhwc)
+        return None if plan is None or address is None else (plan, address)
 
 
 def max_windows(x: Array, n: int, axes: Callable, *settings: object) -> Array | None:
     """Return the maxima of windows, in x's layout."""
-    if not _can_pool(x, "maxima") or (plan := _plan(x, n, True, axes, settings)) is None:
+    windows = _Windows(n, axes, settings)
+    planned = windows.plan_maxima(x, "maxima", kernels.POOL_MAXIMA, kernels.POOL_MAXIMA_NHWC)
+    if planned is None:
         return None
-    function = plan.find_kernel(kernels.POOL_MAXIMA, kernels.POOL_MAXIMA_NHWC)
-    if function is None:
-        return None
+    plan, kernel = planned
     y = plan.allocate(plan.output)
-    plan.run(function, plan.lay_out(x), *plan.steps, y)
+    plan.run(kernel, plan.lay_out(x), *plan.steps, y)
     return plan.narrow(y)
 
 
 def max_windows_with_indices(x: Array, n: int, axes: Callable,
                              *settings: object) -> tuple[Array, Array] | None:
     """Return the maxima of windows and their flat image indices; None if one is NaN."""
-    if not _can_pool(x, "places"):
+    planned = _Windows(n, axes, settings).plan_maxima(x, "places", kernels.POOL_PLACES)
+    if planned is None:
         return None
-    plan = _plan(x, n, True, axes, settings, last=False)
-    if plan is None:
-        return None
-    function = kernels.POOL_PLACES.address(plan.kind, plan.step)
-    if function is None:
-        return None
+    plan, kernel = planned
     y, indices = plan.allocate(plan.output), plan.allocate(plan.output, np.int64)
-    plan.run(function, plan.lay_out(x), *plan.steps, y, indices)
+    plan.run(kernel, plan.lay_out(x), *plan.steps, y, indices)
     if y.size and np.isnan(np.maximum.reduce(y, None)):
         return None
     return plan.narrow(y), indices
@@ -197,33 +214,31 @@ def max_windows_with_tangents(
     x: Array, t: Array, n: int, axes: Callable, *settings: object
 ) -> tuple[Array, Array] | None:
     """Return the maxima of windows and the elements of t at their positions, rows innermost."""
-    if not _can_pool(x, "tangents") or t.dtype != x.dtype:
+    if t.dtype != x.dtype:
         return None
-    plan = _plan(x, n, True, axes, settings, last=False)
-    if plan is None:
+    planned = _Windows(n, axes, settings).plan_maxima(
+        x, "tangents", kernels.POOL_MAXIMA_WITH_TANGENTS)
+    if planned is None:
         return None
-    function = kernels.POOL_MAXIMA_WITH_TANGENTS.address(plan.kind, plan.step)
-    if function is None:
-        return None
+    plan, kernel = planned
     y, yt = plan.allocate(plan.output), plan.allocate(plan.output)
-    plan.run(function, plan.lay_out(x), *plan.steps, plan.lay_out(t), y, yt)
+    plan.run(kernel, plan.lay_out(x), *plan.steps, plan.lay_out(t), y, yt)
     return plan.narrow(y), plan.narrow(yt)
 
 
 def max_windows_backward(g: Array, x: Array, y: Array, n: int, axes: Callable, *settings: object
                          ) -> Array | None:
     """Return the windows' cotangents at the positions of their maxima."""
-    if not _can_pool(x, "backward") or g.dtype != x.dtype:
+    if g.dtype != x.dtype:
         return None
-    plan = _plan(x, n, True, axes, settings)
-    if plan is None:
+    planned = _Windows(n, axes, settings).plan_maxima(
+        x, "backward", kernels.POOL_MAXIMA_BACKWARD, kernels.POOL_MAXIMA_BACKWARD_NHWC)
+    if planned is None:
         return None
-    function = plan.find_kernel(kernels.POOL_MAXIMA_BACKWARD, kernels.POOL_MAXIMA_BACKWARD_NHWC)
-    if function is None:
-        return None
-    gx, shares = plan.allocate(x.shape), plan.lay_out(g)
-    tops = (plan.lay_out(y),) if plan.last else ()
-    plan.run(function, plan.lay_out(x), *plan.steps, *tops, shares, gx)
+    plan, kernel = planned
+    gx, cotangents = plan.allocate(x.shape), plan.lay_out(g)
+    maxima = (plan.lay_out(y),) if plan.last else ()
+    plan.run(kernel, plan.lay_out(x), *plan.steps, *maxima, cotangents, gx)
     return plan.narrow(gx)
 
 
@@ -233,12 +248,15 @@ def sum_windows(x: Array, n: int, count: int, counts: Callable, axes: Callable, 
 
     `count`: the number of elements of the result.
     """
-    if not _can_pool(x, "sums", count) or (plan := _plan(x, n, False, axes, settings)) is None:
+    if not _can_pool(x, "sums", count):
         return None
-    function = plan.find_kernel(kernels.POOL_SUMS, kernels.POOL_SUMS_NHWC)
-    if function is None:
+    plan = _Windows(n, axes, settings).plan(x, False, _is_channels_last(x, n))
+    if plan is None:
         return None
-    by = pool_index_tables.compute_divisors(plan.kind, plan.form, counts, *settings)
+    kernel = plan.find_kernel(kernels.POOL_SUMS, kernels.POOL_SUMS_NHWC)
+    if kernel is None:
+        return None
+    divisors = pool_index_tables.compute_divisors(plan.kind, plan.form, counts, *settings)
     y = plan.allocate(plan.output)
-    plan.run(function, plan.lay_out(x), *plan.steps, *by, y)
+    plan.run(kernel, plan.lay_out(x), *plan.steps, *divisors, y)
     return plan.narrow(y)

@@ -17,7 +17,7 @@ from ..core.output_layout import Layout
 from ..core.registry import opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native import gather_scatter
-from .adaptive_pool import gather_flat
+from .flat_indices import gather_flat
 from .pool_window import expand_to_axes
 
 

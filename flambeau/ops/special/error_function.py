@@ -16,7 +16,7 @@ from ..core.operator import Array, Promotion
 from ..core.registry import pointwise
 from ..core.sample_inputs import Rng, Sample, real_line, unit_interval
 from ..native.pointwise import try_kernel
-from .kernel_formulas import ndtr_of_single, of_single
+from .kernel_formulas import polynomial, ndtr_of_single, of_single
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 _ROOT_HALF = math.sqrt(0.5)
@@ -121,20 +121,11 @@ _FAR_INVERSE = (
 )
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
-    y = x * coefficients[0] + coefficients[1]
-    for coefficient in coefficients[2:]:
-        y = y * x + coefficient
-    return y
-
-
 def erfinv_of_single(input: Array) -> Array:
     """Compute erfinv of float32 to 1.2 ulp, evaluating polynomials in float64."""
     w = -np.log((1 - input) * (1 + input))  # infinite at the ends, NaN beyond
-    root = np.sqrt(w)
-    center, tail = (_polynomial(terms, values.astype(FLOAT64) - middle) for terms, values,
-                    middle in (
-        (_NEAR_INVERSE, w, 2.5), (_FAR_INVERSE, root, 3.1)))
+    center = polynomial(_NEAR_INVERSE, w.astype(FLOAT64) - 2.5)
+    tail = polynomial(_FAR_INVERSE, np.sqrt(w).astype(FLOAT64) - 3.1)
     y = np.where(w < 5, center, tail) * input.astype(FLOAT64)
     return np.where(w < np.inf, y.astype(FLOAT32), w * input)
 

@@ -89,7 +89,7 @@ def of_single(formula: Callable, name: str, x: np.ndarray) -> np.ndarray:
     return get_special_function(name)(x)
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
+def polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
     y = x * coefficients[0] + coefficients[1]
     for coefficient in coefficients[2:]:
         y = y * x + coefficient
@@ -98,7 +98,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
 
 def _sine(r: Any) -> Any:
     """sin(pi r) for |r| <= 1 / 2."""
-    return _polynomial(_SINE, r * r - 0.125) * r
+    return polynomial(_SINE, r * r - 0.125) * r
 
 
 def lgamma_of_single(input: Any) -> Any:
@@ -112,9 +112,9 @@ def lgamma_of_single(input: Any) -> Any:
     steps = a * (a + 1) * (a + 2) * ((a + 3) * (a + 4) * (a + 5))
     shifted = np.where(a < 8, a + 6, a)
     stirling = (shifted - 0.5) * np.log(shifted) - shifted + _HALF_LOG_TWO_PI
-    stirling = stirling + _polynomial(_STIRLING, 1 / (shifted * shifted) - 0.0078125) / shifted
+    stirling = stirling + polynomial(_STIRLING, 1 / (shifted * shifted) - 0.0078125) / shifted
     c = np.where(a < 1.5, a + 1, a)
-    between = (c - 1) * (c - 2) * _polynomial(_BETWEEN, c - 2)
+    between = (c - 1) * (c - 2) * polynomial(_BETWEEN, c - 2)
     product = np.where(a < 1.5, a, np.where(a < 2.5, 1.0, np.where(a < 8, steps, 1.0)))
     magnitude = np.where(a < 2.5, between, stirling)
     sine = abs(_sine(x - np.rint(x)))  # 0 at the poles
@@ -137,12 +137,12 @@ def digamma_of_single(input: Any) -> Any:
     shifted = np.where(a < 8, a + 8, a)
     inverse = 1 / shifted
     square = inverse * inverse
-    y = np.log(shifted) - inverse * 0.5 - square * _polynomial(_DIGAMMA, square - 0.0078125)
+    y = np.log(shifted) - inverse * 0.5 - square * polynomial(_DIGAMMA, square - 0.0078125)
     y = y - np.where(a < 8, over / under, 0.0)
-    around = (a - _ROOT) * _polynomial(_AROUND_ROOT, a - 1.5)
+    around = (a - _ROOT) * polynomial(_AROUND_ROOT, a - 1.5)
     y = np.where((x - 1) * (x - 2) <= 0, around, y)
     r = x - np.rint(x)
-    slope = _polynomial(_COSINE, r * r - 0.125) * math.pi / np.where(r == 0, np.nan, _sine(r))
+    slope = polynomial(_COSINE, r * r - 0.125) * math.pi / np.where(r == 0, np.nan, _sine(r))
     y = np.where(below, y - slope, y)
     pole = np.copysign(np.inf, -x)
     y = np.where(x == 0, pole, np.where(x == np.inf, x, y))
@@ -163,16 +163,16 @@ def ndtr_of_single(input: Any) -> Any:
 
 def _scaled_i0(size: Any) -> Any:
     """exp(-x) I0(x) for x >= 0."""
-    small = _polynomial(_I0_NEAR, np.minimum(size, 8.0) - 4)
-    large = _polynomial(_I0_FAR, 1 / np.maximum(size, 8.0) - 0.0625) / np.sqrt(size)
+    small = polynomial(_I0_NEAR, np.minimum(size, 8.0) - 4)
+    large = polynomial(_I0_FAR, 1 / np.maximum(size, 8.0) - 0.0625) / np.sqrt(size)
     return np.where(size < 8, small, large)
 
 
 def _scaled_i1(x: Any) -> Any:
     """exp(-|x|) I1(x)."""
     size = abs(x)
-    small = x * _polynomial(_I1_NEAR, np.minimum(size, 8.0) - 4)
-    large = _polynomial(_I1_FAR, 1 / np.maximum(size, 8.0) - 0.0625) / np.sqrt(size)
+    small = x * polynomial(_I1_NEAR, np.minimum(size, 8.0) - 4)
+    large = polynomial(_I1_FAR, 1 / np.maximum(size, 8.0) - 0.0625) / np.sqrt(size)
     return np.where(size < 8, small, np.copysign(large, x))
 
 

@@ -31,7 +31,7 @@ _OPERATORS = "flambeau.ops."
 
 
 def _fill_function(value: Any) -> Callable[..., Any]:
-    def filled(shape: Any, dtype: Any = np.float64, order: str = "C", **_: Any) -> Any:
+    def fill(shape: Any, dtype: Any = np.float64, order: str = "C", **_: Any) -> Any:
         extents = tuple(shape) if hasattr(shape, "__len__") else (shape,)
         try:
             type = type_of(dtype)
@@ -39,7 +39,7 @@ def _fill_function(value: Any) -> Callable[..., Any]:
             return np.full(extents, value, dtype)
         return SymbolArray(graph.constant(value, type, tuple(int(n) for n in extents)))
 
-    return filled
+    return fill
 
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> Any:

@@ -124,14 +124,14 @@ def _iscomplexobj(x: Any) -> bool:
 
 
 def _create_filled_like(value: Any) -> Callable[..., Symbol]:
-    def filled_like(
+    def fill_like(
         a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **_: Any
     ) -> Symbol:
         kind = a.dtype if dtype is None else np.dtype(dtype)
         extents = a.shape if shape is None else shape
         return wrap_node(graph.constant(value, type_of(kind), tuple(extents)))
 
-    return filled_like
+    return fill_like
 
 
 implements(np.zeros_like, np.empty_like)(_create_filled_like(0))

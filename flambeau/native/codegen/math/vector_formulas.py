@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -148,22 +148,29 @@ class Lanes:
         if not self.has_permute:
             return self._permute_avx2(index, vector_constant(numbers))
         low, high = (vector_constant(numbers[k : k + width]) for k in (0, width))
-        parts = []
-        for start in range(0, self.lanes, width):
-            count = min(self.lanes, width)
-            indices = self.b.pad_lanes(self.b.slice_lanes(index, start, count), width)
-            name = f"llvm.x86.avx512.vpermi2var.{letters}.512"
-            selected = self.b.external(name, low.type, (low, indices, high))
-            parts.append(self.b.slice_lanes(selected, 0, count))
-        return self.b.concatenate(parts)
+        name = f"llvm.x86.avx512.vpermi2var.{letters}.512"
+
+        def permute(indices: Value) -> Value:
+            return self.b.external(name, low.type, (low, indices, high))
+
+        return self._apply_by_register(width, permute, index)
 
     def _permute_avx2(self, index: Value, table: Value) -> Value:
         """Select lanes of a register of eight by index: AVX2."""
-        parts, count = [], min(self.lanes, 8)
-        for start in range(0, self.lanes, 8):
-            indices = self.b.pad_lanes(self.b.slice_lanes(index, start, count), 8)
-            selected = self.b.external("llvm.x86.avx2.permps", table.type, (table, indices))
-            parts.append(self.b.slice_lanes(selected, 0, count))
+        def permute(indices: Value) -> Value:
+            return self.b.external("llvm.x86.avx2.permps", table.type, (table, indices))
+
+        return self._apply_by_register(8, permute, index)
+
+    def _apply_by_register(
+        self, width: int, instruction: Callable[..., Value], *vectors: Value
+    ) -> Value:
+        """Apply an instruction on registers of `width` lanes to all lanes of the vectors."""
+        parts, count = [], min(self.lanes, width)
+        for start in range(0, self.lanes, width):
+            registers = [self.b.pad_lanes(self.b.slice_lanes(v, start, count), width)
+                         for v in vectors]
+            parts.append(self.b.slice_lanes(instruction(*registers), 0, count))
         return self.b.concatenate(parts)
 
     def scale(self, y: Value, n: Value, tiny: Value) -> Value:
@@ -175,22 +182,12 @@ class Lanes:
         name = f"llvm.x86.avx512.mask.scalef.{letters}.512"
         kind, mask = vector(REGISTER[self.type], width), ir.IntType(width)
         zeros, keep = ir.Constant(kind, None), self.b.not_(tiny)
-        count = min(self.lanes, width)
-        parts = []
-        for start in range(0, self.lanes, width):
-            value_part, power, keep_mask = (
-                self.b.pad_lanes(self.b.slice_lanes(value, start, count), width)
-                for value in (y, n, keep)
-            )
-            operands = (
-                value_part,
-                power,
-                zeros,
-                self.b.bitcast(keep_mask, mask),
-                ir.Constant(I32, 4),
-            )
-            parts.append(self.b.slice_lanes(self.b.external(name, kind, operands), 0, count))
-        return self.b.concatenate(parts)
+
+        def scale(value: Value, power: Value, lanes: Value) -> Value:
+            operands = value, power, zeros, self.b.bitcast(lanes, mask), ir.Constant(I32, 4)
+            return self.b.external(name, kind, operands)
+
+        return self._apply_by_register(width, scale, y, n, keep)
 
     def exponent(self, x: Value) -> Value:
         """floor(log2(|x|)) as a float, also for denormals; infinite for 0 and infinity: AVX-512."""
@@ -204,12 +201,13 @@ class Lanes:
         letters, width = ("ps", 16) if self.type is Type.F32 else ("pd", 8)
         name = f"llvm.x86.avx512.mask.{operation}.{letters}.512"
         kind, mask = vector(REGISTER[self.type], width), ir.IntType(width)
-        zeros, count, parts = ir.Constant(kind, None), min(self.lanes, width), []
-        for start in range(0, self.lanes, width):
-            part = self.b.pad_lanes(self.b.slice_lanes(x, start, count), width)
-            operands = (part, *extra, zeros, ir.Constant(mask, -1), ir.Constant(I32, 4))
-            parts.append(self.b.slice_lanes(self.b.external(name, kind, operands), 0, count))
-        return self.b.concatenate(parts)
+        zeros, all_lanes = ir.Constant(kind, None), ir.Constant(mask, -1)
+
+        def decompose(register: Value) -> Value:
+            operands = register, *extra, zeros, all_lanes, ir.Constant(I32, 4)
+            return self.b.external(name, kind, operands)
+
+        return self._apply_by_register(width, decompose, x)
 
     def wide(self, x: Value) -> tuple[Lanes, Value]:
         """Return the float64 formulas, and the values converted to float64."""

@@ -1,4 +1,4 @@
-"""Returned tensors: the functions with which a program builds the tensors that a step returns."""
+"""New tensors: the functions with which a program builds the tensors that a step returns."""
 
 from __future__ import annotations
 
