@@ -17,6 +17,7 @@ from ..trace.ambient_modes import read_ambient_modes
 from ..trace.operands import list_numbers
 from ..trace.plain_values import make_plain_key
 from ..trace.trace import Trace
+from .accumulated_grads import AccumulatedGrads
 from .build_task import BuildTask
 from .conditions import Conditions
 from .eviction import SpecializationTable
@@ -42,8 +43,7 @@ class Specializations:
         self._roots: list[weakref.ref[Module]] | None = None
         self._flags: tuple = None, ()  # the roots, and their training flags, when last read
         self._reachable: dict[int, weakref.ref] = {}  # memory that it reaches without arguments
-        # Leaves whose grad is sometimes None, by id.
-        self._accumulated: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+        self._accumulated = AccumulatedGrads()
 
     def find(self, args: tuple, kwargs: dict[str, Any]) -> Specialization | None:
         """Return the specialization of a call, new if needed; None if there are too many."""
@@ -77,7 +77,7 @@ class Specializations:
         return (
             self._read_training_flags(), describe_call(args, kwargs),
             describe_overlap((args, kwargs), self._reachable), read_ambient_modes(),
-            self._read_absent_grads(),
+            self._accumulated.read_absent(),
         )
 
     def follow(self, specialization: Specialization) -> None:
@@ -118,10 +118,10 @@ class Specializations:
         if MODE.grad:
             return False
         last = [*self._table.values()][-GROWING_SPECIALIZATIONS:]
-        return len(last) == GROWING_SPECIALIZATIONS and all(
-            (s.uses or 0) <= 1 for s in last[:-1]
-        ) and None not in (steps := {compare_extents(a.tensors, b.tensors)
-                                     for a, b in itertools.pairwise(last)}) and len(steps) == 1
+        if len(last) < GROWING_SPECIALIZATIONS or any((s.uses or 0) > 1 for s in last[:-1]):
+            return False
+        steps = {compare_extents(a.tensors, b.tensors) for a, b in itertools.pairwise(last)}
+        return len(steps) == 1 and None not in steps
 
     def differ_in_numbers(self) -> bool:
         """Whether specializations differ only in plain arguments, and no program served a call
@@ -194,24 +194,10 @@ class Specializations:
                 specialization.replace_flags(before, flags)
         return flags
 
-    # ------------------------------------------------------------- gradient accumulation
-
-    def _read_absent_grads(self) -> tuple:
-        """Return which of the sometimes-missing grads are None. This gives the calls of gradient
-        accumulation separate specializations."""
-        return tuple(leaf._grad is None for leaf in self._accumulated.values())
-
     def note_accumulation(self, *seen: Iterable[tuple[Tensor, bool]]) -> bool:
         """Whether the calls in `seen`, as (leaf, whether its grad was None), disagree about a leaf.
         If so, restart recording with that leaf's grad in the key, once per leaf."""
-        met: dict[int, set[bool]] = {}
-        leaves = {}
-        for leaf, absent in (pair for call in seen for pair in call):
-            leaves[id(leaf)] = leaf
-            met.setdefault(id(leaf), set() if len(seen) > 1 else {leaf._grad is None}).add(absent)
-        new = {key: leaves[key] for key, result in met.items()
-               if len(result) > 1 and key not in self._accumulated}
-        if new:
-            self._accumulated.update(new)
-            self.clear()
-        return bool(new)
+        if not self._accumulated.note(*seen):
+            return False
+        self.clear()
+        return True

@@ -100,12 +100,7 @@ def add_update(graph: Functionalization, event: Event) -> None:
         if after is None:
             kind = type(optimizer)
             after = trace_update(
-                kind._flambeau_formula,
-                call["flags"],
-                kind._flambeau_scalars,
-                numbers,
-                before,
-            )
+                kind._flambeau_formula, call["flags"], kind._flambeau_scalars, numbers, before)
             known[kinds] = after, before
         for window, old, new in zip(windows, before, after, strict=True):
             if new is not old:

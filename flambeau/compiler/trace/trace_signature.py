@@ -178,19 +178,8 @@ def _make_function_key(function: Callable) -> str | None:
         name, code = _find_file(function), _find_code(function)
         first_line = f"{code.co_qualname} {code.co_firstlineno}"
         return disk_cache.make_key(
-            "hope",
-            _VERSION,
-            sources,
-            bodies,
-            np.__version__,
-            llvm_version(),
-            target.triple,
-            target.cpu,
-            target.features,
-            str(threads()),
-            name,
-            _hash_file(name),
-            first_line,
+            "hope", _VERSION, sources, bodies, np.__version__, llvm_version(), target.triple,
+            target.cpu, target.features, str(threads()), name, _hash_file(name), first_line,
         )
     except (_Undescribable, OSError):
         return None

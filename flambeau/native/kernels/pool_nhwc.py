@@ -214,12 +214,8 @@ def maxima_backward(type: Type) -> Kernel:
     chosen = compare(Scalar.EQ, place, number_of)
     share = Apply(Scalar.WHERE, (chosen, Load(gy, p.result_index, mask=p.lane_mask), zero), type)
     store = Store(
-        gx,
-        p.channel_index("x_image_stride"),
-        share,
-        p.x_offset,
-        and_conditions(p.is_inside, p.lane_mask),
-        add=True,
+        gx, p.channel_index("x_image_stride"), share, p.x_offset,
+        and_conditions(p.is_inside, p.lane_mask), add=True,
     )
     spread = p.lanes(
         [Begin(place), p.windows([Update(place, place_of_maximum)]), p.windows([store])]

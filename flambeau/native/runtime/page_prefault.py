@@ -83,10 +83,7 @@ class _PrefaultJob:
     def work(self) -> None:
         """Prefault the blocks that no other thread has taken."""
         _prefault_function()(
-            self._rows.ctypes.data,
-            len(self._rows),
-            mmap.PAGESIZE,
-            self._next.ctypes.data,
+            self._rows.ctypes.data, len(self._rows), mmap.PAGESIZE, self._next.ctypes.data,
             self._stop.ctypes.data,
         )
 

@@ -231,3 +231,7 @@ MIN_BYTE_PACKING_MULTIPLICATIONS = 1 << 22  # per product; fewer do not pay for 
 MIN_PARALLEL_BYTE_WORK = 1 << 20  # multiplications, or bytes to quantize, for several threads
 MAX_SPECIALIZED_BYTE_ROWS = 6  # smaller row counts each have a specialized kernel
 BYTE_BLOCK_ROWS = 256  # rows multiplied by a panel of weights while it is in cache
+
+# Loops whose strided loads are transposed in registers (codegen/loops/transposed_loads.py).
+MAX_TRANSPOSED_EXPRESSIONS = 12  # of a loop's body: more need registers that the tile takes
+MAX_GATHERED_STRIDE = 4  # elements, up to which gathering reads as few lines

@@ -71,7 +71,7 @@ def _create_general_write(operator: Operator, function: Callable, twin: Callable
     """Return the in-place function for all arguments, recorded if one of them requires grad."""
     name, name_ = operator.name, operator.name + "_"
     old_ordered = name in OLD_ORDERED
-    pointwise = operator.kind.name == "POINTWISE" and len(operator.tensor_names) > 1
+    pointwise = operator.pointwise and len(operator.tensor_names) > 1
 
     def write_general(
         self: Tensor, args: tuple, kwargs: dict[str, Any], may_run_kernel: bool = True

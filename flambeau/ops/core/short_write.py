@@ -32,7 +32,7 @@ ShortWrite = Callable[..., bool]
 def has_short_write(operator: Operator) -> bool:
     """Return whether a short write can be generated: the body takes arrays of one dtype."""
     return (
-        operator.kind.name == "POINTWISE" and operator.promotion is not Promotion.NONE
+        operator.pointwise and operator.promotion is not Promotion.NONE
         and not operator.kernel and not operator.sequence_positions
         and all(p.kind is not p.VAR_POSITIONAL for p in operator.parameters)
         and "None" not in str([operator.parameters[i].annotation

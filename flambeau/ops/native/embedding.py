@@ -105,15 +105,7 @@ def sum_bags(
         return y
     y, blocks = np.zeros((count, width), table.dtype), _count_blocks(width)
     call_on_threads(
-        kernel,
-        table,
-        numbers,
-        np.ascontiguousarray(bags),
-        *by,
-        y,
-        numbers.size,
-        blocks,
-        width // blocks,
-        width,
+        kernel, table, numbers, np.ascontiguousarray(bags), *by, y, numbers.size, blocks,
+        width // blocks, width,
     )
     return y

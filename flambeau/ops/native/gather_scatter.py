@@ -118,17 +118,7 @@ def put(
     threads = POOL.threads()
     blocks = next((b for b in range(threads, 4 * threads) if inner % b == 0), 1)
     call_kernel(
-        kernel,
-        index.size,
-        x,
-        numbers,
-        y,
-        outer,
-        blocks,
-        count,
-        inner // blocks,
-        inner,
-        n * inner,
+        kernel, index.size, x, numbers, y, outer, blocks, count, inner // blocks, inner, n * inner,
         count * inner,
     )
     return True

@@ -13,8 +13,8 @@ from ...tensor.quantized import QuantizedArray, QuantizedTensor, quantized
 from ...tensor.quantizers import PerTensor
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
-from .conversion import dequantize
 from ..interception.window_stubs import choose
+from .conversion import dequantize
 from .dispatch import implements, implements_each
 from .views import get_codes
 

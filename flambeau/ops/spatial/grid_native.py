@@ -67,21 +67,8 @@ def _run_over_points(
     numbers = _pack_parameters(tuple(sizes), align, input.dtype)
     arrays = [np.ascontiguousarray(x) for x in (input, *before, grid)]
     call_kernel(
-        kernel,
-        n * c * count * len(sizes),
-        *arrays,
-        *numbers,
-        result,
-        n,
-        rows,
-        columns,
-        c,
-        pixels,
-        c * pixels,
-        count * len(sizes),
-        columns * len(sizes),
-        c * count,
-        count,
+        kernel, n * c * count * len(sizes), *arrays, *numbers, result, n, rows, columns, c, pixels,
+        c * pixels, count * len(sizes), columns * len(sizes), c * count, count,
     )
     return True
 
@@ -131,25 +118,9 @@ def compute_image_adjoint(
     for start, blocks, size in ((0, blocked // block, block), (blocked, 1, count - blocked)):
         if blocks and size:
             call_kernel(
-                kernel,
-                n * c * count * axes,
-                above[:, :, start:],
-                points[:, start:],
-                *numbers,
-                result,
-                n,
-                parts,
-                blocks,
-                size,
-                c // parts,
-                c * count,
-                count,
-                count * axes,
-                size * axes,
-                c * pixels,
-                pixels,
-                c // parts * count,
-                c // parts * pixels,
+                kernel, n * c * count * axes, above[:, :, start:], points[:, start:], *numbers,
+                result, n, parts, blocks, size, c // parts, c * count, count, count * axes,
+                size * axes, c * pixels, pixels, c // parts * count, c // parts * pixels,
             )
     return result
 

@@ -12,11 +12,12 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from ...loop_ir.ir import Affine, Load, Loop, LoopKind, Statement, Store
+from ...target.cost_model import MAX_GATHERED_STRIDE, MAX_TRANSPOSED_EXPRESSIONS
 from ..llvm.transpose import transpose_block
 from .context import Context, Scope
 from .vectorization import VectorizationPlan, collect_expressions
 
-SIZES = (4, 8)  # of elements that shuffles turn well
+_ELEMENT_BYTES = (4, 8)  # of elements that shuffles transpose well
 Bound: TypeAlias = int | ir.Value
 EmitBody: TypeAlias = Callable[[Context, Scope, Sequence[Statement]], None]
 Rounds = Callable[[Context, Scope, Loop, Bound, Bound], None]
@@ -32,7 +33,7 @@ def find_transposable_loads(loop: Loop, plan: VectorizationPlan) -> list[Load]:
         return []
     expressions = collect_expressions(inner.body)
     written = {s.buffer for s in inner.body if isinstance(s, Store)}
-    if len(expressions) > 12 or any(buffer.aliased for buffer in written):
+    if len(expressions) > MAX_TRANSPOSED_EXPRESSIONS or any(buffer.aliased for buffer in written):
         return []
     loads = [
         expression
@@ -43,10 +44,10 @@ def find_transposable_loads(loop: Loop, plan: VectorizationPlan) -> list[Load]:
 
 
 def _is_transposed(load: Load, outer: Loop, inner: Loop) -> bool:
-    if load.indirect or load.mask is not None or load.buffer.type.size not in SIZES:
+    if load.indirect or load.mask is not None or load.buffer.type.size not in _ELEMENT_BYTES:
         return False
     along, across = load.at.stride(inner.index), load.at.stride(outer.index)
-    return across == 1 and not (isinstance(along, int) and abs(along) <= 4)
+    return across == 1 and not (isinstance(along, int) and abs(along) <= MAX_GATHERED_STRIDE)
 
 
 def tile_side(context: Context, loads: Sequence[Load]) -> int:
@@ -68,7 +69,6 @@ def emit_tiles(
     size = tile_side(context, loads)
     start, stop = (b.integer(bound) if isinstance(bound, int) else bound for bound in bounds)
     end = b.add(start, b.and_(b.sub(stop, start), b.integer(-size)))
-    known = isinstance(inner.extent, int)
     width: Bound = inner.extent if isinstance(inner.extent, int) else context.extent(inner.extent)
     columns: Bound = width // size * size if isinstance(width, int) \
         else b.and_(width, b.integer(-size))
@@ -82,9 +82,9 @@ def emit_tiles(
                 for load, rows in zip(loads, transposed_rows, strict=True):
                     here.memo[context.key(load)] = rows[i]
                 emit_body(context, here, inner.body)
-        if not known or columns < width:
-            with b.counted_loop(row, b.add(row, b.integer(size)), name=loop.index.name) as each:
-                rest(context, scope.inside({loop.index: each}), inner, columns, width)
+        if not (isinstance(width, int) and isinstance(columns, int)) or columns < width:
+            with b.counted_loop(row, b.add(row, b.integer(size)), name=loop.index.name) as single:
+                rest(context, scope.inside({loop.index: single}), inner, columns, width)
     return end
 
 

@@ -202,10 +202,7 @@ class _WinogradEmitter:
             with b.counted_loop(constant(0), count, cut.rows) as i:
                 self.prefetch.fetch(i, ahead)
                 source = TileSource(
-                    offset_bytes(b, a, b.mul(i, constant(cut.line))),
-                    rows,
-                    panel,
-                    cut.type,
+                    offset_bytes(b, a, b.mul(i, constant(cut.line))), rows, panel, cut.type,
                     cut.type,
                 )
                 sums = emit_accumulation(

@@ -67,20 +67,12 @@ class ChannelsLastImages:
                 with b.counted_loop(right.low, right.high, lanes) as x:
                     count = b.minimum_of(b.sub(constant(right.high), x), constant(lanes))
                     transpose_into(
-                        b,
-                        Type.F32,
-                        lanes,
-                        offset_bytes(b, line, b.mul(x, constant(4))),
-                        stride,
-                        rows,
-                        count,
-                        square,
+                        b, Type.F32, lanes, offset_bytes(b, line, b.mul(x, constant(4))), stride,
+                        rows, count, square,
                     )
                     with b.counted_loop(constant(0), count) as i:
                         channels_vector = load_vector(
-                            b,
-                            offset_bytes(b, square, b.mul(i, constant(lanes * 4))),
-                            Type.F32,
+                            b, offset_bytes(b, square, b.mul(i, constant(lanes * 4))), Type.F32,
                             lanes,
                         )
                         offset = b.mul(b.add(x, i), constant(self.line))

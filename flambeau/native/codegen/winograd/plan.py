@@ -178,17 +178,7 @@ def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
         raise Unsupported("rows apart")
     once = once and not turned and contract.a.at.stride(channel.index) == 1
     cut = WinogradPlan(
-        contract,
-        sides,
-        others,
-        channel,
-        lanes,
-        Type.F32,
-        rows,
-        vectors,
-        panels,
-        batch,
-        once,
+        contract, sides, others, channel, lanes, Type.F32, rows, vectors, panels, batch, once,
         turned,
     )
     if _estimate_winograd_cycles(cut) > MAX_WINOGRAD_RELATIVE_COST * _estimate_direct_cycles(cut):

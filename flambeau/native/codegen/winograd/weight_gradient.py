@@ -62,11 +62,7 @@ class WinogradWeightPlan:
         """The sides of the outputs' gradient."""
         first, second = (
             ImageAxis(
-                s.row,
-                s.tap,
-                require_static(self.contract.b.at.stride(s.row.index)),
-                False,
-                0,
+                s.row, s.tap, require_static(self.contract.b.at.stride(s.row.index)), False, 0,
                 s.extent,
             )
             for s in self.sides
@@ -282,11 +278,8 @@ class _WinogradWeightEmitter:
                                                        strict=True):
                     source = self.tiles.address(images.load, {**known, images.channel: low})
                     images.pack(
-                        b,
-                        source,
-                        offset_bytes(b, target, b.mul(i, constant(images.bytes))),
-                        self.square,
-                        size,
+                        b, source, offset_bytes(b, target, b.mul(i, constant(images.bytes))),
+                        self.square, size,
                     )
             end = b.mul(images_here, constant(each))
             with b.counted_loop(constant(0), end, WINOGRAD_BATCH_TILES) as start:
@@ -383,9 +376,7 @@ class _WinogradWeightEmitter:
                 sums = [
                     [
                         load_vector(
-                            b,
-                            offset_bytes(b, start, (4 * y + x) * cut.planes[2]),
-                            Type.F32,
+                            b, offset_bytes(b, start, (4 * y + x) * cut.planes[2]), Type.F32,
                             cut.lanes,
                         )
                         for x in range(4)
