@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...autograd import enable_grad, grad
+from ...autograd.backward import require_gradients
 from ...tensor.sparse import CooArray, SparseTensor, wrap_sparse
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import OPERATORS, Array, Number
@@ -55,8 +56,7 @@ def _differentiate(g: Tensor, input: Tensor, function: Any) -> Tensor:
         pattern = formats.coalesce(pattern)
     g = mask_by_pattern(g, pattern)
     with enable_grad():
-        x = wrap(pattern.values)
-        x.requires_grad_()
+        x = require_gradients(wrap(pattern.values))
         y = function(x)
     result = grad(y, x, wrap(g._array.values))[0]  # type: ignore[attr-defined]
     return wrap_sparse(g._array.like(result._array))  # type: ignore[attr-defined, union-attr]
