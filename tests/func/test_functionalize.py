@@ -95,3 +95,28 @@ def test_out_arguments_keep_calls_alive():
 
     x = torch.ones(4)
     assert make_fx(program)(torch.ones(4))(x).tolist() == [1.0, 1.0, 3.0, 3.0]
+
+
+def test_loops_and_branches_in_traces():
+    from flambeau._higher_order_ops.while_loop import while_loop
+    from flambeau.fx.experimental.proxy_tensor import make_fx
+
+    def body(x):
+        y = x.clone()
+        y.add_(1)
+        return (y.mul_(2),)
+
+    def loop(x):
+        return while_loop(lambda x: x.sum() < 10, body, (x,))
+
+    def branch(x):
+        return torch.cond(x.sum() < 0, lambda x: x.clone().sin_(), lambda x: x.cos(), (x,))
+
+    x = torch.ones(2)
+    for f, submodule in ((loop, "while_loop_body_graph_0"), (branch, "true_graph_0")):
+        graph = make_fx(torch.func.functionalize(f))(x)
+        code = getattr(graph, submodule).code
+        assert "def forward(self, arg0_1)" in code
+        assert not any(f"aten.{name}." in code for name in ("add_", "mul_", "sin_"))
+        for value in (x, -x):
+            assert torch.equal(*[torch.utils._pytree.tree_leaves(g(value))[0] for g in (graph, f)])

@@ -69,10 +69,25 @@ def make_fx(
                      kind if isinstance(kind, type) else None)
         graph.eliminate_dead_code()
         for path, part in recorder.subgraphs.items():  # of cond, while_loop, map and scans
+            _number_inputs(part)
             setattr(root, path, part)
         return make_graph_module(root, graph, getattr(f, "__name__", type(f).__name__))
 
     return wrapped
+
+
+def _number_inputs(module: GraphModule) -> None:
+    """Name the inputs of a subgraph, and of those inside it, by their positions, as PyTorch does.
+    """
+    graph, inputs = Graph(), {}
+    for i, node in enumerate(module.graph.find_nodes(op="placeholder")):
+        inputs[node] = graph.placeholder(f"arg{i}_1")
+        inputs[node].meta = node.meta
+    graph.output(graph.graph_copy(module.graph, inputs))
+    module.graph = graph
+    for part in module.children():
+        if isinstance(part, GraphModule):
+            _number_inputs(part)
 
 
 def _find_first_call(graph: Graph) -> Node:
