@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from .autograd import forward_ad, tangents
@@ -327,7 +328,18 @@ _functions = import_module(f"{__package__}.autograd._functions")
 _nn = _Functions("nn.functional", renamed={"log_sigmoid": "logsigmoid", "nll_loss2d": "nll_loss"})
 _linalg, _fft = _Builtins("linalg", "linalg_"), _Builtins("fft", "fft_")
 _special = _Builtins("special", "special_")
-sys.modules[f"{__name__}._profiler"] = _profiler  # `from torch._C._profiler import ...`
+
+
+class _Functorch(ModuleType):
+    """torch._C._functorch, imported at its first use."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(f"{__package__}.func.functorch_bindings"), name)
+
+
+_functorch = _Functorch(f"{__name__}._functorch")
+# `from torch._C._profiler import ...`
+sys.modules |= {f"{__name__}._profiler": _profiler, f"{__name__}._functorch": _functorch}
 
 
 class _Autograd:
@@ -366,5 +378,4 @@ def __getattr__(name: str) -> Any:
 
 _lacking = make_absent_getattr(__name__, (
     "Graph", "Node", "PyTorchFileReader", "PyTorchFileWriter", "Value", "_distributed_c10d",
-    "_functorch",
 ))

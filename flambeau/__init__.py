@@ -97,8 +97,8 @@ newaxis = None
 # Subpackages, and names defined in one, imported on first use.
 _SUBMODULES = frozenset((
     "_C", "__config__", "__future__", "_custom_op", "_custom_ops", "_decomp", "_dynamo", "_export",
-    "_functorch", "_higher_order_ops", "_inductor", "_library", "_logging", "_ops", "_subclasses",
-    "_tensor_str", "_utils", "_vmap_internals", "accelerator", "amp", "ao",
+    "_functorch", "_guards", "_higher_order_ops", "_inductor", "_library", "_logging", "_ops",
+    "_subclasses", "_tensor_str", "_utils", "_vmap_internals", "accelerator", "amp", "ao",
     "backends", "compiler", "cpu", "cuda", "distributed", "distributions", "doctor", "export",
     "fft", "func", "functional", "futures", "fx", "hub", "jit", "library", "linalg", "masked",
     "monitor", "mps", "mtia", "multiprocessing", "nested", "nn", "onnx", "optim", "overrides",

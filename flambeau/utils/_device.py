@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from ..tensor.devices import device as Device
+from ._contextlib import context_decorator
 
 __all__ = ["set_device"]
 
@@ -25,32 +25,5 @@ def set_device(device: Device | str | int) -> Callable[[Callable], Callable]:
 
 
 def device_decorator(device: Device, func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `func` with `device` as the default while it runs; a generator runs at intervals."""
-    if inspect.isgeneratorfunction(func):
-        return _decorate_generator(device, func)
-
-    @functools.wraps(func)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with device:
-            return func(*args, **kwargs)
-
-    return call
-
-
-def _decorate_generator(
-    device: Device, func: Callable[..., Generator]
-) -> Callable[..., Generator]:
-    @functools.wraps(func)
-    def generate(*args: Any, **kwargs: Any) -> Generator:
-        generator, answer = func(*args, **kwargs), None
-        try:
-            while True:
-                with device:
-                    value = generator.send(answer)
-                answer = yield value
-        except StopIteration as end:
-            return end.value
-        finally:
-            generator.close()
-
-    return generate
+    """Return `func` with `device` as the default while it runs."""
+    return context_decorator(lambda: device, func)

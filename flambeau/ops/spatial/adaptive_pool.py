@@ -194,7 +194,8 @@ def _find_maxima(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
     for window in product(*[range(m) for m in output]):
         cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(window)])
         element: Any = (Ellipsis, *window)
-        part = input[cell].reshape(*lead, -1)
+        part = input[cell]
+        part = part.reshape(*lead, prod(part.shape[-n:]))
         best = part.argmax(-1)
         indices[element] = flat[cell].reshape(-1)[best]
         y[element] = np.take_along_axis(part, best[..., None], -1)[..., 0]

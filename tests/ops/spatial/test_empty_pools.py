@@ -46,3 +46,8 @@ def test_zero_points_of_packed_integers_are_bytes(torch, name):
     assert torch.allclose(q.dequantize(), expected * 0.1)
     with pytest.raises(RuntimeError, match="zero_point 256 is above upper bound"):
         torch.quantize_per_tensor(x, 0.1, 256, getattr(torch, name))
+
+
+def test_largest_of_no_images_keep_an_index_for_each_window(torch):
+    y, places = torch.nn.functional.adaptive_max_pool1d(torch.ones(0, 2, 5), 3, True)
+    assert y.shape == places.shape == (0, 2, 3)
