@@ -71,12 +71,23 @@ def multiply_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return multiply_matrices(a.T, b)
 
 
+def _create_leaf(x: Tensor) -> Tensor:
+    """Return `x` as a leaf; `requires_grad_` would refuse it within a transform."""
+    leaf: Tensor = x.detach()
+    leaf._requires_grad = leaf._tracked = True
+    return leaf
+
+
 def compute_differentiable_adjoint(
     forward: Callable[..., tuple], inputs: Sequence[Tensor | None], gs: Sequence[Tensor | None],
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
-    """The cotangents of `inputs` as recorded values, for second derivatives."""
-    views = [None if x is None else x.view_as(x) for x in inputs]
+    """The cotangents of `inputs` as recorded values, for second derivatives.
+
+    An input without history, such as an example that a vmap takes out of its batch, becomes a leaf.
+    """
+    views = [None if x is None else x.view_as(x) if x.requires_grad or not need
+             else _create_leaf(x) for x, need in zip(inputs, needs, strict=True)]
     ys = forward(*views)
     pairs = [(y, g) for y, g in zip(ys, gs, strict=False) if g is not None and y.requires_grad]
     primals: Any = [x for x, need in zip(views, needs, strict=True) if need]

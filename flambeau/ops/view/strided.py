@@ -9,6 +9,7 @@ import numpy as np
 
 from ...tensor.storage import get_offset, get_storage, window
 from ...tensor.tensor import Tensor
+from ...tensor.windows.batch import Batch
 from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.windows.strided_views import set_strides
 from ..core.axes import canonicalize_dim
@@ -52,6 +53,15 @@ def _(g: Tensor, input_shape: tuple[int, ...], dimension: int, size: int, step: 
     return fold_windows(g, input_shape, dimension, size, step)
 
 
+@unfold.batch
+def _(batch: Batch, input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    below, rank = batch.lower(input), input.dim()
+    axis = canonicalize_dim(dimension, rank) + 1
+    if rank:
+        return unfold(below, axis, size, step)
+    return unfold(below.unsqueeze(1), 1, size, step).reshape(batch.size, size)  # one number each
+
+
 @opaque(linear_in="g", layout=Layout.FREE, name="_folded", expose=(), ref=None, samples=None)
 def fold_windows(g: Array, shape: Any, dimension: int, size: Any, step: int) -> Array:
     """The adjoint of `unfold`: add the windows to their source elements."""
@@ -64,6 +74,15 @@ def fold_windows(g: Array, shape: Any, dimension: int, size: Any, step: int) -> 
     for k in range(size):
         target[k : k + count * step : step][:count] += source[..., k]
     return result
+
+
+@fold_windows.batch
+def _(batch: Batch, g: Tensor, shape: Any, dimension: int, size: Any, step: int) -> Tensor:
+    below = batch.lower(g)
+    if not shape:
+        return below.reshape(batch.size) if size else below.new_zeros(batch.size)
+    axis = canonicalize_dim(dimension, len(shape)) + 1
+    return fold_windows(below, (batch.size, *shape), axis, size, step)
 
 
 @fold_windows.vjp
