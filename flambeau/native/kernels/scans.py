@@ -1,12 +1,17 @@
-"""Scan kernels: running reductions along an axis, and the positions of running extremes."""
+"""Scan kernels: running reductions along an axis, the positions of running extremes, and paths of
+CTC."""
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
+
 from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Constant, Index, IndexValue, Kernel, Load, Loop, LoopKind,
-    ReduceOp, Size, Statement, Store, Type, Update,
+    ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
-from .expression_builder import Value, compute_type, where
+from .expression_builder import Value, apply, compute_type, constant, where
 
 
 class _Scan:
@@ -89,3 +94,34 @@ def scan_scaled(type: Type) -> Kernel:
         Store(y, first, Load(x, first)), Loop(column, rest, [Store(y, here, scaled.expression)]),
     ]
     return Kernel("scan_scaled", [scale, x, y], [Loop(row, rows, body, LoopKind.PARALLEL)], sizes)
+
+
+def scan_paths(type: Type) -> Kernel:
+    """emitted, skip, y, after: the log probabilities of paths that stay at a position, step to the
+    next or, where `skip` is 0 and not -inf, to the one after it.
+
+    after[t, n, s] = log(exp(y[t, n, s]) + exp(y[t, n, s - 1]) + exp(y[t, n, s - 2] + skip[n, s]))
+    + emitted[t, n, s]. `after` is y from its second time on. Both have two more positions in front,
+    which hold -inf.
+
+    Sizes: batch, positions, positions + 2, steps, elements of a time in emitted and in y.
+    """
+    sample, time, place = Index("sample"), Index("time"), Index("place")
+    sizes = [Size(n) for n in ("batch", "positions", "padded", "steps", "emitted_step", "y_step")]
+    batch, positions, padded, steps, emitted_step, y_step = sizes
+    emitted, skip = Buffer(type, "emitted"), Buffer(type, "skip")
+    y, after = Buffer(type, "y", aliased=True), Buffer(type, "after", aliased=True)
+    there = Affine(0, ((time, emitted_step), (sample, positions), (place, 1)))
+    skipping, stepping, staying = (
+        Value(Load(y, Affine(k, ((time, y_step), (sample, padded), (place, 1))))) for k in range(3))
+    skipping += Value(Load(skip, Affine(0, ((sample, positions), (place, 1)))))
+    top = apply(Scalar.MAXIMUM, apply(Scalar.MAXIMUM, staying, stepping), skipping)
+    top = where(top > -math.inf, top, constant(0.0, type))  # no path yet
+    total = functools.reduce(operator.add, [
+        apply(Scalar.EXP, value - top) for value in (staying, stepping, skipping)])
+    value = apply(Scalar.LOG, total) + top + Value(Load(emitted, there))
+    here = Affine(2, ((time, y_step), (sample, padded), (place, 1)))
+    step = Store(after, here, value.expression)
+    inner = Loop(place, positions, [step], LoopKind.VECTORIZED)
+    body: list[Statement] = [Loop(sample, batch, [Loop(time, steps, [inner])], LoopKind.PARALLEL)]
+    return Kernel("scan_paths", [emitted, skip, y, after], body, sizes)

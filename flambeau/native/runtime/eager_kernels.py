@@ -109,6 +109,7 @@ RESAMPLE = EagerKernel("resample", "resample")
 TAKE_PIXELS = EagerKernel("resample", "take_pixels")
 
 SCAN_MIDDLE = EagerKernel("scans", "scan_middle")
+SCAN_PATHS = EagerKernel("scans", "scan_paths")
 SCAN_ROWS = EagerKernel("scans", "scan_rows")
 SCAN_SCALED = EagerKernel("scans", "scan_scaled")
 

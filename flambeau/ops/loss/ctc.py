@@ -22,21 +22,27 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.value_rules import ValueRule
 from ..creation.interchange import tensor
+from ..native.scan import scan_paths
 from ..pointwise.selection import where
 from .reduction import MEAN, NONE, parse_reduction
 
 _NEVER = -np.inf
 
 
-def _extend(targets: Array, lengths: Array, blank: int) -> tuple[Array, Array]:
-    """Return targets with blanks around each label, and where paths may skip the last blank."""
+def _extend(targets: Array, lengths: Array, blank: int) -> Array:
+    """Return targets with blanks around each label."""
     n, s = targets.shape
     result = np.full((n, 2 * s + 1), blank, np.int64)
     result[:, 1::2] = np.where(np.arange(s) < lengths[:, None], targets, blank)
-    skip = np.zeros(result.shape, np.bool_)
-    # A blank never differs from the blank before it; a target may hold the blank as a label.
-    skip[:, 2:] = result[:, 2:] != result[:, :-2]
-    return result, skip
+    return result
+
+
+def _find_skips(extended: Array) -> Array:
+    """Where paths may skip the last position: a label follows another one. A blank never differs
+    from the blank before it; a target may hold the blank as a label."""
+    skip = np.zeros(extended.shape, np.bool_)
+    skip[:, 2:] = extended[:, 2:] != extended[:, :-2]
+    return skip
 
 
 def _emit(log_probs: Array, extended: Array) -> Array:
@@ -45,8 +51,10 @@ def _emit(log_probs: Array, extended: Array) -> Array:
     return np.take_along_axis(log_probs, index, 2).astype(np.float64)
 
 
-def _sum_paths_to(emitted: Array, skip: Array) -> Array:
+def _sum_paths(emitted: Array, skip: Array) -> Array:
     """alpha: the log probabilities of the paths that reach each position at each time."""
+    if (y := scan_paths(emitted, skip)) is not None:
+        return y
     result = np.full(emitted.shape, _NEVER)
     if not len(result):
         return result
@@ -61,24 +69,17 @@ def _sum_paths_to(emitted: Array, skip: Array) -> Array:
     return result
 
 
-def _sum_paths_from(emitted: Array, skip: Array, times: Array, lengths: Array) -> Array:
-    """beta: the log probabilities of the paths from each position and time to the end."""
-    result = np.full(emitted.shape, _NEVER)
-    after = np.full(emitted.shape[1:], _NEVER)
-    rows = np.arange(len(times))
-    for t in range(len(result) - 1, -1, -1):
-        now = after.copy()
-        now[:, :-1] = np.logaddexp(now[:, :-1], after[:, 1:])
-        skipped = np.where(skip[:, 2:], after[:, 2:], _NEVER)
-        now[:, :-2] = np.logaddexp(now[:, :-2], skipped)
-        ending = rows[times - 1 == t]
-        now[ending] = _NEVER
-        now[ending, 2 * lengths[ending]] = 0
-        nonempty = ending[lengths[ending] > 0]
-        now[nonempty, 2 * lengths[nonempty] - 1] = 0
-        now += emitted[t]
-        now[times - 1 < t] = _NEVER
-        result[t] = after = now
+def _sum_paths_from(emitted: Array, extended: Array, times: Array, lengths: Array) -> Array:
+    """beta: the log probabilities of the paths from each position and time to the end. They are
+    the paths to it if time and positions run backwards from the end of each sample."""
+    count, batch, positions = emitted.shape
+    sample = np.arange(batch)[:, None]
+    place = 2 * lengths[:, None] - np.arange(positions)
+    time = (times - 1 - np.arange(count)[:, None])[:, :, None]
+    inside = (time >= 0) & (place >= 0)
+    turned = np.where(inside, emitted[time, sample, place], _NEVER)
+    skip = _find_skips(extended[sample, place])
+    result: Array = np.where(inside, _sum_paths(turned, skip)[time, sample, place], _NEVER)
     return result
 
 
@@ -101,7 +102,7 @@ def _takes_labels(log_probs: Array, targets: Array, times: Array, lengths: Array
         labels, _, lengths = _check(targets, times, lengths, len(log_probs))
     except RuntimeError:
         return False
-    extended, _ = _extend(labels, lengths, blank)
+    extended = _extend(labels, lengths, blank)
     classes = log_probs.shape[2]
     return not (len(log_probs) and extended.size) or bool(
         -classes <= extended.min() and extended.max() < classes)
@@ -121,9 +122,9 @@ def _ctc(log_probs: Array, targets: Array, input_lengths: Array, target_lengths:
     targets, input_lengths, target_lengths = _check(
         targets, input_lengths, target_lengths, len(log_probs)
     )
-    extended, skip = _extend(targets, target_lengths, blank)
+    extended = _extend(targets, target_lengths, blank)
     with np.errstate(all="ignore"):
-        alpha = _sum_paths_to(_emit(log_probs, extended), skip)
+        alpha = _sum_paths(_emit(log_probs, extended), _find_skips(extended))
         return _compute_losses(alpha, input_lengths, target_lengths).astype(log_probs.dtype)
 
 
@@ -145,17 +146,19 @@ def _ctc_backward(
     targets, input_lengths, target_lengths = _check(
         targets, input_lengths, target_lengths, len(log_probs)
     )
-    extended, skip = _extend(targets, target_lengths, blank)
+    extended = _extend(targets, target_lengths, blank)
     with np.errstate(all="ignore"):
         emitted = _emit(log_probs, extended)
-        alpha = _sum_paths_to(emitted, skip)
-        beta = _sum_paths_from(emitted, skip, input_lengths, target_lengths)
+        alpha = _sum_paths(emitted, _find_skips(extended))
+        beta = _sum_paths_from(emitted, extended, input_lengths, target_lengths)
         losses = _compute_losses(alpha, input_lengths, target_lengths)
         share = np.exp(alpha + beta - emitted + losses[:, None])
         _drop_final_blank(share, extended, input_lengths, target_lengths)
-        result = np.exp(log_probs.astype(np.float64))
-        time, batch = np.ogrid[: len(result), : result.shape[1]]
-        np.subtract.at(result, (time[..., None], batch[..., None], extended[None]), share)
+        result = np.exp(np.ascontiguousarray(log_probs, np.float64))
+        times, batch, classes = result.shape
+        rows = classes * np.arange(times * batch).reshape(times, batch, 1)
+        np.subtract.at(result.reshape(-1), (rows + extended % classes).reshape(-1),
+                       share.reshape(-1))
         result *= g[:, None]
     result[np.arange(len(result))[:, None] >= input_lengths] = 0
     if zero_infinity:

@@ -113,3 +113,22 @@ def _compute_exp_below(x: Array, top: Array) -> Array:
 def _log_above(sums: Array, top: Array) -> Array:
     """Return log(sums) + top, or top if it is infinite."""
     return np.where(abs(top) == np.inf, top, np.log(sums) + top)
+
+
+@native_route
+def scan_paths(emitted: Array, skip: Array) -> Array | None:
+    """Sum the paths of CTC. `emitted` (time, batch, positions): log probabilities; `skip` (batch,
+    positions): whether paths reach a position from the one before the last."""
+    times, batch, positions = emitted.shape
+    if emitted.dtype != FLOAT64 or emitted.size <= MAX_NUMPY_ROW_ELEMENTS or times < 2:
+        return None
+    kernel = request_row_kernel(kernels.SCAN_PATHS, emitted)
+    if kernel is None:
+        return None
+    padded = positions + 2
+    y = np.empty((times, batch, padded))
+    y[:, :, :2] = y[0] = -np.inf
+    y[0, :, 2:4] = emitted[0, :, :2]
+    run_row_kernel(kernel, (emitted[1:], np.where(skip, 0.0, -np.inf), y, y[1:]), batch, positions,
+                   padded, times - 1, batch * positions, batch * padded)
+    return y[:, :, 2:]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from time import monotonic, sleep
 
 import numpy as np
 import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
+from flambeau.ops.native import scan
 
 
 def over_all_paths(log_probs, targets, times, lengths, blank):
@@ -92,3 +94,34 @@ def test_targets_may_hold_the_blank():
     lengths = torch.tensor([5]), torch.tensor([3])
     actual = F.ctc_loss(logits.log_softmax(-1), torch.tensor([[2, 3, 0]]), *lengths)
     assert actual.item() * 3 == pytest.approx(3.9183965921401978, rel=1e-5)
+
+
+def test_kernels_agree_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses and gradients of a batch large enough for kernels, whose sequences end early."""
+    rng = np.random.default_rng(0)
+    times, batch, labels = 30, 9, 8
+    x = torch.from_numpy(rng.normal(size=(batch, times, 12))).transpose(0, 1)
+    targets = torch.from_numpy(rng.integers(0, 12, (batch, labels)))  # some are blanks
+    ends = torch.tensor([30, 30, 29, 20, 8, 1, 0, 30, 3])
+    lengths = torch.tensor([8, 1, 0, 8, 3, 1, 0, 5, 8])
+
+    def compute() -> tuple[np.ndarray, np.ndarray]:
+        leaf = x.clone().requires_grad_()
+        y = F.ctc_loss(F.log_softmax(leaf, 2), targets, ends, lengths, reduction="none",
+                       zero_infinity=True)
+        y.sum().backward()
+        return y.detach().numpy(), leaf.grad.numpy()
+
+    with monkeypatch.context() as m:
+        m.setattr(scan, "MAX_NUMPY_ROW_ELEMENTS", 1 << 60)
+        wanted = compute()
+    used = []
+    real = scan.run_row_kernel
+    monkeypatch.setattr(scan, "run_row_kernel", lambda *a: (used.append(a), real(*a)))
+    until = monotonic() + 120
+    while not used:
+        assert monotonic() < until, "no kernel came"
+        compute()
+        sleep(0.002)
+    for a, b in zip(compute(), wanted, strict=True):
+        np.testing.assert_allclose(a, b, 1e-9, 1e-12)
