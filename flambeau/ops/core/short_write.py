@@ -46,7 +46,7 @@ def generate_short_write(operator: Operator) -> ShortWrite:
         "Tensor": Tensor, "ndarray": np.ndarray, "copyto": np.copyto, "MODE": MODE,
         "AUTOCAST": AUTOCAST, "check_no_overlap": check_no_overlap, "number": number,
         "finish": _finish, "write_by_kernel": write_by_kernel, "ORDINARY": ORDINARY,
-        "write_straight": write_straight,
+        "write_straight": write_straight, "try_kernel_with": try_kernel_with,
         "operator": operator, "body": operator.ufunc or operator.body, "INT64": INT64,
         "FLOAT32": FLOAT32,
         "DTYPES": FLOATS | {INT64} if operator.ufunc in (np.add, np.subtract, np.multiply)
@@ -87,18 +87,17 @@ def _write_tests(source: SourceBuilder, operator: Operator, target: str) -> None
         f"or {target}._stamp is not None or grad_ and ({target}._tracked or "
         f"{target}._base is not None and {target}._base._requires_grad) "
         "or 0 in array_.strides:", "    return False")
-    if not operator.ufunc:
-        source.add("if array_.size > MAX_ELEMENTS:", "    return False")
+    source.add("is_large_ = array_.size > MAX_ELEMENTS")
 
 
 def _read_operand(source: SourceBuilder, operator: Operator, name: str) -> None:
-    """Read an operand's array, which has the target's dtype and shape, or a plain number."""
+    """Read an operand's array, of the target's dtype and, if small, of its shape; or a number."""
     may_be_number = _takes_number(operator, name)
     source.add(f"if isinstance({name}, Tensor):",
                f"    {name}_ = {name}._array",
                f"    if {name}_.dtype is not dtype_ or {name}_.__class__ is not ndarray "
                f"or grad_ and {name}._tracked "
-               f"or {name}_.shape != array_.shape and {name}_.ndim:",
+               f"or not is_large_ and {name}_.shape != array_.shape and {name}_.ndim:",
                "        return False",
                f"    if array_.base is not None or {name}_.base is not None:",
                f"        check_no_overlap(array_, {name}_)")
@@ -118,12 +117,13 @@ def _takes_number(operator: Operator, name: str) -> bool:
 def _write_ufunc(source: SourceBuilder, operands: list[str]) -> None:
     """Run a ufunc into the target, or a kernel if the target is large."""
     others = "".join(f", {name}_" for name in operands)
+    stretched = "".join(f" or {name}_.ndim and {name}_.shape != array_.shape" for name in operands)
     source.add(
-        "if array_.size > MAX_ELEMENTS:",
+        "if is_large_:",
         f"    if write_straight(body, array_{others}) or "
         f"write_by_kernel(operator, array_, ({''.join(f'{n}, ' for n in operands)}), {{}}):",
         "        return True",
-        "    if not array_.flags.c_contiguous:",  # a kernel with a new array is faster
+        f"    if not array_.flags.c_contiguous{stretched}:",  # a kernel with a new array is faster
         "        return False",
         "try:", f"    body(array_{others}, out=array_)",
         "except (RuntimeWarning, FloatingPointError):",
@@ -131,8 +131,15 @@ def _write_ufunc(source: SourceBuilder, operands: list[str]) -> None:
 
 
 def _write_body(source: SourceBuilder, operator: Operator) -> None:
-    """Run the body, and copy its result if it fits."""
-    target = operator.tensor_names[0]
+    """Run a kernel if the target is large, else the body, and copy its result if it fits."""
+    target, *operands = operator.tensor_names
+    others = [p for p in operator.parameters if p.name not in operator.tensor_names]
+    plain = "".join(f"{p.name}, " for p in others if p.kind is not p.KEYWORD_ONLY)
+    named = ", ".join(f"'{p.name}': {p.name}" for p in others if p.kind is p.KEYWORD_ONLY)
+    source.add("if is_large_:",
+               "    return array_.flags.c_contiguous and try_kernel_with(body, (array_, "
+               f"{''.join(f'{name}_, ' for name in operands)}), ({plain}), {{{named}}}, array_) "
+               "is not None")
     values = []
     for p in operator.parameters:
         value = "array_" if p.name == target else \

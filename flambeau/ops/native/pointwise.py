@@ -48,7 +48,6 @@ _ready: dict[tuple, Any] = {}  # by body and layouts: the number of calls, later
 # Kernels for contiguous arrays of one shape and dtype, keyed by body, dtype and settings: (address,
 # result dtype, largest size at which NumPy is as fast).
 _straight: dict[tuple, tuple[int, np.dtype, int]] = {}
-_writing: dict[tuple, int] = {}  # addresses of those that `write_straight` calls
 
 
 @native_route
@@ -105,26 +104,17 @@ def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
 def write_straight(body: Any, target: Array, *others: Array) -> bool:
     """Write body(target, *others) into the target if its kernel is compiled.
 
-    The others are numbers, or arrays of the target's shape which are the target or do not overlap
-    it. All have its dtype.
+    The others have the target's dtype, and are the target or do not overlap it.
     """
-    kind = target.dtype
-    key = (body, kind, *[a.ndim == 0 for a in others])
-    address = _writing.get(key)
-    if address is None:
-        full, number = (kind, "full"), (kind, "number")
-        layouts = (full, *[full if a.ndim else number for a in others])
-        entry = _ready.get((body, layouts))
-        if entry.__class__ is not tuple or entry[1] != kind:
-            return False
-        address = _writing[key] = entry[0]
-    if not KernelPolicy.allowed:
+    if not KernelPolicy.allowed or not target.flags.c_contiguous:
         return False
-    for a in (target, *others):
-        if not a.flags.c_contiguous:
-            return False
-    size = target.size
-    call_kernel(address, size, target, *others, target, size)
+    walk = _walk((target, *others), target.shape)
+    if walk is None:
+        return False
+    entry = _ready.get((body, walk.layouts))
+    if entry.__class__ is not tuple or entry[1] != target.dtype:
+        return False
+    call_kernel(entry[0], target.size, target, *others, target, *walk.sizes)
     return True
 
 

@@ -31,7 +31,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAX_NUMPY_POINTWISE_ELEMENTS", "MAX_NUMPY_COSTLY_ELEMENTS",
                  "MAX_NUMPY_CHEAP_ELEMENTS"):
         monkeypatch.setattr(pointwise, name, 3)
-    for name in ("_ready", "_straight", "_writing"):
+    for name in ("_ready", "_straight"):
         monkeypatch.setattr(pointwise, name, {})
 
 

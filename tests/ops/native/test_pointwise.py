@@ -40,7 +40,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_call, "MAX_SINGLE_THREAD_ELEMENTS", 3)
     for name in THRESHOLDS:
         monkeypatch.setattr(pointwise_native, name, 3)
-    for name in ("_ready", "_straight", "_writing"):
+    for name in ("_ready", "_straight"):
         monkeypatch.setattr(pointwise_native, name, {})
 
 
@@ -437,7 +437,11 @@ WRITES = {
     "array": lambda x, y: x.add_(y), "number": lambda x, y: x.mul_(0.3),
     "itself": lambda x, y: x.mul_(x), "one element": lambda x, y: x.sub_(y[5, 7]),
     "a window": lambda x, y: x[10:].add_(y[:190]), "operator": lambda x, y: x.__imul__(y),
-    "turned": lambda x, y: x.add_(y.t()), "integers": lambda x, y: (x * 9).long().add_(y.long()),
+    "turned": lambda x, y: x.add_(y.t()), "columns": lambda x, y: (x[:, 10:].mul_(y[:, 10:]), x)[1],
+    "row": lambda x, y: x.mul_(y[0].clone()), "column": lambda x, y: x.sub_(y[:, :1]),
+    "weight": lambda x, y: x.add_(y, alpha=0.1), "three": lambda x, y: x.addcmul_(y, y[:1]),
+    "clipped": lambda x, y: x.clamp_(-0.5, 0.5), "blend": lambda x, y: x.lerp_(y, 0.25),
+    "integers": lambda x, y: (x * 9).long().add_(y.long()),
 }
 
 
@@ -457,9 +461,9 @@ def test_large_writes_in_place(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     straight = name in ("array", "number", "itself", "operator")
     while "write_straight" not in written if straight else not written:
         assert time.monotonic() < until, "no kernel came"
-        assert torch.equal(WRITES[name](x.clone(), y), wanted)
+        torch.testing.assert_close(WRITES[name](x.clone(), y), wanted, rtol=1e-6, atol=1e-7)
         time.sleep(0.002)
-    assert torch.equal(WRITES[name](x.clone(), y), wanted)
+    torch.testing.assert_close(WRITES[name](x.clone(), y), wanted, rtol=1e-6, atol=1e-7)
 
 
 def test_writes_that_overlap_are_refused() -> None:
