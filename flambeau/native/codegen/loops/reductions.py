@@ -47,9 +47,10 @@ def combine(b: Builder, fold: ReduceOp, type: Type, current: ir.Value, value: ir
         return b.fmul(current, value, flags=b.contract) if type.floating else b.mul(current, value)
     greater = fold is ReduceOp.MAXIMUM
     if type.floating:
-        # LLVM's maximum and minimum propagate NaN; the processor decides between zeros.
-        name = "maximum" if greater else "minimum"
-        return b.intrinsic(name, current.type, (current, value), ("nsz",))
+        # Not LLVM's intrinsics: for them the processor decides between zeros, or it costs more.
+        passed = b.fcmp_ordered("<" if greater else ">", current, value)
+        extreme = b.select(passed, value, current)
+        return b.select(b.fcmp_unordered("uno", value, value), value, extreme)
     name = ("s" if type.signed else "u") + ("max" if greater else "min")
     return b.intrinsic(name, current.type, (current, value))
 
