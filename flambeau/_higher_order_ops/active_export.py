@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from ..ops.interception.torch_function import STATE
+
 __all__ = [
     "Expansion", "active_expansions", "active_recorder", "expanding", "exporting", "is_exporting",
-    "is_jit_tracing", "jit_tracing", "read_observer", "recording",
+    "is_jit_tracing", "jit_tracing", "read_observer", "recording", "retracing_recorder",
 ]
 
 _active: ContextVar[bool] = ContextVar("exporting", default=False)
@@ -66,6 +68,12 @@ def recording(recorder: Any) -> AbstractContextManager[None]:
 def active_recorder() -> Any:
     """Return the recorder that turns calls into nodes, or None."""
     return _recorder.get()
+
+
+def retracing_recorder() -> Any:
+    """Return the active recorder where it sees calls: None where they are hidden from it."""
+    recorder = _recorder.get()
+    return recorder if recorder in STATE.modes else None
 
 
 def expanding(find: Expansion) -> AbstractContextManager[None]:

@@ -11,7 +11,7 @@ from ..ops.registration.custom_operators import get_namespace
 from ..tensor.symbolic_length import SymBool
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from .active_export import active_recorder
+from .active_export import active_recorder, retracing_recorder
 
 __all__ = ["cond", "cond_op"]
 
@@ -63,6 +63,9 @@ def _choose_elements(pred: Tensor, first: Any, second: Any) -> Any:
 def cond_op(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any],
             operands: Any = ()) -> Any:
     """torch.cond as an operator of exported graphs. The functions are graphs that return tuples."""
+    recorder = retracing_recorder()
+    if recorder is not None and not isinstance(pred, bool):  # a graph is traced again
+        return recorder.choose(cond_op, pred, (true_fn, false_fn), tuple(operands))
     return true_fn(*operands) if pred else false_fn(*operands)
 
 

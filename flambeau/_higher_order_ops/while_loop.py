@@ -9,7 +9,7 @@ from ..ops.registration.custom_operators import get_namespace
 from ..tensor.symbolic_length import SymBool
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
-from .active_export import active_recorder
+from .active_export import active_recorder, retracing_recorder
 
 __all__ = ["while_loop", "while_loop_op"]
 
@@ -62,6 +62,11 @@ def while_loop_op(cond_fn: Callable[..., Any], body_fn: Callable[..., Any],
                   carried_inputs: Any, additional_inputs: Any = ()) -> tuple[Any, ...]:
     """The operator of exported graphs: both functions also take the additional inputs."""
     carried = tuple(carried_inputs)
+    recorder = retracing_recorder()
+    if recorder is not None:  # a graph is traced again
+        return tuple(recorder.loop_while(
+            lambda *values: _unpack(cond_fn(*values, *additional_inputs)),
+            lambda *values: tuple(body_fn(*values, *additional_inputs)), carried, ()))
     if not is_true(cond_fn(*carried, *additional_inputs)):
         return tuple(x.clone() if isinstance(x, Tensor) else x for x in carried)
     while True:
@@ -73,8 +78,7 @@ def while_loop_op(cond_fn: Callable[..., Any], body_fn: Callable[..., Any],
 
 def is_true(value: Any) -> bool:
     """Return a condition's value. RuntimeError unless it is a bool or a tensor of one bool."""
-    if isinstance(value, tuple) and len(value) == 1:  # a graph's
-        value, = value
+    value = _unpack(value)
     if isinstance(value, SymBool):
         return bool(value)
     scalar = isinstance(value, Tensor) and not value.shape and value.dtype.name == "bool"
@@ -83,6 +87,11 @@ def is_true(value: Any) -> bool:
             f"cond_fn must return a boolean scalar tensor or a boolean but got {value}"
         )
     return bool(value)
+
+
+def _unpack(value: Any) -> Any:
+    """Return a condition's value: some graphs return tuples of one."""
+    return value[0] if isinstance(value, tuple) and len(value) == 1 else value
 
 
 def check_carried(before: tuple[Any, ...], after: tuple[Any, ...]) -> None:

@@ -120,3 +120,21 @@ def test_loops_and_branches_in_traces():
         assert not any(f"aten.{name}." in code for name in ("add_", "mul_", "sin_"))
         for value in (x, -x):
             assert torch.equal(*[torch.utils._pytree.tree_leaves(g(value))[0] for g in (graph, f)])
+
+
+def test_graphs_of_loops_and_branches_are_traced_again():
+    from flambeau._higher_order_ops.while_loop import while_loop
+    from flambeau.fx.experimental.proxy_tensor import make_fx
+
+    def loop(x):
+        return while_loop(lambda x: x.sum() < 10, lambda x: (x + 1,), (x,))
+
+    def branch(x):
+        return torch.cond(x.sum() < 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
+    x = torch.ones(2)
+    for f, name in ((loop, "higher_order.while_loop("), (branch, "higher_order.cond(")):
+        again = make_fx(make_fx(f)(x))(x)
+        assert name in again.code
+        for value in (x, -x):
+            assert torch.equal(*[torch.utils._pytree.tree_leaves(g(value))[0] for g in (again, f)])

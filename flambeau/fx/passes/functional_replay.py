@@ -168,7 +168,7 @@ class FunctionalReplay(Interpreter):
         if any(isinstance(value, GraphModule) for value in args):
             functions = [self._replay_subgraph(value) if isinstance(value, GraphModule) else value
                          for value in args]
-            return _wrap(_call_higher_order(target, *_read(functions)))
+            return _wrap(target(*_read(functions)))
         if isinstance(args[0] if args else None, _View) and (
                 name in self._inverses or name in _SEVERAL or name in _ONLY_READS):
             return self._view(packet, target, args, kwargs)
@@ -246,24 +246,6 @@ class FunctionalReplay(Interpreter):
                 return
             view = self._view(target.overloadpacket, target, (view, *step_args[1:]), words)
         view.write(_as_tensor(value, view).expand(view.read().shape))
-
-
-def _call_higher_order(target: Any, *args: Any) -> Any:
-    """Run an operator that takes functions; a trace records loops and branches again."""
-    from ..._higher_order_ops.active_export import active_recorder
-    from ..._higher_order_ops.cond import cond_op
-    from ..._higher_order_ops.while_loop import while_loop_op
-
-    recorder = active_recorder()
-    if recorder is not None and target is while_loop_op:
-        condition, body, carried, additional = args
-        return tuple(recorder.loop_while(
-            lambda *values: condition(*values, *additional),
-            lambda *values: tuple(body(*values, *additional)), tuple(carried), ()))
-    if recorder is not None and target is cond_op and not isinstance(args[0], bool):
-        pred, first, second, operands = args
-        return recorder.choose(cond_op, pred, (first, second), tuple(operands))
-    return target(*args)
 
 
 def _as_tensor(value: Any, view: _View) -> Tensor:
