@@ -96,7 +96,7 @@ def _call_object(
     if value is print:
         assert s.call is not None
         s.call.carries = s.call.keeps_slot = True
-        return note_print(facts, frame, args, named)
+        return note_print(facts, frame, s, args, named)
     if isinstance(value, Module):
         declare_module(facts, value)
     elif value.__class__ is functools.partial:

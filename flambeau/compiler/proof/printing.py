@@ -12,8 +12,10 @@ import io
 import math
 import sys
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
+from ...autograd.mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ..trace.host_numbers import Place, Read
 from ..trace.plain_values import PLAIN
 from ..trace.texts import Before, PrintCall, Slot, Text, interpolate, join_texts, write_text
@@ -23,7 +25,7 @@ from .declarations import is_in_library
 from .facts import Facts
 from .guards import Test
 from .provenance import Kind, NotProvedError, Provenance, is_number
-from .shadow_frame import HANDLERS_OF_EVERY_GENERATOR
+from .shadow_frame import HANDLERS_OF_EVERY_GENERATOR, ShadowFrame
 from .stores import Store, evaluate
 
 _CONVERSIONS: tuple[Callable[[Any], str] | None, ...] = (None, str, repr, ascii)
@@ -31,6 +33,7 @@ _CONVERSIONS: tuple[Callable[[Any], str] | None, ...] = (None, str, repr, ascii)
 _SAMPLES: dict[type, tuple[Any, ...]] = {
     int: (0, -1, 7, 2**63), float: (0.0, -1.5, 1e-300, 1e300, math.inf, -math.inf, math.nan),
 }
+_GRAD_MODES = (no_grad, enable_grad, set_grad_enabled, inference_mode)
 _ENCODINGS = frozenset(("utf-8", "utf8", "ascii", "us-ascii", "latin-1", "iso-8859-1"))
 _HANDLERS = frozenset(("strict", "ignore", "replace", "backslashreplace", "surrogateescape"))
 
@@ -178,10 +181,10 @@ class Print(Store):
 
 
 def note_print(
-    facts: Facts, frame: Any, args: list[Provenance], named: dict[str, Provenance]
+    facts: Facts, frame: Any, s: ShadowFrame, args: list[Provenance], named: dict[str, Provenance]
 ) -> Provenance:
     """Return the provenance of what `print` returns, and note that a program makes the call."""
-    if _is_protected(facts, frame):
+    if _is_protected(facts, frame, s):
         raise NotProvedError("it prints within `try`, within `with`, or below the library")
     settings = {key: _read_setting(facts, key, p) for key, p in named.items()}
     if not all(map(_is_printable, args)):
@@ -262,16 +265,39 @@ def _is_unchanged(stream: Any) -> bool:
     return not any(map(callable, getattr(stream, "__dict__", {}).values()))
 
 
-def _is_protected(facts: Facts, frame: Any) -> bool:
-    """Whether an exception of print would not go straight to the step's caller."""
+def _is_protected(facts: Facts, frame: Any, s: ShadowFrame) -> bool:
+    """Whether an exception of print would not go straight to the step's caller. Blocks of a grad
+    mode in the frame that prints are left by the exception, too, and leave no trace."""
+    shadow: ShadowFrame | None = s
     while frame.f_code is not facts.root:
-        code = frame.f_code
-        if is_in_library(code):
+        if is_in_library(frame.f_code) or _is_handled(frame.f_code, frame.f_lasti, shadow):
             return True
-        instructions = decode_instructions(code)[0]
-        if any(entry.start <= frame.f_lasti < entry.end
-               and instructions[entry.target].opname not in HANDLERS_OF_EVERY_GENERATOR
-               for entry in decode_exception_table(code)):
-            return True
-        frame = frame.f_back
+        frame, shadow = frame.f_back, None
     return False
+
+
+def _is_handled(code: CodeType, offset: int, s: ShadowFrame | None) -> bool:
+    """Whether code would handle an exception that is raised at an instruction."""
+    instructions = decode_instructions(code)[0]
+    entry = _find_handler(code, offset)
+    if entry is None or instructions[entry.target].opname in HANDLERS_OF_EVERY_GENERATOR:
+        return False
+    start = instructions[min(n for n in instructions if n > entry.target)]
+    if s is None or start.opname != "WITH_EXCEPT_START" or not _leaves_grad_mode(
+            s.stack[entry.depth - 1]):
+        return True
+    cleanup = _find_handler(code, start.offset)  # from where the exception goes on
+    return cleanup is None or _is_handled(code, min(
+        n for n, i in instructions.items() if n > cleanup.target and i.opname == "RERAISE"), s)
+
+
+def _find_handler(code: CodeType, offset: int) -> Any:
+    """Return the entry of the exception table for an instruction, or None."""
+    return next((entry for entry in decode_exception_table(code)
+                 if entry.start <= offset < entry.end), None)
+
+
+def _leaves_grad_mode(leave: Provenance) -> bool:
+    """Whether an `__exit__` on the stack is that of a grad mode."""
+    return bool(leave.items) and (
+        leave.items[0].type or type(leave.items[0].value)) in _GRAD_MODES
