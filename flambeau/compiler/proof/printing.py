@@ -33,7 +33,7 @@ _CONVERSIONS: tuple[Callable[[Any], str] | None, ...] = (None, str, repr, ascii)
 _SAMPLES: dict[type, tuple[Any, ...]] = {
     int: (0, -1, 7, 2**63), float: (0.0, -1.5, 1e-300, 1e300, math.inf, -math.inf, math.nan),
 }
-_GRAD_MODES = (no_grad, enable_grad, set_grad_enabled, inference_mode)
+_GRAD_MODES: tuple[type, ...] = (no_grad, enable_grad, set_grad_enabled, inference_mode)
 _ENCODINGS = frozenset(("utf-8", "utf8", "ascii", "us-ascii", "latin-1", "iso-8859-1"))
 _HANDLERS = frozenset(("strict", "ignore", "replace", "backslashreplace", "surrogateescape"))
 
@@ -299,5 +299,7 @@ def _find_handler(code: CodeType, offset: int) -> Any:
 
 def _leaves_grad_mode(leave: Provenance) -> bool:
     """Whether an `__exit__` on the stack is that of a grad mode."""
-    return bool(leave.items) and (
-        leave.items[0].type or type(leave.items[0].value)) in _GRAD_MODES
+    if not leave.items:
+        return False
+    entered = leave.items[0]
+    return (entered.type or type(entered.value)) in _GRAD_MODES
