@@ -268,8 +268,8 @@ def _choose_output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ..
             f"{name}: elements of output_size must be greater than or equal to 0 but received "
             f"{{{', '.join(map(str, result))}}}"
         )
-    for axis in range(len(shape) - n - ("max" in name and n > 1 and len(shape) > n + 1),
-                      len(shape)):
+    first = 1 if "max" in name or n == 3 else len(shape) - n  # means allow no channels
+    for axis in range(first, len(shape)):
         if shape[axis] == 0:
             raise RuntimeError(
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "

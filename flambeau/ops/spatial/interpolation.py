@@ -272,7 +272,9 @@ def _choose_sizes(spatial: tuple[int, ...], size: Any, factor: Any) -> tuple[Any
     if factor is not None:
         return None, [float(f) for f in result]
     for n in result:
-        if isinstance(n, (bool, float)) or not hasattr(n, "__index__"):
+        if isinstance(n, (bool, float)) or not hasattr(n, "__index__") or (
+            isinstance(n, Tensor) and n.dtype.is_floating_point
+        ):
             kinds = [type(m) for m in size] if hasattr(size, "__iter__") else type(size)
             raise TypeError("expected size to be one of int or Tuple[int] or Tuple[int, int] or "
                             f"Tuple[int, int, int], but got size with types {kinds}")

@@ -51,3 +51,21 @@ def test_zero_points_of_packed_integers_are_bytes(torch, name):
 def test_largest_of_no_images_keep_an_index_for_each_window(torch):
     y, places = torch.nn.functional.adaptive_max_pool1d(torch.ones(0, 2, 5), 3, True)
     assert y.shape == places.shape == (0, 2, 3)
+
+
+@pytest.mark.parametrize(("name", "shape", "axis"), [
+    ("adaptive_max_pool1d", (1, 0, 4), 1), ("adaptive_max_pool3d", (2, 0, 4, 4, 4), 1),
+    ("adaptive_avg_pool3d", (2, 0, 4, 4, 4), 1), ("adaptive_max_pool2d", (3, 0, 0), 1),
+])
+def test_adaptive_pools_name_the_empty_axis(torch, name, shape, axis):
+    with pytest.raises(RuntimeError, match=f"non-batch dimensions, .*dimension {axis} being empty"):
+        getattr(torch.nn.functional, name)(torch.ones(shape), 2)
+
+
+def test_means_of_no_channels(torch):
+    assert torch.nn.functional.adaptive_avg_pool2d(torch.ones(2, 0, 4, 4), 2).shape == (2, 0, 2, 2)
+
+
+def test_sizes_of_floating_tensors_are_refused(torch):
+    with pytest.raises(TypeError, match="expected size to be one of int or"):
+        torch.nn.functional.interpolate(torch.ones(1, 1, 4), size=(torch.tensor(3.0),))
