@@ -55,22 +55,21 @@ def _(g: Tensor, input: Tensor, alpha: Number | Tensor, scale: float, input_scal
 
 
 def _slope_ref(g: np.ndarray, x: np.ndarray, below: float, above: float, rate: float) -> np.ndarray:
-    return g * np.where(x > 0, above, below * np.exp(np.minimum(x, 0) * rate))
+    return g * np.where(x <= 0, below * np.exp(np.minimum(x, 0) * rate), above)
 
 
 def _elu_slope(
     grad: np.ndarray, x: np.ndarray, below: float, above: float, rate: float
 ) -> np.ndarray:
     slope = np.exp(np.minimum(x, 0) if rate == 1 else np.minimum(x, 0) * rate)
-    if below == above == 1:
-        return grad * slope
-    return grad * choose(x > 0, np.asarray(above, x.dtype), slope * below)
+    scaled = slope if below == 1 else slope * below
+    return grad * choose(x <= 0, scaled, np.asarray(above, x.dtype))
 
 
 @pointwise(ref=_slope_ref, expose=(), inplace=False, samples=lambda rng: (
     (a, {"below": 1.5, "above": 2.0, "rate": 0.7}) for a, _ in pairs_nonzero(rng)))
 def elu_backward(grad: Array, input: Array, below: Any, above: Any, rate: Any) -> Array:
-    """Return grad * above where input > 0, else grad * below * exp(rate * input)."""
+    """Return grad * below * exp(rate * input) where input <= 0, else (NaN, too) grad * above."""
     return blockwise(lambda g, x: _elu_slope(g, x, below, above, rate), grad, input)
 
 

@@ -129,13 +129,35 @@ def hardtanh_operator(input: Array, min_val: float = -1.0, max_val: float = 1.0)
 
 @hardtanh_operator.vjp
 def _(g: Tensor, input: Tensor, min_val: float, max_val: float) -> Tensor:
-    return clamp_backward(g, input, min_val, max_val)
+    return hardtanh_backward(g, input, min_val, max_val)
+
+
+def _open_samples(rng: Rng) -> Iterator[Sample]:
+    for args, _ in pairs_nonzero(rng):
+        yield args, {"low": -1, "high": 0.9}
+
+
+@pointwise(ref=lambda g, x, low, high: g * ~((x <= low) | (x >= high)), expose=(), inplace=False,
+           samples=_open_samples)
+def hardtanh_backward(grad: Array, input: Array, low: float, high: float) -> Array:
+    """Return grad, but 0 where input <= low or input >= high: NaN passes."""
+    return blockwise(lambda g, x: choose((x <= low) | (x >= high), 0, g), grad, input)
+
+
+@hardtanh_backward.vjp("grad")
+def _(g: Tensor, input: Tensor, low: float, high: float) -> Tensor:
+    return hardtanh_backward(g, input, low, high)
+
+
+@hardtanh_backward.vjp("input")
+def _(g: Tensor) -> Tensor:
+    return zeros_like(g)
 
 
 def _clamp_samples(rng: Rng) -> Iterator[Sample]:
-    for args, _ in pairs_nonzero(rng):
-        yield args, {"low": -1, "high": 0.9}
-        yield args, {"low": -1, "high": 0.9, "closed": True}
+    for args, options in _open_samples(rng):
+        yield args, options
+        yield args, {**options, "closed": True}
 
 
 @pointwise(ref=lambda g, x, low, high, closed=False: g * ((x > low) & (x < high)), expose=(),
@@ -224,7 +246,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
 
 def _hardswish_slope(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
     slope = choose(x < 3, x / 3 + 0.5, np.ones((), x.dtype))
-    return grad * choose(x > -3, slope, 0)
+    return grad * choose(x <= -3, 0, slope)
 
 
 @pointwise(ref=lambda g, x: g * np.clip(x / 3 + 0.5, 0, 1) * (x > -3), samples=_near_zero,

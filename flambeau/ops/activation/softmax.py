@@ -330,10 +330,7 @@ def logsumexp(input: Array, dim: int | Sequence[int], keepdim: bool = False) -> 
 @logsumexp.vjp
 def _(g: Tensor, input: Tensor, y: Tensor, dim: int | Sequence[int], keepdim: bool) -> Tensor:
     shape = input.shape
-    y = spread(y, shape, dim, keepdim)
-    top = y.real if y.is_complex() else y
-    y = y.masked_fill(top.abs() == math.inf, 0)
-    return spread(g, shape, dim, keepdim) * (input - y).exp()
+    return spread(g, shape, dim, keepdim) * (input - spread(y, shape, dim, keepdim)).exp()
 
 
 def implicit_dim(name: str, ndim: int) -> int:

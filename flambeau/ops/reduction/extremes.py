@@ -36,15 +36,11 @@ def needs_elements(input: Array, dim: Dims, name: str) -> None:
                            "== 0. Specify the reduction dim with the 'dim' argument.")
 
 
-def _share_among_ties(g: Tensor, input: Tensor, y: Tensor, dim: Dims, keepdim: bool) -> Tensor:
-    """Divide the cotangent evenly among the elements that are equal to the extreme."""
-    shape = input.shape
-    is_extreme = input == spread(y, shape, dim, keepdim)
-    if input.is_floating_point():
-        is_extreme = is_extreme | input.isnan()
+def _share_among(is_extreme: Tensor, g: Tensor, dim: Dims, keepdim: bool) -> Tensor:
+    """Divide the cotangent evenly among the extremes; NaN where there is none."""
     share = is_extreme.to(g.dtype)
     count = share.sum(None if means_all_axes(dim) else dim, True)
-    return spread(g, shape, dim, keepdim) * share / count
+    return spread(g, is_extreme.shape, dim, keepdim) * share / count
 
 
 # -------------------------------------------------------------------------------- over axes
@@ -72,7 +68,7 @@ def _declare_extreme(name: str, ufunc: np.ufunc, doc: str) -> Declared:
 
     @result.vjp
     def _(g: Tensor, input: Tensor, y: Tensor, dim: Dims, keepdim: bool) -> Tensor:
-        return _share_among_ties(g, input, y, dim, keepdim)
+        return _share_among(input == spread(y, input.shape, dim, keepdim), g, dim, keepdim)
 
     return result
 
@@ -147,7 +143,10 @@ def _declare_extreme_of_all(name: str, ufunc: np.ufunc) -> Declared:
 
     @result.vjp
     def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
-        return _share_among_ties(g, input, y, None, False)
+        is_extreme = input == y
+        if input.is_floating_point():
+            is_extreme = is_extreme | input.isnan()
+        return _share_among(is_extreme, g, None, False)
 
     return result
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -118,5 +118,6 @@ def logit(input: Array, eps: float | None = None) -> Array:
 def _(g: Tensor, input: Tensor, eps: float | None) -> Tensor:
     slope = g / (input * (1 - input))
     if eps is None:
-        return select((input < 0) | (input > 1), float("nan"), slope)
+        slope = select((input == 0) | (input == 1), g * math.inf, slope)
+        return select((input < 0) | (input > 1), math.nan, slope)
     return select((input < eps) | (input > 1 - eps), 0, slope)
