@@ -44,6 +44,7 @@ MAX_SAVED_PROBABILITIES = 1 << 26  # attention probabilities saved for the backw
 MAX_CACHED_NUMBERS = 4096  # Python numbers as arrays
 MAX_CACHED_LAYOUTS = 4096  # answers of output_layout.py
 MAX_POINTWISE_KERNELS = 1024
+MAX_KERNELS_BY_NUMBERS = 4  # of a body; beyond, its numbers are operands
 MAX_ROW_KERNELS = 1024
 MAX_STATIC_SHAPES = 512  # with specialized kernels
 MAX_PRODUCT_FORMS = 512

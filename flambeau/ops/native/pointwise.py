@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from ...native.target.eager_costs import (
     CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE, MAX_NUMPY_CHEAP_ELEMENTS, MAX_NUMPY_COSTLY_ELEMENTS,
     MAX_NUMPY_POINTWISE_ELEMENTS, MAX_POINTWISE_KERNELS,
 )
-from ...tensor.dtypes import FLOAT64, FLOATS, bfloat16, float16
+from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS, bfloat16, float16
+from .lifted_numbers import Lifted, admits_constants, lift_call, lift_closure
 from .pointwise_walk import Walk, plan_walk
 from .route import native_route
 
@@ -204,7 +205,8 @@ def _serve_with(
     if len(arrays) == len(operands) and not plain and not named:
         y, known = serve(body, arrays, target=target), body
     else:
-        y, known = serve(key, arrays, formula, target=target), key
+        lifted = partial(lift_call, body, operands, plain, named)
+        y, known = serve(key, arrays, formula, target=target, lift=lifted), key
     if straight and y is not None:
         _keep_straight((arrays[0].dtype, key), known, arrays)
     return y
@@ -236,12 +238,13 @@ def try_cast_kernel(x: Array, kind: np.dtype) -> Array | None:
 @native_route
 def serve(
     body: Any, operands: tuple, formula: Callable | None = None, result: np.dtype | None = None,
-    target: Array | None = None,
+    target: Array | None = None, lift: Callable[[], Lifted | None] | None = None,
 ) -> Array | None:
     """Run a body's kernel on arrays of any supported dtypes; `formula` works on kernel Values.
 
     `result`: the result's dtype, part of the cache key. `target`: a contiguous array in the first
-    operand's shape for the result; operands are `target` itself or do not overlap it.
+    operand's shape for the result; operands are `target` itself or do not overlap it. `lift`: for
+    the body's numbers, if they are not in its closure.
     """
     shape = operands[0].shape
     large = operands[0].size > MAX_NUMPY_POINTWISE_ELEMENTS
@@ -256,6 +259,10 @@ def serve(
         known = _ready.get(key)
     except TypeError:  # a setting that is not a plain number
         return None
+    if known is None:
+        lifted = lift_closure(body) if lift is None else lift()
+        if lifted is not None and lifted.numbers and not admits_constants(lifted):
+            return _serve_lifted(lifted, operands, result, target)
     if known.__class__ is not tuple:
         if not large and not _is_called_often(key, known):
             return None
@@ -275,6 +282,22 @@ def serve(
         return None
     call_kernel(address, y.size, *operands, y, *walk.sizes)
     return y
+
+
+def _serve_lifted(
+    lifted: Lifted, operands: tuple, result: np.dtype | None, target: Array | None
+) -> Array | None:
+    """`serve` with the body's numbers as operands, for floats."""
+    kind, count = operands[0].dtype, len(operands)
+    if kind not in FLOATS and kind not in _HALVES:
+        return None
+    inside = FLOAT32 if kind in _HALVES else kind
+    numbers = [np.array(v, inside) for v in lifted.numbers]
+
+    def formula(*values: Any) -> Any:
+        return lifted.bind(values[count:])(*values[:count])
+
+    return serve(("lifted", lifted.pattern), (*operands, *numbers), formula, result, target)
 
 
 def _walk(operands: tuple, shape: tuple[int, ...]) -> Walk | None:
