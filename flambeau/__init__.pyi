@@ -813,13 +813,16 @@ def zeros_like(input: Tensor, *, dtype: _dtype | None = ..., layout: Any = ..., 
 from . import _C as _C
 from . import __config__ as __config__
 from . import __future__ as __future__
+from . import _custom_op as _custom_op
 from . import _custom_ops as _custom_ops
 from . import _decomp as _decomp
 from . import _dynamo as _dynamo
 from . import _export as _export
 from . import _functorch as _functorch
+from . import _guards as _guards
 from . import _higher_order_ops as _higher_order_ops
 from . import _inductor as _inductor
+from . import _library as _library
 from . import _logging as _logging
 from . import _ops as _ops
 from . import _subclasses as _subclasses

@@ -59,11 +59,10 @@ def share_meta_memory(array: MetaArray, source: MetaArray) -> MetaArray:
     A wider dtype than that of `source` has no view of its single element; `array` stays as it is.
     """
     owner = find_owner(source)
-    if array.itemsize > owner.itemsize:
+    if array.itemsize > owner.nbytes:
         return array
-    element = owner.reshape(-1)[:1].view(array.dtype)[0:1].reshape(())
-    window = np.lib.stride_tricks.as_strided(element, array.shape, (0,) * array.ndim)
-    result = window.view(MetaArray)
+    element = owner.reshape(-1).view(np.uint8)
+    result = np.ndarray(array.shape, array.dtype, element, 0, (0,) * array.ndim).view(MetaArray)
     result.layout = array.layout
     return result
 

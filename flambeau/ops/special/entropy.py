@@ -116,8 +116,7 @@ def logit(input: Array, eps: float | None = None) -> Array:
 
 @logit.vjp
 def _(g: Tensor, input: Tensor, eps: float | None) -> Tensor:
-    slope = g / (input * (1 - input))
+    slope = g / (input * (1 - input)).abs()  # of -0.0, too, it is +inf
     if eps is None:
-        slope = select((input == 0) | (input == 1), g * math.inf, slope)
         return select((input < 0) | (input > 1), math.nan, slope)
     return select((input < eps) | (input > 1 - eps), 0, slope)

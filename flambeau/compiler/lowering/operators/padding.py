@@ -89,15 +89,15 @@ def _resampled_adjoint(g: Symbol, shape: Sequence[int], taps: Sequence[Any]) -> 
     """Multiply by a matrix along each axis, or sum repeated elements for nearest upsampling."""
     y = wrap_node(cast(g.node, compute_type(g.node.type)))
     for t in reversed(taps):
-        n, out = shape[t.axis], t.places.shape[1]
+        n, out = shape[t.axis], t.indices.shape[1]
         repeated = np.arange(n).repeat(out // n) if out % n == 0 else None
-        if t.weights is None and repeated is not None and np.array_equal(t.places[0], repeated):
+        if t.weights is None and repeated is not None and np.array_equal(t.indices[0], repeated):
             cut = y.reshape((*y.shape[: t.axis], n, out // n, *y.shape[t.axis + 1 :]))
             y = np.sum(cut, t.axis + 1)
             continue
         matrix = np.zeros((out, n), y.dtype)
-        weights = np.ones(t.places.shape) if t.weights is None else t.weights
-        np.add.at(matrix, (np.arange(out)[None], t.places), weights)
+        weights = np.ones(t.indices.shape) if t.weights is None else t.weights
+        np.add.at(matrix, (np.arange(out)[None], t.indices), weights)
         y = np.moveaxis(np.matmul(np.moveaxis(y, t.axis, -1), matrix), -1, t.axis)
     return y.astype(g.dtype)
 
