@@ -204,6 +204,20 @@ def _apply_ufunc(ufunc: str, *operands: Any) -> Value:
     return UFUNCS[ufunc](*unify_types(*operands))
 
 
+class VaryingNumber(Value):
+    """A number that changes from call to call. It equals no constant, so that bodies take none of
+    the shortcuts that they have for some numbers."""
+
+    __slots__ = ()
+    __hash__ = Value.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        return False if isinstance(other, (int, float)) else super().__eq__(other)
+
+    def __ne__(self, other: object) -> Any:
+        return True if isinstance(other, (int, float)) else super().__ne__(other)
+
+
 def constant(number: Any, type: Type) -> Value:
     """Return a number as a Value."""
     return Value(Constant(type, number))

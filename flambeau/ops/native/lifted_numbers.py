@@ -2,14 +2,15 @@
 
 Kernels have a body's numbers as constants, which costs least. A program that changes them from call
 to call (a learning rate, a bound) would compile a kernel for each: after a few, the numbers become
-operands, and one kernel serves all. Bodies that decide by a number cannot be traced so; NumPy
-computes them.
+operands, and one kernel serves all. Whole numbers stay constants, because bodies have shortcuts for
+some. Bodies that decide by an order of numbers cannot be traced so; NumPy computes them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from math import isfinite
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
@@ -19,6 +20,10 @@ from ...native.target.eager_costs import MAX_KERNELS_BY_NUMBERS
 
 _constant_kernels: Counter[Hashable] = Counter()  # by a body's pattern
 _NUMBER = float  # stands for a number in a pattern
+
+
+def _varies(value: Any) -> bool:
+    return value.__class__ is float and isfinite(value) and not value.is_integer()
 
 
 class Lifted(NamedTuple):
@@ -39,7 +44,7 @@ def lift_call(body: Any, operands: tuple, plain: tuple, named: dict[str, Any]) -
         def formula(*arrays: Any) -> Any:
             next_array, next_number = iter(arrays), iter(numbers)
             full = [next(next_array) if v.__class__ is np.ndarray
-                    else next(next_number) if v.__class__ is float else v for v in values]
+                    else next(next_number) if _varies(v) else v for v in values]
             end = count + len(plain)
             return body(*full[:end], **dict(zip(named, full[end:], strict=True)))
 
@@ -47,8 +52,8 @@ def lift_call(body: Any, operands: tuple, plain: tuple, named: dict[str, Any]) -
 
     pattern = [body, count, *named]
     for v in values:
-        pattern += [v.__class__] if v.__class__ in (np.ndarray, float) else [v, v.__class__]
-    return Lifted(tuple(pattern), tuple([v for v in values if v.__class__ is float]), bind)
+        pattern += [v.__class__] if v.__class__ is np.ndarray or _varies(v) else [repr(v)]
+    return Lifted(tuple(pattern), tuple(filter(_varies, values)), bind)
 
 
 def lift_closure(body: Any) -> Lifted | None:
@@ -65,13 +70,13 @@ def _read_cells(function: FunctionType, numbers: list[float]) -> Hashable:
     pattern: list[Hashable] = [function.__code__]
     for cell in function.__closure__ or ():
         value = cell.cell_contents
-        if value.__class__ is float:
+        if _varies(value):
             numbers.append(value)
             pattern.append(_NUMBER)
         elif value.__class__ is FunctionType and value.__closure__ is not None:
             pattern.append(_read_cells(value, numbers))
         else:
-            pattern += [value, value.__class__]
+            pattern += [repr(value) if value.__class__ is float else value, value.__class__]
     return tuple(pattern)
 
 
@@ -80,7 +85,7 @@ def _replace_numbers(function: FunctionType, values: Iterator[Any]) -> FunctionT
     cells = []
     for cell in function.__closure__ or ():
         value = cell.cell_contents
-        if value.__class__ is float:
+        if _varies(value):
             cell = CellType(next(values))
         elif value.__class__ is FunctionType and value.__closure__ is not None:
             cell = CellType(_replace_numbers(value, values))

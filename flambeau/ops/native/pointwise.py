@@ -295,7 +295,10 @@ def _serve_lifted(
     numbers = [np.array(v, inside) for v in lifted.numbers]
 
     def formula(*values: Any) -> Any:
-        return lifted.bind(values[count:])(*values[:count])
+        from ...native.kernels.expression_builder import VaryingNumber
+
+        varying = [VaryingNumber(v.expression) for v in values[count:]]
+        return lifted.bind(varying)(*values[:count])
 
     return serve(("lifted", lifted.pattern), (*operands, *numbers), formula, result, target)
 
