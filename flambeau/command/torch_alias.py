@@ -52,11 +52,12 @@ def _build_import_error(name: str) -> ModuleNotFoundError:
 # function replaces the attribute, so that `from torch.autograd.gradcheck import ...` works.
 _SHADOWED_MODULES = {
     "torch._higher_order_ops": ("associative_scan", "cond", "map", "scan", "while_loop"),
-    "torch.ao.quantization": ("quantize",),
+    "torch.ao.quantization": ("fuse_modules", "quantize"),
     "torch.autograd": ("gradcheck",),
     "torch.multiprocessing": ("spawn",),
     "torch.nn.parallel": ("data_parallel", "parallel_apply", "replicate"),
     "torch.nn.utils": ("spectral_norm", "weight_norm"),
+    "torch.quantization": ("fuse_modules", "quantize"),
 }
 
 

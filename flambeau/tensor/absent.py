@@ -22,7 +22,8 @@ __all__ = ["Lacking", "answer_for_absent", "give_absent_methods", "install_finde
            "make_absent_getattr"]
 
 _PACKAGE = __name__.partition(".")[0]
-_MOVED = ("intrinsic", "qat", "quantizable", "quantized")  # from torch.nn to torch.ao.nn
+_MOVED = ("torch.nn.intrinsic", "torch.nn.qat", "torch.nn.quantizable", "torch.nn.quantized",
+          "torch.quantization")  # to the same names below torch.ao
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
 
@@ -115,6 +116,8 @@ def make_absent_getattr(module: str, names: Iterable[str] = ()) -> Callable[[str
                 result = _resolve(home) if home else Lacking(f"{torch_name}.{name}")
                 if result.__class__ is not Lacking or not _is_optional_import():
                     return result
+            elif _is_moved(torch_name):
+                return getattr(sys.modules[f"{_PACKAGE}.{_find_new_module(torch_name)}"], name)
         raise AttributeError(f"module '{torch_name}' has no attribute '{name}'")
 
     return __getattr__
@@ -122,9 +125,27 @@ def make_absent_getattr(module: str, names: Iterable[str] = ()) -> Callable[[str
 
 def _find_new_path(module: str, name: str) -> str:
     """Return the path below `torch` of a name in a package that PyTorch moved, or ""."""
-    below = module.removeprefix("torch.nn.")
-    is_moved = below != module and below.partition(".")[0] in _MOVED
-    return f"ao.nn.{below}.{name}" if is_moved else ""
+    moved = _find_new_module(module)
+    return f"{moved}.{name}" if moved else ""
+
+
+def _find_new_module(module: str) -> str:
+    """Return the path below `torch` of a module in a package that PyTorch moved, or ""."""
+    if any(module == old or module.startswith(f"{old}.") for old in _MOVED):
+        return "ao." + module.removeprefix("torch.")
+    return ""
+
+
+def _is_moved(module: str) -> bool:
+    """Return whether flambeau has a module that PyTorch has at an older name too."""
+    path = _find_new_module(module)
+    if not path:
+        return False
+    try:
+        importlib.import_module(f"{_PACKAGE}.{path}")
+    except ModuleNotFoundError:
+        return False
+    return True
 
 
 def _is_optional_import() -> bool:
@@ -229,8 +250,9 @@ class _AbsentFinder:
         fullname: str, path: Sequence[str] | None = None, target: Any = None
     ) -> ModuleSpec | None:
         """Return the spec of an empty module if PyTorch has a module of this name."""
+        torch_name = "torch" + fullname.removeprefix(_PACKAGE)
         inside = fullname.startswith(_PACKAGE + ".")
-        if not inside or not is_torch_module("torch" + fullname.removeprefix(_PACKAGE)):
+        if not inside or not (is_torch_module(torch_name) or _is_moved(torch_name)):
             return None
         loader: Any = _AbsentLoader()
         return ModuleSpec(fullname, loader, is_package=True)
