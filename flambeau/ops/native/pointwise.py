@@ -101,13 +101,22 @@ def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
         _straight[key] = (*entry, choose_min_elements(known))
 
 
+def _is_read_late(operand: Array, target: Array) -> bool:
+    """Whether elements of an operand may be read after they have been written to the target."""
+    return (operand.base is not None or target.base is not None) \
+        and operand.strides != target.strides and np.may_share_memory(operand, target)
+
+
 @native_route
 def write_straight(body: Any, target: Array, *others: Array) -> bool:
     """Write body(target, *others) into the target if its kernel is compiled.
 
-    The others have the target's dtype, and are the target or do not overlap it.
+    The others have the target's dtype. One that lies as the target is the target or does not
+    overlap it.
     """
     if not KernelPolicy.allowed or not target.flags.c_contiguous:
+        return False
+    if any(_is_read_late(a, target) for a in others):
         return False
     walk = _walk((target, *others), target.shape)
     if walk is None:
@@ -186,6 +195,8 @@ def try_kernel_with(
     if kind not in FLOATS and kind not in _HALVES and not (kind in _INTEGERS and _is_exact(body)):
         return None
     if any(a.dtype != kind and (a.ndim or kind in FLOATS) for a in arrays):
+        return None
+    if target is not None and any(_is_read_late(a, target) for a in arrays):
         return None
     return _serve_with(body, operands, plain, named, key, tuple(arrays), target, straight)
 

@@ -439,6 +439,8 @@ WRITES = {
     "a window": lambda x, y: x[10:].add_(y[:190]), "operator": lambda x, y: x.__imul__(y),
     "turned": lambda x, y: x.add_(y.t()), "columns": lambda x, y: (x[:, 10:].mul_(y[:, 10:]), x)[1],
     "row": lambda x, y: x.mul_(y[0].clone()), "column": lambda x, y: x.sub_(y[:, :1]),
+    "own column": lambda x, y: x.mul_(x[:, :1]), "own column, weighted": lambda x, y: x.add_(
+        x[:, 5:6], alpha=0.5),
     "weight": lambda x, y: x.add_(y, alpha=0.1), "three": lambda x, y: x.addcmul_(y, y[:1]),
     "clipped": lambda x, y: x.clamp_(-0.5, 0.5), "blend": lambda x, y: x.lerp_(y, 0.25),
     "integers": lambda x, y: (x * 9).long().add_(y.long()),
