@@ -14,6 +14,7 @@ from ...tensor.narrow_dtypes import NARROW, narrow, widen
 from ...tensor.promotion import promote_types
 from ...tensor.tensor import Tensor
 from ..core.scalar_conversion import fits
+from .nested_data import collect_classes, measure_first, read_numbers
 
 _PLAIN = {int, float, bool}
 
@@ -26,22 +27,34 @@ class _Leaves(list):
         self.dtypes: set[Dtype] = set()  # of arrays and tensors
 
 
+class _Irregular(Exception):
+    """Nested data is not one block of numbers."""
+
+
 def infer_array(data: Any, dtype: Dtype | None) -> np.ndarray:
     """Return `data` as an array of the given dtype, or one inferred from its numbers."""
     flat: Any = _Leaves()
     try:
         shape = _measure(data, flat)
     except RecursionError:
-        if _holds_itself(data):
-            raise TypeError("new(): self-referential lists are incompatible") from None
-        raise ValueError(f"too many dimensions '{type(data).__name__}'") from None
+        raise _explain_depth(data) from None
+    except _Irregular:
+        shape, dtype, flat = _read_irregular(data, dtype)
     kinds = set(map(type, flat))
     plain = bool(kinds) and kinds <= _PLAIN and not flat.dtypes
+    if not plain and not all(_is_number(v, dtype) for v in flat):
+        shape, dtype, flat = _read_irregular(data, dtype)
+        kinds = set(map(type, flat))
     if dtype is None:
         dtype = _infer_dtype(kinds) if plain else _infer(flat)
+    return _fill(flat, shape, dtype, plain, kinds)
+
+
+def _fill(
+    flat: Any, shape: tuple[int, ...], dtype: Dtype, plain: bool, kinds: set[type]
+) -> np.ndarray:
+    """Return numbers as an array; `plain`: all are Python's own, of the classes `kinds`."""
     kind = dtype.numpy
-    if not plain:
-        _check_numbers(flat, dtype, bool(shape))
     if dtype.category == types.INTEGER:
         flat = flat if float not in kinds and plain else _truncate(flat, kind)
         try:
@@ -56,6 +69,22 @@ def infer_array(data: Any, dtype: Dtype | None) -> np.ndarray:
             flat = [bool(v) for v in flat]
         computed = np.float64 if dtype.category == types.FLOATING else kind
         return np.array(flat, computed).astype(kind).reshape(shape)
+
+
+def _read_irregular(
+    data: Any, dtype: Dtype | None
+) -> tuple[tuple[int, ...], Dtype, _Leaves]:
+    """Read data that is not one block of numbers: return its shape, its dtype and its numbers."""
+    flat = _Leaves()
+    shape = measure_first(data)
+    if dtype is None:
+        try:
+            collect_classes(data, flat.classes, flat.dtypes)
+        except RecursionError:
+            raise _explain_depth(data) from None
+        dtype = _infer(flat)
+    read_numbers(data, shape, dtype, flat.append)
+    return shape, dtype, flat
 
 
 def _infer_dtype(kinds: set[type]) -> Dtype:
@@ -88,21 +117,18 @@ def _wrap_integers(flat: list[int], dtype: Dtype) -> np.ndarray:
     return np.array([v % size for v in flat], dtype.numpy)
 
 
-def _check_numbers(flat: list[Any], dtype: Dtype, nested: bool) -> None:
-    """Raise an error for leaves that are not numbers; `nested`: whether within a sequence."""
-    for v in flat:
-        if isinstance(v, (bool, int, float, np.number, np.bool_)):
-            continue
-        if isinstance(v, complex):
-            if not dtype.is_complex and dtype is not types.bool_:
-                raise TypeError("must be real number, not complex")
-            continue
-        kind = type(v).__name__
-        if isinstance(v, (str, bytes)):
-            if v is flat[0] and nested:
-                raise ValueError(f"too many dimensions '{kind}'")
-            raise TypeError(f"new(): invalid data type '{kind}'")
-        raise RuntimeError(f"Could not infer dtype of {kind}")
+def _is_number(value: Any, dtype: Dtype | None) -> bool:
+    """Whether a leaf is a number that tensors of `dtype` (None: any) hold."""
+    if isinstance(value, complex):
+        return dtype is None or dtype.is_complex or dtype is types.bool_
+    return isinstance(value, (bool, int, float, np.number, np.bool_))
+
+
+def _explain_depth(data: Any) -> Exception:
+    """Return the error for data nested deeper than Python's stack."""
+    if _holds_itself(data):
+        return TypeError("new(): self-referential lists are incompatible")
+    return ValueError(f"too many dimensions '{type(data).__name__}'")
 
 
 def _holds_itself(data: Any, above: tuple[int, ...] = ()) -> bool:
@@ -140,7 +166,7 @@ def _measure_item(item: Any, flat: _Leaves) -> tuple[int, ...]:
     if not isinstance(item, Tensor):
         return _measure(item, flat)
     if item._array.size != 1:
-        raise ValueError("only one element tensors can be converted to Python scalars")
+        raise _Irregular
     _measure_array(item._array, flat)
     return ()
 
@@ -161,15 +187,7 @@ def _measure_sequence(data: Any, flat: _Leaves) -> tuple[int, ...]:
         if shape is None:
             shape = result
         elif result != shape:
-            if len(result) == len(shape) and result:
-                raise ValueError(
-                    f"expected sequence of length {shape[0]} at dim 1 (got {result[0]})"
-                )
-            if not result:
-                raise TypeError(
-                    f"not a sequence: expected a sequence of length {shape[0]}, got a number"
-                )
-            raise ValueError(f"expected sequences of one shape, got {shape} and {result}")
+            raise _Irregular
     return (len(data), *(shape or ()))
 
 

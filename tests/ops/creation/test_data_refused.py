@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from fractions import Fraction
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -31,6 +34,55 @@ def test_sequences_of_any_kind():
     assert torch.tensor(Sequence(1.0, 2.0)).tolist() == [1, 2]
     with pytest.raises(ValueError, match="could not determine the shape of object type 'Broken'"):
         torch.tensor(Broken(1.0))
+
+
+@pytest.mark.parametrize("data, inferred, real, integer", [
+    ((np.ones(2, "float32"), {}), "RuntimeError: Could not infer dtype of dict",
+     "ValueError: expected sequence of length 2 at dim 1 (got 0)",
+     "TypeError: 'numpy.float32' object cannot be interpreted as an integer"),
+    ([[1, 2], 3], "TypeError: not a sequence", "TypeError: not a sequence",
+     "TypeError: not a sequence"),
+    ([[1, 2], None], "RuntimeError: Could not infer dtype of NoneType",
+     "TypeError: not a sequence", "TypeError: not a sequence"),
+    ([[1, 2], "ab"], "TypeError: new(): invalid data type 'str'",
+     "TypeError: must be real number, not str",
+     "TypeError: 'str' object cannot be interpreted as an integer"),
+    ([1, [2]], "TypeError: 'list' object cannot be interpreted as an integer",
+     "TypeError: must be real number, not list",
+     "TypeError: 'list' object cannot be interpreted as an integer"),
+    ([{}], "RuntimeError: Could not infer dtype of dict",
+     "TypeError: must be real number, not dict",
+     "TypeError: 'dict' object cannot be interpreted as an integer"),
+    ([[[1], [2]], [3, 4]], *["TypeError: not a sequence"] * 3),
+    ([[1, 2], torch.tensor([3, 4, 5])],
+     *["ValueError: expected sequence of length 2 at dim 1 (got 3)"] * 3),
+    ([[1, 2], {3: 0, 4: 0}], "RuntimeError: Could not infer dtype of dict",
+     [[1, 2], [3, 4]], [[1, 2], [3, 4]]),
+    ([Decimal("1.5")], "RuntimeError: Could not infer dtype of decimal.Decimal", [1.5],
+     "TypeError: 'decimal.Decimal' object cannot be interpreted as an integer"),
+    ([Fraction(1, 2), 1], "RuntimeError: Could not infer dtype of Fraction", [0.5, 1],
+     "TypeError: 'Fraction' object cannot be interpreted as an integer"),
+    ([[1, 2], torch.tensor([3, 4])], *[[[1, 2], [3, 4]]] * 3),
+    ([[], 1], *[[[], []]] * 3),
+])
+def test_data_of_several_shapes_and_classes(data, inferred, real, integer):
+    """Without a dtype the classes of all items count, with one each item is converted alone."""
+    calls = [("tensor", inferred, {}), ("tensor", real, {"dtype": torch.float32}),
+             ("tensor", integer, {"dtype": torch.int64}), ("FloatTensor", real, {}),
+             ("LongTensor", integer, {}), ("Tensor", real, {})]
+    for name, expected, settings in calls:
+        try:
+            result = getattr(torch, name)(data, **settings).tolist()
+        except Exception as error:
+            result = f"{type(error).__name__}: {error}"
+        assert result == expected, name
+
+
+def test_irregular_lists_in_themselves():
+    data: list = [0, [1]]
+    data.append(data)
+    with pytest.raises(TypeError, match="self-referential lists are incompatible"):
+        torch.tensor(data)
 
 
 def test_lists_in_themselves():
