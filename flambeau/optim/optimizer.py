@@ -194,6 +194,10 @@ class Optimizer(GraphCaptureChecks):
             cls.step = self.profile_hook_step(cls.step)
             setattr(cls.step, "hooked", True)  # noqa: B010
 
+    def _patch_step_function(self) -> None:
+        """Make `step` call hooks: PyTorch's name, which optimizers that skip `__init__` call."""
+        self._flambeau_prepare()
+
     def __getstate__(self) -> dict[str, Any]:
         return {
             "defaults": self.defaults, "state": self.state, "param_groups": self.param_groups,

@@ -56,6 +56,33 @@ def test_texts_name_the_argument(torch, call, text):
         eval(call, {"torch": torch})
 
 
+@pytest.mark.parametrize(("sizes", "text"), [
+    ("2.5", "(position 1) must be tuple of ints, not float"),
+    ("None", "(position 1) must be tuple of ints, not NoneType"),
+    ("True", "(position 1) must be tuple of ints, not bool"),
+    ("'a'", "(position 1) must be tuple of ints, not str"),
+    ("{2}", "(position 1) must be tuple of ints, not set"),
+    ("(2.5, 3)", "(position 1) must be tuple of ints, but found element of type float at pos 0"),
+    ("2, 2.5", "failed to unpack the object at pos 2 with error \"type must be tuple of ints,but "
+     "got float\""),
+    ("[2, 3, None]", "failed to unpack the object at pos 3 with error \"type must be tuple of "
+     "ints,but got NoneType\""),
+    ("size=2.5", "must be tuple of ints, not float"),
+    ("size=(2.5,)", "must be tuple of ints, not tuple"),
+    ("2.5, 3", "2 were given"), ("", "1 required"),
+])
+@pytest.mark.parametrize("name", ["zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty"])
+def test_sizes_that_are_no_ints(torch, name, sizes, text):
+    text = f"{name}() takes 1 positional argument but {text}" if "given" in text else \
+        f'{name}() missing 1 required positional arguments: "size"' if "required" in text else \
+        f"{name}(): argument 'size' {text}"
+    owner = "torch.ones(1)" if name.startswith("new_") else "torch"
+    with pytest.raises(TypeError) as caught:
+        eval(f"{owner}.{name}({sizes})", {"torch": torch})
+    assert str(caught.value).split("\n")[0] == text
+    assert eval(f"{owner}.{name}((2, True)).shape", {"torch": torch}) == (2, 1)
+
+
 def test_numbers_of_numpy(torch):
     x = torch.ones(2, 3)
     with pytest.raises(TypeError, match="argument 'keepdim' .*must be bool, not numpy.bool"):

@@ -124,3 +124,25 @@ def test_complex_parameters_become_their_two_parts():
 def test_the_older_name_of_the_check_warns():
     with pytest.warns(DeprecationWarning, match="Use _accelerator_graph_capture_health_check"):
         Momentum([torch.ones(1)])._cuda_graph_capture_health_check()
+
+
+class Wrapped(Optimizer):
+    """An optimizer around another, which shares its groups and skips `__init__`."""
+
+    def __init__(self, inner: Optimizer):
+        self.inner, self.defaults = inner, inner.defaults
+        self.state, self.param_groups = inner.state, inner.param_groups
+        self._patch_step_function()
+
+    def step(self, closure=None):
+        return self.inner.step(closure)
+
+
+def test_optimizers_that_skip_init_call_hooks():
+    x = torch.nn.Parameter(torch.ones(2))
+    x.grad = torch.ones(2)
+    optimizer, calls = Wrapped(torch.optim.SGD([x], 0.5)), []
+    optimizer.register_step_post_hook(lambda *_: calls.append(1))
+    optimizer.step()
+    assert calls == [1] and x.tolist() == [0.5, 0.5]
+    assert Wrapped.step.hooked

@@ -20,7 +20,7 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
-from ..core.arguments.checks import read_length
+from ..core.arguments.checks import build_size_error, read_length
 from ..core.errors import wrap_with_explanation, explain_attribute_error
 from ..core.operator import PUBLIC, publish
 from ..core.scalar_conversion import check_number, convert_scalar, fits, number
@@ -51,23 +51,41 @@ def public(
     return decorate
 
 
-def parse_shape(size: tuple, named: Any = None) -> tuple[int, ...]:
-    """Return the shape that `f(2, 3)`, `f((2, 3))` or `f(size=(2, 3))` requests."""
+def parse_shape(size: tuple, named: Any = None, name: str = "") -> tuple[int, ...]:
+    """Return the shape that `f(2, 3)`, `f((2, 3))` or `f(size=(2, 3))` requests of `name`."""
     if named is not None:
         size = (named,)
+    spread = True
     if len(size) == 1 and size[0].__class__ is not int:
         first = size[0]
         refuse_array_shape(first, "size")
         if first.__class__ is tuple or first.__class__ is list \
-                or (hasattr(first, "__iter__") and getattr(first, "ndim", True)):
-            size = tuple(first)
-    result = tuple([n if n.__class__ is int else read_length(n) for n in size])
+                or (hasattr(first, "__iter__") and getattr(first, "ndim", True)
+                    and not isinstance(first, (str, set, dict))):
+            size, spread = tuple(first), False
+    elif not size and name:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
+    result = tuple([n if n.__class__ is int else _read_length(name, size, i, spread, named)
+                    for i, n in enumerate(size)])
     for n in result:
         if n < 0:
             raise RuntimeError(
                 f"Trying to create tensor with negative dimension {n}: {list(result)}"
             )
     return result
+
+
+def _read_length(name: str, size: tuple, index: int, spread: bool, named: Any) -> int:
+    """Return an element of a shape as an int; bools are lengths, but not the first one."""
+    n = size[index]
+    if not name:
+        return read_length(n)
+    if isinstance(n, (float, str)) or (isinstance(n, bool) and not index):
+        raise build_size_error(name, size, index, spread, named is not None)
+    try:
+        return n.__index__()
+    except (AttributeError, TypeError):
+        raise build_size_error(name, size, index, spread, named is not None) from None
 
 
 def refuse_array_shape(shape: Any, name: str) -> None:
@@ -173,10 +191,9 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
         device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
         memory_format: Any = None, **kwargs: Any,
     ) -> Tensor:
-        if kwargs:
-            size = (_require_size(name, kwargs),)
+        named = _require_size(name, kwargs) if kwargs else None
         if len(size) != 1 or size[0].__class__ is not int or size[0] < 0:
-            size = parse_shape(size)
+            size = parse_shape(size, named, name)
         kind = _default_dtype.floating.numpy if dtype is None else get_numpy_dtype(dtype, name)
         if layout is not None and layout is not strided:
             if out is not None:
@@ -268,7 +285,7 @@ def full(
     """
     value = read_number(fill_value)
     check_number("full", "fill_value", 2, value)
-    shape = parse_shape((size,))
+    shape = parse_shape((size,), name="full")
     if out is not None:
         array = np.full(shape, convert_scalar(value, out._array.dtype))
         return write_created(out, array, dtype, layout, device)
@@ -469,10 +486,15 @@ def _attach_new_method(name: str, function: Callable, doc: str) -> None:
         self: Tensor, *size: Any, dtype: Dtype | None = None, device: Any = None,
         requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, **kwargs: Any,
     ) -> Tensor:
-        return function(
-            *size, dtype=self.dtype if dtype is None else dtype,
-            device=self.device if device is None else device, requires_grad=requires_grad, **kwargs
-        )
+        try:
+            return function(
+                *size, dtype=self.dtype if dtype is None else dtype,
+                device=self.device if device is None else device, requires_grad=requires_grad,
+                **kwargs
+            )
+        except TypeError:
+            parse_shape(size, kwargs.get("size"), name)  # its error names the method
+            raise
 
     method.__name__, method.__doc__ = name, doc
     publish(method, (name,), ("Tensor",))

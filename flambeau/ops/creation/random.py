@@ -121,7 +121,7 @@ def _create_sized_draw(name: str, fill: Callable, doc: str) -> Callable:
         dtype: Dtype | None = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False, pin_memory: bool = False, **kwargs: Any,
     ) -> Tensor:
-        shape = parse_shape(size, kwargs.pop("size", None))
+        shape = parse_shape(size, kwargs.pop("size", None), name)
         if kwargs:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if out is not None:

@@ -118,6 +118,24 @@ def read_length(n: Any) -> int:
     return n.__index__()
 
 
+def build_size_error(name: str, size: tuple, index: int, spread: bool, keyword: bool) -> TypeError:
+    """Return PyTorch's TypeError for the element at `index` of the argument `size`.
+
+    `spread`: the elements are arguments themselves; `keyword`: the argument was passed by name.
+    """
+    kind, argument = c_class_name(size[index]), f"{name}(): argument 'size'"
+    place = argument if keyword else f"{argument} (position 1)"
+    if index:
+        return TypeError(f"{argument} failed to unpack the object at pos {index + 1} with error "
+                         f'"type must be tuple of ints,but got {kind}"')
+    if not spread and not keyword:
+        return TypeError(f"{place} must be tuple of ints, but found element of type {kind} at "
+                         "pos 0")
+    if len(size) > 1 and spread:
+        return TypeError(f"{name}() takes 1 positional argument but {len(size)} were given")
+    return TypeError(f"{place} must be tuple of ints, not {kind if spread else 'tuple'}")
+
+
 def require_int(name: str, argument: str, value: Any) -> None:
     """Raise TypeError for a composite's argument that PyTorch does not take as an int."""
     if isinstance(value, _NO_INTEGERS):
