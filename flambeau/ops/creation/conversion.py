@@ -255,6 +255,8 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False,
     AssertionError: Torch not compiled with CUDA enabled
     flambeau runs on the CPU; device 'cuda' is not available. Check torch.cuda.is_available() first.
     """
+    if device is not None and devices.device("cuda" if device == -1 else device).type != "cuda":
+        raise RuntimeError("Invalid device, must be cuda device")
     return self.to(device="cuda" if device is None else device)
 
 

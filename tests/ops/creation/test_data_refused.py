@@ -158,3 +158,11 @@ def test_bfloat16_over_dlpack_shares_memory():
     assert torch.from_dlpack(Other()).data_ptr() == x.data_ptr()
     assert torch.from_dlpack(np.arange(3)).tolist() == [0, 1, 2]
     assert x._array.dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu"), "meta"])
+def test_cuda_takes_no_other_device(device):
+    with pytest.raises(RuntimeError, match="^Invalid device, must be cuda device$"):
+        torch.ones(2).cuda(device)
+    with pytest.raises(RuntimeError, match="Invalid device, must be cuda device"):
+        torch.nn.Linear(1, 1).cuda(device)
