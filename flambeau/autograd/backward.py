@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..native.foundation.public_names import c_class_name
 from ..native.foundation.user_frames import warn
 from ..native.foundation.user_frames import add_notes
 from ..tensor.dtypes import FLOAT32
@@ -300,6 +301,8 @@ def _requires_grad(self: Tensor) -> bool:
 
 
 def _set_requires_grad(self: Tensor, value: bool) -> None:
+    if value is not True and value is not False:
+        raise RuntimeError("requires_grad must be a bool")
     require_gradients(self, value)
 
 
@@ -318,6 +321,9 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             "functorch transform. This is unsupported, please attempt to use the functorch "
             "transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() "
             "outside of a function being transformed instead.")
+    if requires_grad is not True and requires_grad is not False:
+        raise TypeError("requires_grad_(): argument 'requires_grad' (position 1) must be bool, not "
+                        f"{c_class_name(requires_grad)}")
     return require_gradients(self, requires_grad)
 
 

@@ -194,10 +194,6 @@ class Optimizer(GraphCaptureChecks):
             cls.step = self.profile_hook_step(cls.step)
             setattr(cls.step, "hooked", True)  # noqa: B010
 
-    def _patch_step_function(self) -> None:
-        """Make `step` call hooks: PyTorch's name, which optimizers that skip `__init__` call."""
-        self._flambeau_prepare()
-
     def __getstate__(self) -> dict[str, Any]:
         return {
             "defaults": self.defaults, "state": self.state, "param_groups": self.param_groups,
@@ -451,6 +447,10 @@ class Optimizer(GraphCaptureChecks):
                 "It was computed from another tensor. Compute first, then ask for the gradient: "
                 "w = (2 * start).detach().requires_grad_().",
             )
+
+
+# PyTorch's name, which optimizers that skip `__init__` call
+setattr(Optimizer, "_patch_step_function", Optimizer._flambeau_prepare)  # noqa: B010
 
 
 def _unpack_params(group: dict[str, Any]) -> None:

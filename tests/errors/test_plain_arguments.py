@@ -22,6 +22,10 @@ CALLS = [
     f"{F}.pixel_shuffle(torch.ones(1, 4, 2, 2), 2.0)", f"{F}.pad({SQUARE}, (1, 1), value='a')",
     f"{F}.gelu({SQUARE}, approximate=1)", f"{F}.threshold({SQUARE}, 'a', 1)",
     f"{F}.scaled_dot_product_attention(*[torch.ones(1, 2, 3)] * 3, is_causal=1)",
+    *(f"torch.{name}({SQUARE})" for name in ("hstack", "vstack", "dstack", "column_stack")),
+    f"torch.std({SQUARE}, 1, 1)", f"torch.var({SQUARE}, unbiased=1)", f"{SQUARE}.std(1, 1)",
+    f"torch.var_mean({SQUARE}, 1, 1)", f"{SQUARE}.requires_grad_(1)",
+    "torch.nn.Linear(1, 1).requires_grad_(None)",
     f"torch.svd({SQUARE}, 1)", f"torch.linalg.svd({SQUARE}, full_matrices=1)",
     f"torch.linalg.cholesky({SQUARE}, upper=1)", f"torch.linalg.pinv({SQUARE}, hermitian=1)",
     f"{SQUARE}.sum(1, keepdim=1)", f"{SQUARE}.mean(1, 1)", f"{SQUARE}.var(1, keepdim=1)",
@@ -81,6 +85,14 @@ def test_sizes_that_are_no_ints(torch, name, sizes, text):
         eval(f"{owner}.{name}({sizes})", {"torch": torch})
     assert str(caught.value).split("\n")[0] == text
     assert eval(f"{owner}.{name}((2, True)).shape", {"torch": torch}) == (2, 1)
+
+
+def test_flags_are_bools(torch):
+    x = torch.ones(2)
+    with pytest.raises(RuntimeError, match="requires_grad must be a bool"):
+        x.requires_grad = 1
+    with pytest.raises(TypeError, match="'requires_grad' .position 1. must be bool, not numpy"):
+        x.requires_grad_(np.bool_(True))
 
 
 def test_numbers_of_numpy(torch):

@@ -447,3 +447,11 @@ def test_casts_lay_out_examples():
     assert y[1].is_contiguous(memory_format=torch.channels_last)
     with pytest.raises(RuntimeError, match="required rank 4 tensor"):
         torch.func.vmap(lambda x: x.to(torch.float64, memory_format=torch.channels_last))(x[0])
+
+
+def test_reductions_of_no_examples(torch):
+    """Batches may be empty: sizes that follow from others are computed, not inferred."""
+    x = torch.ones(0, 3, 4)
+    assert torch.vmap(lambda a: a.sum())(x).shape == (0,)
+    assert torch.vmap(torch.func.grad(lambda a: (a * a).sum()))(x).shape == (0, 3, 4)
+    assert torch.vmap(lambda a: torch.nn.functional.mse_loss(a, a))(x).shape == (0,)

@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from ...native.foundation.public_names import c_class_name
 from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.dtypes import from_numpy_dtype
 from ...tensor.tensor import Tensor
-
-_MOST_AXES = 128
-_HEAP_TYPE = 1 << 9  # of a class's flags: it was made by a class statement
 
 
 def is_sequence(data: Any) -> bool:
@@ -40,7 +38,7 @@ def measure_first(data: Any) -> tuple[int, ...]:
     while is_sequence(data):
         try:
             shape = (*shape, len(data))
-            if len(shape) > _MOST_AXES:
+            if len(shape) > 128:
                 raise ValueError(f"too many dimensions '{type(data).__name__}'")
             if not shape[-1]:
                 break
@@ -68,7 +66,7 @@ def collect_classes(data: Any, classes: set[type], dtypes: set[Dtype]) -> None:
         for item in data:
             collect_classes(item, classes, dtypes)
     else:
-        raise RuntimeError(f"Could not infer dtype of {_name(type(data))}")
+        raise RuntimeError(f"Could not infer dtype of {c_class_name(data)}")
 
 
 def read_numbers(
@@ -114,10 +112,3 @@ def _read_number(value: Any, dtype: Dtype) -> Any:
     if dtype.is_complex or dtype.category == types.FLOATING:
         return math.ldexp(value, 0)  # it asks for a real number in Python's words
     return operator.index(value)
-
-
-def _name(cls: type) -> str:
-    """Return the name by which Python's errors call a class: with its module if written in C."""
-    if cls.__flags__ & _HEAP_TYPE or cls.__module__ == "builtins":
-        return cls.__name__
-    return f"{cls.__module__}.{cls.__name__}"

@@ -8,6 +8,7 @@ operators with axis parameters (`dim`) have them shifted by one. All others loop
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...tensor.promotion import result_dtype
@@ -68,7 +69,7 @@ def _reduce_elements(operator: Operator, batch: Batch, values: list[Any]) -> Any
     elements = _align(operator, batch, [*values[:position], 0, *values[position + 1 :]])
     if not values[position]:
         return elements
-    rows = elements.reshape(batch.size, -1)
+    rows = elements.reshape(batch.size, math.prod(elements.shape[1:]))
     return rows.mean(1) if values[position] == 1 else rows.sum(1)
 
 
@@ -157,7 +158,8 @@ def _shift_parameters(
                 else:
                     flat = "keepdim" in operator.names
                     first = operator.tensor_positions[0]
-                    lowered[first] = lowered[first].reshape(batch.size, -1)
+                    count = math.prod(lowered[first].shape[1:])  # no -1: a batch may be empty
+                    lowered[first] = lowered[first].reshape(batch.size, count)
                     lowered[i] = 1
             elif isinstance(value, (tuple, list)):
                 lowered[i] = tuple([canonicalize_dim(d, rank) + 1 for d in value])

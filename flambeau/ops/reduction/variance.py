@@ -118,6 +118,9 @@ def _read_correction(
         if unbiased is not None and not isinstance(unbiased, bool):
             raise TypeError(f"{name}() received an invalid combination of arguments")
         dim, unbiased = None, dim
+    elif unbiased.__class__ in (int, float):
+        raise TypeError(f"{name}() received an invalid combination of arguments: 'unbiased' must "
+                        f"be bool, not {unbiased.__class__.__name__}")
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
     shape = input._array.shape

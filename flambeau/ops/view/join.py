@@ -224,6 +224,9 @@ def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Any:
 
 def _declare_stack(name: str, doc: str, prepare: Any, dim_of: Any) -> Any:
     def function(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+        if isinstance(tensors, Tensor):
+            raise TypeError(f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, "
+                            "not Tensor")
         if not len(tensors):
             raise RuntimeError(f"{name} expects a non-empty TensorList")
         parts = [prepare(x) for x in tensors]
