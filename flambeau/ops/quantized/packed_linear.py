@@ -18,6 +18,7 @@ from ...tensor.quantizers import (
     PerChannel, PerTensor, choose_parameters, get_quantization_range,
 )
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.opaque_window import describe_missing_implementation
 from ..native.byte_products import try_byte_product, pack_panels, quantize_rows
 from .integer_matmul import multiply_integers
 
@@ -216,10 +217,16 @@ def linear_relu_dynamic(X: Tensor, W_prepack: Packed, reduce_range: bool = False
     return wrap(np.maximum(y, 0, out=y))
 
 
+def _refuse_plain_input(x: Tensor, name: str) -> None:
+    if not isinstance(x, QuantizedTensor):
+        raise NotImplementedError(describe_missing_implementation(name, "CPU", "quantized"))
+
+
 def linear(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
     """Compute x w^T + b of quint8 x, with the given output scale and zero point."""
+    _refuse_plain_input(X, "linear")
     return W_prepack.multiply_static(X, Y_scale_i, Y_zero_point_i, False)
 
 
@@ -227,6 +234,7 @@ def linear_relu(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
     """`linear` followed by ReLU."""
+    _refuse_plain_input(X, "linear_relu")
     return W_prepack.multiply_static(X, Y_scale_i, Y_zero_point_i, True)
 
 
@@ -235,6 +243,7 @@ def linear_leaky_relu(
     negative_slope: float,
 ) -> Tensor:
     """`linear` followed by a leaky ReLU, rounded once."""
+    _refuse_plain_input(X, "linear_leaky_relu")
     slope = np.float32(negative_slope)
     return W_prepack.multiply_and_activate(
         X, Y_scale_i, Y_zero_point_i, lambda y: np.where(y > 0, y, y * slope))
@@ -244,6 +253,7 @@ def linear_tanh(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
     """`linear` followed by tanh, rounded once."""
+    _refuse_plain_input(X, "linear_tanh")
     return W_prepack.multiply_and_activate(X, Y_scale_i, Y_zero_point_i, np.tanh)
 
 

@@ -28,11 +28,11 @@ def _name_running_operator() -> str:
 _PACKAGE = __name__.partition(".")[0]
 
 
-def describe_missing_implementation(name: str, backend: str) -> str:
+def describe_missing_implementation(name: str, backend: str, library: str = "aten") -> str:
     """Return PyTorch's error message for an operator that a backend does not implement."""
     return (
-        f"Could not run 'aten::{name}' with arguments from the '{backend}' backend. This could be "
-        "because the operator doesn't exist for this backend, or was omitted during the "
+        f"Could not run '{library}::{name}' with arguments from the '{backend}' backend. This "
+        "could be because the operator doesn't exist for this backend, or was omitted during the "
         "selective/custom build process (if using custom build)."
     )
 
