@@ -15,41 +15,42 @@ __all__ = ["CtxWithSavedTensors", "VmapInfo", "WrappedCtx", "reductify", "reduct
 
 
 class WrappedCtx:
-    """A context whose attributes are those of another one, but for the reserved ones."""
+    """A context that reads and writes another one's attributes; its own are set past it."""
 
     _pt_reserved_attrs: tuple[str, ...] = ("_pt_reserved_attrs", "_pt_inner_ctx")
 
     def __init__(self, ctx: Any) -> None:
-        reserved = type(self)._pt_reserved_attrs
-        if not isinstance(ctx, WrappedCtx) and any(hasattr(ctx, name) for name in reserved):
+        names = self._pt_reserved_attrs
+        if not isinstance(ctx, WrappedCtx) and any(hasattr(ctx, name) for name in names):
             raise RuntimeError(
-                f"PyTorch reserves the {reserved} field on ctx. Please name your fields on ctx "
+                f"PyTorch reserves the {names} field on ctx. Please name your fields on ctx "
                 "something else to avoid name collision.")
-        self._pt_inner_ctx = ctx
+        vars(self)["_pt_inner_ctx"] = ctx
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._pt_inner_ctx, name)
+        return getattr(vars(self)["_pt_inner_ctx"], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in type(self)._pt_reserved_attrs:
-            self.__dict__[name] = value
+        if name in vars(self):
+            super().__setattr__(name, value)
         else:
-            setattr(self._pt_inner_ctx, name, value)
+            setattr(vars(self)["_pt_inner_ctx"], name, value)
 
 
 class CtxWithSavedTensors(WrappedCtx):
-    """A context with `new_saved_tensors` as its `saved_tensors`."""
+    """A context with other tensors as its `saved_tensors`."""
 
     _pt_reserved_attrs = ("_pt_new_saved_tensors", *WrappedCtx._pt_reserved_attrs)
 
     def __init__(self, ctx: Any, new_saved_tensors: Sequence[Tensor]) -> None:
         super().__init__(ctx)
-        self._pt_new_saved_tensors = new_saved_tensors
+        vars(self)["_pt_new_saved_tensors"] = new_saved_tensors
 
     @property
     def saved_tensors(self) -> Sequence[Tensor]:
         """The tensors that replace the other context's."""
-        return self._pt_new_saved_tensors
+        tensors: Sequence[Tensor] = vars(self)["_pt_new_saved_tensors"]
+        return tensors
 
 
 def reductify(
@@ -77,17 +78,13 @@ def reductify_leaf(
     >>> reductify_leaf(torch.ones(2, 3), 0, None, 2)
     tensor([2., 2., 2.])
     """
-    if grad_input is None or (grad_input_bdim is None and input_bdim is None):
-        return grad_input
+    if grad_input is None:
+        return None
     if input_bdim is None:
-        return grad_input.sum(grad_input_bdim)
-    if grad_input_bdim is None:
-        shape = list(grad_input.shape)
-        shape.insert(input_bdim, batch_size)
-        grad_input = grad_input.unsqueeze(input_bdim).expand(shape)
-        grad_input_bdim = input_bdim
+        return grad_input if grad_input_bdim is None else grad_input.sum(grad_input_bdim)
+    examples = grad_input.expand(batch_size, *grad_input.shape) if grad_input_bdim is None \
+        else grad_input.movedim(grad_input_bdim, 0)
     if target_shape_without_bdim_to_reduce_to is not None:
-        reduce = vmap(Tensor.sum_to_size, in_dims=(grad_input_bdim, None), out_dims=input_bdim)
-        result: Tensor = reduce(grad_input, target_shape_without_bdim_to_reduce_to)
-        return result
-    return grad_input.movedim(grad_input_bdim, input_bdim)
+        examples = vmap(Tensor.sum_to_size, (0, None))(
+            examples, target_shape_without_bdim_to_reduce_to)
+    return examples.movedim(0, input_bdim)
