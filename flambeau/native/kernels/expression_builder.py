@@ -56,6 +56,10 @@ class Value:
             return self
         return Value(Apply(Scalar.CAST, (self.expression,), type))
 
+    def copy(self) -> Value:
+        """The same, as a body's result that is its input."""
+        return self
+
     def erf(self) -> Value:
         """The error function."""
         return apply(Scalar.ERF, self)

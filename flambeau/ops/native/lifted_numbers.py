@@ -2,8 +2,9 @@
 
 Kernels have a body's numbers as constants, which costs least. A program that changes them from call
 to call (a learning rate, a bound) would compile a kernel for each: after a few, the numbers become
-operands, and one kernel serves all. Whole numbers stay constants, because bodies have shortcuts for
-some. Bodies that decide by an order of numbers cannot be traced so; NumPy computes them.
+operands, and one kernel serves all. Small whole numbers stay constants, because bodies have
+shortcuts for some. Bodies that decide by an order of numbers cannot be traced so; NumPy computes
+them.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ import numpy as np
 from ...native.target.eager_costs import MAX_KERNELS_BY_NUMBERS
 
 _constant_kernels: Counter[Hashable] = Counter()  # by a body's pattern
-_NUMBER = float  # stands for a number in a pattern
+_MAX_EXACT_INTEGER = 1 << 53  # of float64
+_SHORTCUTS = range(-16, 17)  # numbers for which a body may have a shortcut
 
 
 def _varies(value: Any) -> bool:
-    return value.__class__ is float and isfinite(value) and not value.is_integer()
+    if value.__class__ is int:
+        return -_MAX_EXACT_INTEGER <= value <= _MAX_EXACT_INTEGER and value not in _SHORTCUTS
+    return value.__class__ is float and isfinite(value) and value not in _SHORTCUTS
 
 
 class Lifted(NamedTuple):
     """A body without its numbers."""
 
     pattern: Hashable  # the same for all numbers
-    numbers: tuple[float, ...]
+    numbers: tuple[float, ...]  # or ints
     bind: Callable[[Sequence[Any]], Callable]  # the body with other numbers, or kernel Values
 
 
@@ -72,7 +76,7 @@ def _read_cells(function: FunctionType, numbers: list[float]) -> Hashable:
         value = cell.cell_contents
         if _varies(value):
             numbers.append(value)
-            pattern.append(_NUMBER)
+            pattern.append(value.__class__)
         elif value.__class__ is FunctionType and value.__closure__ is not None:
             pattern.append(_read_cells(value, numbers))
         else:

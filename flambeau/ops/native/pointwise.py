@@ -309,7 +309,10 @@ def _serve_lifted(
         from ...native.kernels.expression_builder import VaryingNumber
 
         varying = [VaryingNumber(v.expression) for v in values[count:]]
-        return lifted.bind(varying)(*values[:count])
+        try:
+            return lifted.bind(varying)(*values[:count])
+        except (TypeError, AttributeError, ValueError) as error:  # it wants a number
+            raise NotImplementedError(f"a varying number: {error}") from error
 
     return serve(("lifted", lifted.pattern), (*operands, *numbers), formula, result, target)
 

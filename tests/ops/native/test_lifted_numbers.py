@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import Counter
 
 import pytest
@@ -19,6 +20,8 @@ CASES = {
     "addcmul_": lambda x, y, a: x.clone().addcmul_(y, y, value=a),
     "hardshrink": lambda x, y, a: F.hardshrink(x, a), "softplus": lambda x, y, a: F.softplus(x, a),
     "clamp by an order": lambda x, y, a: F.hardtanh(x, -a, a),
+    "large ints": lambda x, y, a: (100 * x).clamp(-int(64 * a) - 17, int(64 * a) + 17),
+    "large whole floats": lambda x, y, a: torch.threshold(100 * x, int(64 * a) + 17.0, 0),
 }
 
 
@@ -52,13 +55,24 @@ def test_a_few_kernels_serve_all_numbers(
     assert len(pointwise._ready) <= 4 * (MAX_KERNELS_BY_NUMBERS + 1)
 
 
-def test_whole_numbers_stay_constants() -> None:
+def test_small_whole_numbers_stay_constants() -> None:
     lifted = lift_call(max, (1.0, 0.5), (2, float("inf"), "word"), {"value": 0.25, "other": -0.0})
     assert lifted.numbers == (0.5, 0.25)
     assert lifted.pattern != lift_call(max, (2.0, 0.5), (2, float("inf"), "word"),
                                        {"value": 0.25, "other": -0.0}).pattern
     assert lifted.pattern != lift_call(max, (1.0, 0.5), (2, float("inf"), "word"),
                                        {"value": 0.25, "other": 0.0}).pattern
+
+
+def test_powers_of_changing_numbers() -> None:
+    x = torch.linspace(0.5, 2, 40_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            for exponent in (1, 2, 3, 0.5, 1.7, 2.2, 2.3, 2.4, 2.5, 17, 18, 19, 20, 21):
+                expected = x.double() ** exponent
+                torch.testing.assert_close(x.pow(exponent), expected.float(), rtol=3e-6, atol=1e-6)
+            time.sleep(0.3)
 
 
 def test_numbers_of_closures_are_replaced_in_order() -> None:
