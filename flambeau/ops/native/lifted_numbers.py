@@ -9,6 +9,7 @@ them.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import isfinite
@@ -20,13 +21,12 @@ import numpy as np
 from ...native.target.eager_costs import MAX_KERNELS_BY_NUMBERS
 
 _constant_kernels: Counter[Hashable] = Counter()  # by a body's pattern
-_MAX_EXACT_INTEGER = 1 << 53  # of float64
 _SHORTCUTS = range(-16, 17)  # numbers for which a body may have a shortcut
 
 
 def _varies(value: Any) -> bool:
     if value.__class__ is int:
-        return -_MAX_EXACT_INTEGER <= value <= _MAX_EXACT_INTEGER and value not in _SHORTCUTS
+        return abs(value) < sys.maxsize and value not in _SHORTCUTS
     return value.__class__ is float and isfinite(value) and value not in _SHORTCUTS
 
 
