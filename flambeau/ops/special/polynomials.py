@@ -105,9 +105,8 @@ def _evaluate_w(x: np.ndarray, degree: np.ndarray) -> np.ndarray:
 
 def _divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x / y, and 0 where y is 0, which only the ends of the interval have."""
-    is_zero = y == 0
-    zero, one = x.dtype.type(0), x.dtype.type(1)
-    return np.where(is_zero, zero, x / np.where(is_zero, one, y))
+    number, is_zero = x.dtype.type, y == 0
+    return np.where(is_zero, number(0), x / np.where(is_zero, number(1), y))
 
 
 def _chebyshev(k: int, x: np.ndarray, now: np.ndarray, before: np.ndarray) -> np.ndarray:
