@@ -105,10 +105,10 @@ def is_contiguous(array: np.ndarray, form: memory_format = contiguous_format) ->
         return False
     if array.size:
         return array.transpose(order).flags.c_contiguous
-    return _is_dense_in_order(array.shape, get_strides(array), order)
+    return is_dense_in_order(array.shape, get_strides(array), order)
 
 
-def _is_dense_in_order(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
+def is_dense_in_order(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> bool:
     """Return whether strides are dense for axes in `order`, outermost first."""
     step = 1
     for axis in reversed(order):

@@ -63,13 +63,13 @@ class ResultSource:
 
     @express.register
     def _(self, x: HostScalar) -> str:
-        left = self.express(x.left)
+        operand = self.express(x.left)
         if x.operation == "item":
-            return f"{left}.item()"
+            return f"{operand}.item()"
         if x.operation in FUNCTIONS:
             more = f", {self.express(x.right)}" if x.operation != "abs" else ""
-            return f"{self.name(FUNCTIONS[x.operation])}({left}{more})"
-        return f"({left} {x.operation} {self.express(x.right)})"
+            return f"{self.name(FUNCTIONS[x.operation])}({operand}{more})"
+        return f"({operand} {x.operation} {self.express(x.right)})"
 
     @express.register
     def _(self, x: Old) -> str:

@@ -104,7 +104,8 @@ def _keep_straight(key: tuple, body: Any, arrays: tuple) -> None:
 def _is_read_late(operand: Array, target: Array) -> bool:
     """Whether elements of an operand may be read after they have been written to the target."""
     return (operand.base is not None or target.base is not None) \
-        and operand.strides != target.strides and np.may_share_memory(operand, target)
+        and (operand.shape, operand.strides) != (target.shape, target.strides) \
+        and np.may_share_memory(operand, target)
 
 
 @native_route
@@ -206,18 +207,16 @@ def _serve_with(
     target: Array | None, straight: bool,
 ) -> Array | None:
     """`serve` for a body with settings, cached under `key`; also in `_straight` if possible."""
-    are_arrays = tuple([v.__class__ is _ndarray for v in operands])
+    lift = partial(lift_call, body, operands, plain, named)
 
     def formula(*values: Any) -> Any:
-        arrays = iter(values)
-        full = [next(arrays) if place else v for place, v in zip(are_arrays, operands, strict=True)]
-        return body(*full, *plain, **named)
+        lifted = lift()
+        return lifted.bind(lifted.numbers)(*values)
 
     if len(arrays) == len(operands) and not plain and not named:
         y, known = serve(body, arrays, target=target), body
     else:
-        lifted = partial(lift_call, body, operands, plain, named)
-        y, known = serve(key, arrays, formula, target=target, lift=lifted), key
+        y, known = serve(key, arrays, formula, target=target, lift=lift), key
     if straight and y is not None:
         _keep_straight((arrays[0].dtype, key), known, arrays)
     return y

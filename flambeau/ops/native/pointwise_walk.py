@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...native.target.eager_costs import MIN_STRIDED_ROW_ELEMENTS
+from ...tensor.layout import is_dense_in_order
 
 _GRID_AXES = ("outer", "row", "column")
 _GRID_LAYOUTS = ("repeated", "spread", "second")  # by the stride along a row
@@ -71,13 +72,8 @@ def _order_axes(place: Place) -> list[int]:
     shape, strides, dtype = place
     as_they_come = list(range(len(shape)))
     order = sorted(as_they_come, key=strides.__getitem__, reverse=True)
-    step = dtype.itemsize
-    for k in reversed(order):
-        if shape[k] != 1:
-            if strides[k] != step:
-                return as_they_come
-            step *= shape[k]
-    return order
+    steps = [step // dtype.itemsize for step in strides]
+    return order if is_dense_in_order(shape, steps, order) else as_they_come
 
 
 def _merge_axes(

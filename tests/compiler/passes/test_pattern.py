@@ -105,8 +105,8 @@ def test_simplifications() -> None:
     assert simplified(permute(permute(a, (2, 0, 1)), (1, 2, 0))) is a
     assert simplified(permute(a, (1, 0, 2))).op is Op.RESHAPE
     assert simplified(reduce(a, ReduceOp.MAXIMUM, (1,))) is a
-    one = simplified(reduce(a, ReduceOp.SUM, (1,)))  # -0.0 becomes 0.0
-    assert (one.operation, one.inputs[0], one.inputs[1].value) == (Scalar.ADD, a, 0.0)
+    single = simplified(reduce(a, ReduceOp.SUM, (1,)))  # -0.0 becomes 0.0
+    assert (single.operation, single.inputs[0], single.inputs[1].value) == (Scalar.ADD, a, 0.0)
     total = simplified(reduce(reduce(a, ReduceOp.SUM, (2,)), ReduceOp.SUM, (0, 1)))
     assert (total.op, total.axes, total.inputs) == (Op.REDUCE, (0, 2), (a,))
     choice = apply(Scalar.WHERE, leaf(2, 1, 3, type=Type.BOOL), a, a)

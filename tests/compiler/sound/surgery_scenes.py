@@ -144,14 +144,14 @@ def critics_that_learn_more_often() -> Scene:
     rounds = [1]
 
     def step(x: Any, y: Any) -> Any:
-        made = x
+        sample = x
         for _ in range(rounds[0]):
-            made = maker(torch.randn(5, 3))
-            loss = F.softplus(-critic(x)).mean() + F.softplus(critic(made.detach())).mean()
+            sample = maker(torch.randn(5, 3))
+            loss = F.softplus(-critic(x)).mean() + F.softplus(critic(sample.detach())).mean()
             critic_opt.zero_grad()
             loss.backward()
             critic_opt.step()
-        loss = F.softplus(-critic(made)).mean()
+        loss = F.softplus(-critic(sample)).mean()
         make_opt.zero_grad()
         loss.backward()
         make_opt.step()

@@ -28,11 +28,11 @@ _WAYS = {"proved": {"mode": "now", "follow": False}, "followed": {"mode": "now",
 
 def _read_there(way: str, make: Callable, read: Callable, is_compiled: bool) -> list[Any]:
     t = torch.zeros(3)
-    kept = make(t)
+    stored = make(t)
 
     def step(x: torch.Tensor) -> Any:
         t.add_(x)
-        return read(kept)
+        return read(stored)
 
     call = torch.compile(step, options=_WAYS[way]) if is_compiled else step
     return [call(torch.ones(3)) for _ in range(8)]
@@ -48,15 +48,15 @@ def test_memory_has_its_values_when_it_is_read(name: str, way: str) -> None:
 @pytest.mark.parametrize("of", ["tensor", "storage"])
 @pytest.mark.filterwarnings("ignore")
 def test_an_address_that_an_earlier_call_took(of: str) -> None:
-    t, kept, positions = torch.zeros(3), {}, itertools.cycle("ab")
+    t, stored, positions = torch.zeros(3), {}, itertools.cycle("ab")
 
     def step(x: torch.Tensor) -> Any:
         next(positions)  # it is followed
-        if not kept:
+        if not stored:
             owner = t if of == "tensor" else t.untyped_storage()
-            kept["value"] = ctypes.c_float.from_address(owner.data_ptr())
+            stored["value"] = ctypes.c_float.from_address(owner.data_ptr())
         t.add_(x)
-        return kept["value"].value
+        return stored["value"].value
 
     compiled = torch.compile(step, options={"mode": "now", "follow": True})
     assert [compiled(torch.ones(3)) for _ in range(8)] == [1, 2, 3, 4, 5, 6, 7, 8]

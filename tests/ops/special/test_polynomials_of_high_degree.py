@@ -50,6 +50,6 @@ def test_values_are_those_of_pytorch(name: str) -> None:
     import torch
 
     x, n = map(np.array, zip(*itertools.product(POINTS, DEGREES), strict=True))
-    theirs = getattr(torch.special, name)(torch.from_numpy(x), torch.from_numpy(n))
-    ours = getattr(flambeau.special, name)(flambeau.from_numpy(x), flambeau.from_numpy(n))
-    np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-9, atol=1e-9)
+    expected = getattr(torch.special, name)(torch.from_numpy(x), torch.from_numpy(n))
+    actual = getattr(flambeau.special, name)(flambeau.from_numpy(x), flambeau.from_numpy(n))
+    np.testing.assert_allclose(actual, expected.numpy(), rtol=1e-9, atol=1e-9)
