@@ -215,13 +215,15 @@ def add_window_map(graph: Functionalization, event: Event) -> None:
 
 
 def _set_origin(node: Node, event: Event) -> Node:
-    """Set the origin of a node and of the nodes that its operator created for it."""
+    """Set the origin of a node, of the nodes that its operator created for it, and of views that
+    no operator has read before.
+    """
     node.origin = event.origin
     name = getattr(event.operator, "name", None)
     stack = [node]
     while stack:
         for operand in stack.pop().inputs:
-            if operand.origin == name:
+            if operand.origin == name or not operand.origin and operand.op is not Op.INPUT:
                 operand.origin = event.origin
                 stack.append(operand)
     return node

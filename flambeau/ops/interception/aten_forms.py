@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ...tensor.layout import contiguous_format
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor
 from ..core.aten import Packet, aten
@@ -213,6 +214,11 @@ def _split_sizes(call: Call, x: Tensor, sizes: Any, dim: int) -> Any:
     return call(aten.split_with_sizes.default, (x, list(sizes), *((dim,) if dim else ())))
 
 
+def _copy_as_size(call: Call, x: Tensor, size: Any) -> Any:
+    copy = call(aten.clone.default, (x,), {"memory_format": contiguous_format})
+    return call(aten._unsafe_view.default, (copy, list(size)))
+
+
 def _squeeze(call: Call, x: Tensor, dims: Any) -> Any:
     if len(dims) == 1:
         return call(aten.squeeze.dim, (x, dims[0]))
@@ -231,6 +237,7 @@ FORMS: dict[str, Call] = {
     "_max_dim": _create_reduction("max"), "_min_dim": _create_reduction("min"),
     "_median_dim": _create_reduction("median"),
     "_sort": _sort, "_split_sizes": _split_sizes, "squeeze_dims": _squeeze,
+    "_unsafe_view": _copy_as_size,
     **{f"_max_pool{n}d": _create_max_pool_form(n) for n in (2, 3)},
     **{f"_avg_pool{n}d": _create_avg_pool_form(n) for n in (2, 3)},
     "_adaptive_avg_pool2d": lambda call, x, size: call(

@@ -26,9 +26,11 @@ from ..core.arguments.checks import read_length
 from ..core.axes import canonicalize_dim
 from ..core.errors import explain_attribute_error
 from ..core.operator import Array
-from ..core.registry import composite, repeats_operators, view, views_as
+from ..core.registry import composite, opaque, repeats_operators, view, views_as
 from ..core.sample_inputs import matrices
 from ..creation.creation import public, refuse_array_shape
+from ..native.row_copies import try_copy_kernel
+from ..native.transpose import copy_in_order
 
 
 def infer_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
@@ -113,6 +115,33 @@ def _(batch: Batch, input: Tensor, size: Sequence[int]) -> Tensor:
 
 
 @view_as_size.vjp
+def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
+    return reshape(g, input_shape)
+
+
+@opaque(name="_unsafe_view", node="UnsafeViewBackward0", expose=(), extents_follow=True,
+        linear_in="input", ref=lambda x, size: x.reshape(size),
+        samples=lambda rng: iter([((rng.normal(size=(2, 6)).T, (3, -1)), {}),
+                                  ((rng.normal(size=(4, 3, 2)).transpose(0, 2, 1), (8, 3)), {})]))
+def copy_as_size(input: Array, size: Sequence[int]) -> Array:
+    """A row-major copy in another shape, for strides that allow no view.
+
+    PyTorch clones, then calls `_unsafe_view`, whose result does not count as a view of the clone.
+    """
+    copy = copy_in_order(input)
+    if copy is None:
+        copy = try_copy_kernel(input)
+    if copy is None:
+        copy = input.copy()
+    return copy.reshape(infer_shape(size, input.size))
+
+
+@copy_as_size.batch
+def _(batch: Batch, input: Tensor, size: Sequence[int]) -> Tensor:
+    return copy_as_size(batch.lower(input), (batch.size, *infer_shape(size, input.numel())))
+
+
+@copy_as_size.vjp
 def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     return reshape(g, input_shape)
 
@@ -211,6 +240,8 @@ def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> 
     lengths = infer_shape(sizes, array.size)
     if array.flags.c_contiguous or view_as_shape(array, lengths) is not None:
         return view_as_size(input, lengths)
+    if array.__class__ is np.ndarray:
+        return copy_as_size(input, lengths)
     return view_as_size(input.contiguous(), lengths)
 
 
