@@ -271,3 +271,25 @@ def test_optimizers_that_update_all_parameters_together() -> None:
     assert type(optimizer).__name__ == "SGD"
     assert isinstance(_multi_tensor.AdamW([weight]), torch.optim.AdamW)
     assert repr(_multi_tensor.AdamW([weight])).startswith("NewCls (\nParameter Group 0\n")
+
+
+def test_private_names_of_devices_and_old_modules() -> None:
+    """tensordict asks for them, and Opacus imports the old name of distributed.tensor."""
+    from flambeau import _utils
+    from flambeau._subclasses.functional_tensor import FunctionalTensor, mb_unwrap_functional_tensor
+    from flambeau.distributed._tensor.experimental import implicit_replication
+    from flambeau.distributed.tensor import experimental
+
+    assert implicit_replication is experimental.implicit_replication
+    x = torch.ones(2)
+    assert not isinstance(x, FunctionalTensor) and mb_unwrap_functional_tensor(x) is x
+    assert _utils._get_available_device_type() is _utils._get_current_device_index() is None
+    assert _utils._get_device_index("cpu", allow_cpu=True) == _utils.get_current_device_index() == -1
+    with pytest.raises(ValueError, match="Expected a non cpu device, but got: cpu"):
+        _utils._get_device_index("cpu")
+    pieces = [x, x.double(), x + 1, x + 2]
+    chunks = list(_utils._take_tensors(pieces, 16))
+    assert [[t.dtype for t in chunk] for chunk in chunks] == [
+        [torch.float32] * 2, [torch.float32], [torch.float64]]
+    ordered = _utils._reorder_tensors_as([t for chunk in chunks for t in chunk], pieces)
+    assert all(a is b for a, b in zip(ordered, pieces, strict=True))

@@ -248,6 +248,9 @@ class set_grad_enabled(_Switch):
     """
 
     def __init__(self, mode: bool) -> None:
+        if mode is None or isinstance(mode, (int, float, str)) and mode.__class__ is not bool:
+            raise TypeError("set_grad_enabled(): argument 'enabled' (position 1) must be bool, not "
+                            f"{type(mode).__name__}")
         self.previous = MODE.grad
         self.mode = bool(mode)
         MODE.grad = self.mode

@@ -37,6 +37,17 @@ CALLS = [
     "torch.hann_window(4, 1)", "torch.fft.fftfreq(4.0)", f"torch.nonzero({SQUARE}, as_tuple=1)",
     f"{SQUARE}.view(3.0, 3)", f"torch.reshape({SQUARE}, (3.0, 3))", f"{SQUARE}.transpose(0.0, 1)",
     f"torch.nan_to_num({SQUARE}, 'a')", f"torch.addcmul(*[{SQUARE}] * 3, value='a')",
+    f"{SQUARE}.contiguous(1)", f"{SQUARE}.contiguous(memory_format=1)",
+    f"{F}.nll_loss({SQUARE}, torch.tensor([0, 1, 2]), ignore_index=1.0)",
+    f"{F}.cross_entropy({SQUARE}, torch.tensor([0, 1, 2]), ignore_index=1.0)",
+    f"{F}.kl_div({SQUARE}, {SQUARE}, reduction='sum', log_target=1)",
+    f"{F}.avg_pool2d({IMAGE}, 2, divisor_override=1.0)",
+    f"torch.embedding({SQUARE}, torch.tensor([1]), padding_idx=1.0)",
+    f"{F}.embedding_bag(torch.tensor([1]), {SQUARE}, torch.tensor([0]), padding_idx=1.0)",
+    "torch.set_grad_enabled('a')", "torch.set_grad_enabled(None)", "torch.randint(0, 5, 2)",
+    "torch.randint(5, 2)", "torch.normal(0., 1.)", f"{SQUARE}.clamp('a')", f"{SQUARE}['a']",
+    f"{SQUARE}[0, 'a']", f"{SQUARE}[['a']]", f"{SQUARE}.permute(None)", f"{SQUARE}.expand(None)",
+    f"{SQUARE}.repeat('a')", f"{SQUARE}.permute(1, (0,))", f"{SQUARE}.reshape()",
 ]
 
 
@@ -54,6 +65,23 @@ def test_arguments_of_other_types_are_refused(torch, call):
     (f"torch.svd({SQUARE}, some=1)", "argument 'some' must be bool, not int"),
     (f"torch.svd({SQUARE}, 1)", r"argument 'some' \(position 2\) must be bool, not int"),
     (f"torch.cov({SQUARE}, correction=1.0)", "argument 'correction' must be int, not float"),
+    (f"{SQUARE}.view(3.0, 3)", r"^view\(\) received an invalid combination of arguments - got \("
+     r"float, int\), but expected one of:\n \* \(torch.dtype dtype\)\n \* \(tuple of ints size\)"),
+    (f"{SQUARE}.view(3, 3.0)", r"^view\(\): argument 'size' failed to unpack the object at pos 2 "
+     "with error \"type must be tuple of ints,but got float\"$"),
+    (f"{SQUARE}.reshape(3.0, 3)", r"^reshape\(\) takes 1 positional argument but 2 were given$"),
+    (f"{SQUARE}.reshape((3, '3'))", r"^reshape\(\): argument 'shape' failed to unpack the object at "
+     "pos 2 with error \"type must be tuple of ints,but got str\"$"),
+    (f"{SQUARE}.reshape(None)", r"^reshape\(\): argument 'shape' \(position 1\) must be tuple of "
+     "ints, not NoneType$"),
+    (f"{SQUARE}.expand(3, 3.0)", r"^expand\(\): argument 'size' failed to unpack"),
+    (f"{SQUARE}.repeat('a')", r"^repeat\(\): argument 'repeats' \(position 1\) must be tuple of "
+     "ints, not str$"),
+    (f"{SQUARE}.permute((0, 1.0))", r"^permute\(\): argument 'dims' failed to unpack"),
+    (f"torch.tile({SQUARE}, (1, 2.0))", r"^tile\(\): argument 'dims' failed to unpack the object at "
+     "pos 2"),
+    (f"{SQUARE}.broadcast_to((3, 3.0))", r"^broadcast_to\(\): argument 'size' failed to unpack"),
+    (f"{SQUARE}['a']", r"^new\(\): invalid data type 'str'$"),
 ])
 def test_texts_name_the_argument(torch, call, text):
     with pytest.raises(TypeError, match=text):

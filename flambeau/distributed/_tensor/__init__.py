@@ -5,8 +5,8 @@ import sys
 from .. import device_mesh
 from ..device_mesh import DeviceMesh, init_device_mesh
 from ..tensor import (
-    DTensor, Partial, Placement, Replicate, Shard, distribute_module, distribute_tensor, empty,
-    full, ones, placement_types, rand, randn, zeros,
+    DTensor, Partial, Placement, Replicate, Shard, _utils, distribute_module, distribute_tensor,
+    empty, experimental, full, ones, placement_types, rand, randn, zeros,
 )
 
 __all__ = [
@@ -15,5 +15,5 @@ __all__ = [
 ]
 
 sys.modules[__name__ + ".api"] = sys.modules[__name__]
-sys.modules[__name__ + ".device_mesh"] = device_mesh
-sys.modules[__name__ + ".placement_types"] = placement_types
+for _module in (device_mesh, placement_types, _utils, experimental):
+    sys.modules[f"{__name__}.{_module.__name__.rpartition('.')[2]}"] = _module

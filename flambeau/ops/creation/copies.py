@@ -14,6 +14,7 @@ from ...tensor.layout import (
     allocate_copy, contiguous_format, copy_in_format, get_channels_last_format, is_channels_last,
     is_plain, preserve_format,
 )
+from ...tensor.layout import memory_format as MemoryFormat
 from ...tensor.meta import MetaArray
 from ...tensor.overlap import check_no_internal_overlap, check_no_overlap
 from ...tensor.tensor import Tensor, wrap
@@ -61,7 +62,7 @@ def _(g: Tensor) -> Tensor:
 
 
 @public(spaces=("Tensor",))
-def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
+def contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> Tensor:
     """Return this tensor if it is contiguous in memory, else a contiguous copy.
 
     >>> x = torch.zeros(2, 3)
@@ -69,6 +70,9 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     (True, False, True)
     """
     if self.is_contiguous(memory_format=memory_format):
+        if memory_format.__class__ is not MemoryFormat:
+            raise TypeError("contiguous(): argument 'memory_format' must be torch.memory_format, "
+                            f"not {c_class_name(memory_format)}")
         return self
     return clone(self, memory_format=memory_format)
 

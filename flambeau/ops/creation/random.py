@@ -195,9 +195,12 @@ def _read_bounds(low: Any, high: Any) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _create_bounds_error(args: tuple[Any, ...]) -> TypeError:
-    """What randint says of bounds that are no integers."""
+def _create_bounds_error(args: tuple[Any, ...], size: Any) -> TypeError:
+    """What randint says of bounds that are no integers, and of a number as the size."""
     if len(args) == 2:
+        if isinstance(size, (int, float)):
+            return TypeError("randint(): argument 'size' (position 2) must be tuple of ints, not "
+                             f"{type(size).__name__}")
         return TypeError("randint(): argument 'high' (position 1) must be int, not float")
     after = ("Tensor out = None, torch.dtype dtype = None, torch.layout layout = None, "
              "torch.device device = None, bool pin_memory = False, bool requires_grad = False)")
@@ -241,8 +244,9 @@ def randint(
             "randint() received an invalid combination of arguments - expected (int high, tuple "
             "size) or (int low, int high, tuple size)"
         )
-    if isinstance(low, float) or isinstance(positional[0], float):
-        raise _create_bounds_error(args)
+    if isinstance(low, float) or isinstance(positional[0], float) or isinstance(
+            positional[1], (int, float)):
+        raise _create_bounds_error(args, positional[1])
     low, high = _read_bounds(low, positional[0])
     shape = parse_shape((positional[1],))
     kind = get_numpy_dtype(dtype or types.int64) if out is None else _choose_out_dtype(
@@ -323,6 +327,10 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
                       lambda a: normals.fill_normal(a, generator, mean, std))
     else:
         tensors = [x for x in (mean, std) if isinstance(x, Tensor)]
+        if not tensors:
+            kinds = ", ".join(type(x).__name__ for x in (mean, std))
+            raise TypeError(f"normal() received an invalid combination of arguments - got ({kinds})"
+                            ", but expected a tensor, or two numbers and a size")
         kind = tensors[0]._array.dtype
         shapes = [x._array.shape for x in tensors]
         if (mismatch := broadcast_mismatch(shapes)) is not None:

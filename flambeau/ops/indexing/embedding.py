@@ -215,6 +215,8 @@ def _embedding(
             [3., 4.],
             [1., 2.]])
     """
+    if padding_idx.__class__ is not int:
+        require_int("embedding", "padding_idx", padding_idx, 3)
     look_up = rows_of_sparsely if sparse else rows_of
     return look_up(weight, indices, padding_idx, scale_grad_by_freq)
 
@@ -265,7 +267,7 @@ def embedding(
     if padding_idx is None:
         padding_idx = -1
     else:
-        require_int("embedding", "padding_idx", padding_idx)
+        require_int("embedding", "padding_idx", padding_idx, 3)
         rows = weight._array.shape[0]
         if not -rows <= padding_idx < rows and padding_idx:
             raise AssertionError(

@@ -12,6 +12,7 @@ from ...native.foundation.public_names import class_of
 from ...native.foundation.user_frames import warn
 from ...native.target.eager_costs import MAX_PADDED_BAG_RATIO
 from ...tensor.tensor import Tensor, wrap
+from ..core.arguments.checks import require_int
 from ..core.operator import PUBLIC, Array, publish
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
@@ -300,6 +301,7 @@ def _reduce(
     rows = weight._array.shape[0]
     padding = -1 if padding_idx is None else padding_idx
     if padding_idx is not None:
+        require_int("embedding_bag", "padding_idx", padding_idx, 9)
         if not -rows <= padding < rows:
             raise RuntimeError(
                 f"padding_idx must be within the number of embeddings, -{rows} through "

@@ -281,6 +281,8 @@ def as_index(item: Any) -> Any:
         return _check_index_array(_convert_sequence(item))
     if hasattr(item, "__index__"):
         return item.__index__()
+    if isinstance(item, (str, bytes)):  # PyTorch makes a tensor of a sequence
+        raise TypeError(f"new(): invalid data type '{type(item).__name__}'")
     raise IndexError(
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
         f"valid indices (got {type(item).__name__})"
@@ -296,6 +298,9 @@ def _get_tensor_indices(item: Tensor) -> np.ndarray:
 
 def _convert_sequence(item: Any) -> np.ndarray:
     array = np.asarray([v.tolist() if isinstance(v, Tensor) else v for v in item])
+    if array.dtype.kind in "US":
+        kind = "str" if array.dtype.kind == "U" else "bytes"
+        raise TypeError(f"new(): invalid data type '{kind}'")
     return array if array.size else array.astype(np.int64)
 
 

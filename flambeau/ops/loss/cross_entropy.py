@@ -16,6 +16,7 @@ from ...tensor.promotion import build_missing_kernel_error, legacy_name
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..activation.softmax import log_softmax, log_softmax_backward, push_log_softmax
+from ..core.arguments.checks import require_int
 from ..core.autocast import Policy
 from ..core.operator import Array
 from ..core.output_layout import Layout
@@ -465,6 +466,8 @@ def nll_loss(
     >>> torch.nn.functional.nll_loss(log_probs, torch.tensor([0, 1]))
     tensor(0.3000)
     """
+    if ignore_index.__class__ is not int:
+        require_int("nll_loss_nd", "ignore_index", ignore_index, 5)
     number = parse_reduction(reduction, size_average, reduce)
     target = _check_target(input, target, weight)
     operator = _nll_loss if input._array.ndim < 3 else _nll_loss2d
@@ -490,6 +493,8 @@ def cross_entropy(
     >>> torch.nn.functional.cross_entropy(torch.tensor([[0., 0.]]), torch.tensor([1]))
     tensor(0.6931)
     """
+    if ignore_index.__class__ is not int:
+        require_int("cross_entropy_loss", "ignore_index", ignore_index, 5)
     number = parse_reduction(reduction, size_average, reduce)
     if target._array.shape == input._array.shape:
         return _with_probabilities(input, target, weight, number, ignore_index, label_smoothing)

@@ -19,6 +19,7 @@ from ...tensor.capture_marks import are_nonnegative, holds
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import build_missing_kernel_error, legacy_name, result_dtype
 from ...tensor.tensor import Tensor
+from ..core.arguments.checks import require_bool
 from ..core.autocast import Policy, make_autocasting
 from ..core.errors import broadcast_mismatch
 from ..core.operator import Array, Number, publish
@@ -394,6 +395,7 @@ def kl_div(
             "release.",
         )
     by_batch = reduction == "batchmean"
+    require_bool("kl_div", "log_target", log_target)
     number = parse_reduction("sum" if by_batch else reduction, size_average, reduce)
     y = _kl_div(input, target, number, log_target)
     return y / input.size()[0] if by_batch and input.dim() else y

@@ -227,7 +227,7 @@ def _clamp_of(input: Tensor, min: Any, max: Any, name: str) -> Any:
     if min is None and max is None:
         raise RuntimeError(f"torch.{name}: At least one of 'min' or 'max' must not be None")
     bounds = [v for v in (min, max) if v is not None]
-    if any(isinstance(v, np.ndarray) for v in bounds):
+    if any(isinstance(v, (np.ndarray, str, list, tuple)) for v in bounds):
         raise build_overload_error(name, ("input", "min"), (input, *bounds))
     if any(isinstance(v, Tensor) for v in bounds):
         if not all(isinstance(v, Tensor) for v in bounds):

@@ -13,7 +13,7 @@ import numpy as np
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
-from ..core.arguments.checks import freeze_integers, require_bool
+from ..core.arguments.checks import freeze_integers, require_bool, require_int
 from ..core.autocast import Policy
 from ..core.operator import PUBLIC, Array, publish
 from ..core.output_layout import Layout
@@ -234,8 +234,10 @@ _operators = {n: _declare(n) for n in (1, 2, 3)}
 def _run_pool(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any,
               count_include_pad: Any, divisor: Any) -> Any:
     name = f"avg_pool{n}d"
-    if divisor is not None and divisor == 0:
-        raise RuntimeError("divisor must be not zero")
+    if divisor is not None:
+        require_int(name, "divisor_override", divisor)
+        if divisor == 0:
+            raise RuntimeError("divisor must be not zero")
     window = make_pooling_window(
         name, n, input._array.shape, freeze_integers(name, "kernel_size", kernel),
         freeze_integers(name, "stride", stride), freeze_integers(name, "padding", padding), 1,

@@ -11,6 +11,7 @@ from ...tensor.meta import MetaArray
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ...tensor.windows.strided_views import compute_extent_bytes, set_strides
+from ..core.arguments.checks import check_sizes
 from ..core.axes import canonicalize_dim, canonicalize_dims
 from ..core.errors import explain_attribute_error
 from ..core.operator import Array
@@ -188,4 +189,10 @@ def broadcast_to(input: Tensor, *lengths: Any, size: int | Sequence[int] | None 
     tensor([[1, 2],
             [1, 2]])
     """
-    return expand(input, *lengths) if size is None else expand(input, size)
+    try:
+        return expand(input, *lengths) if size is None else expand(input, size)
+    except TypeError:
+        sizes: Any = lengths if size is None else size
+        spread = not (len(sizes) == 1 and isinstance(sizes[0], (tuple, list)))
+        check_sizes("broadcast_to", "size", sizes if spread else sizes[0], spread)
+        raise

@@ -19,6 +19,7 @@ from ...tensor.promotion import build_missing_kernel_error, result_dtype
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch
+from ..core.arguments.checks import check_sizes
 from ..core.autocast import Policy
 from ..core.axes import canonicalize_dim, canonicalize_dims
 from ..core.errors import RefusedValue
@@ -462,7 +463,8 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     return flip(input, b).transpose(a, b) if turns == 1 else flip(input, a).transpose(a, b)
 
 
-@opaque(linear_in="input", expose=("Tensor",), ref=lambda x, *sizes: np.tile(x, sizes),
+@opaque(linear_in="input", expose=("Tensor",),
+        ref=lambda x, *sizes: np.tile(x, sizes),
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), 2, 1), {}),
                                   ((rng.normal(size=3), 2, 2), {})]))
 def repeat(input: Array, *repeats: Any) -> Array:
@@ -513,7 +515,11 @@ def tile(input: Tensor, *dims_: Any, dims: Sequence[int] | None = None) -> Tenso
     if len(repeats) == 1 and isinstance(repeats[0], (tuple, list)):
         repeats = tuple(repeats[0])
     short = input._array.ndim - len(repeats)
-    return repeat(input, *((1,) * short + tuple(repeats)))
+    try:
+        return repeat(input, *((1,) * short + tuple(repeats)))
+    except TypeError:
+        check_sizes("tile", "dims", repeats, spread=repeats is dims_)
+        raise
 
 
 @composite(numpy_names=True, node="ViewBackward0")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.tape import record
+from ...native.foundation.public_names import c_class_name
 from ...native.foundation.user_frames import add_notes
 from ...tensor.dtypes import FROM_NUMPY, as_dtype
 from ...tensor.dtypes import dtype as Dtype
@@ -22,7 +23,7 @@ from ...tensor.tensor import Tensor, view_of
 from ...tensor.windows.batch import Batch
 from ...tensor.windows.batched_window import BatchedWindow
 from ...tensor.windows.lazy_window import LazyWindow
-from ..core.arguments.checks import read_length
+from ..core.arguments.checks import check_sizes, read_length
 from ..core.axes import canonicalize_dim
 from ..core.errors import explain_attribute_error
 from ..core.operator import Array
@@ -165,7 +166,7 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
             try:
                 result = view_of(self, array.reshape(shape))
             except (ValueError, TypeError):
-                return view_as_size(self, shape)  # reports shapes that do not fit
+                return _view_as_sizes(self, shape, shape)  # reports shapes that do not fit
             if self._tracked:
                 base: Any = self._base
                 if self._requires_grad or base._node is not self._stamp:
@@ -181,7 +182,27 @@ def view_method(self: Tensor, *shape: Any, size: Any = None, dtype: Dtype | None
     if target.__class__ is Dtype:
         return _view_dtype(self, target)
     is_sequence = target.__class__ is not int and hasattr(target, "__len__")
-    return view_as_size(self, tuple(target) if is_sequence else (target,))
+    return _view_as_sizes(self, tuple(target) if is_sequence else (target,), shape)
+
+
+def _view_as_sizes(input: Tensor, sizes: tuple, args: tuple) -> Tensor:
+    """View the tensor in a shape; `args` are the arguments of `view` that said so."""
+    try:
+        return view_as_size(input, sizes)
+    except TypeError:
+        _check_view_sizes(sizes, args)
+        raise
+
+
+def _check_view_sizes(sizes: Sequence[Any], args: tuple) -> None:
+    """Raise PyTorch's TypeError for a first length that is no int, for which none of `view`'s
+    two forms fits, or for a later one."""
+    if sizes and (isinstance(sizes[0], (bool, Tensor)) or not hasattr(sizes[0], "__index__")):
+        kinds = ", ".join(map(c_class_name, args))
+        raise TypeError(f"view() received an invalid combination of arguments - got ({kinds}), but "
+                        "expected one of:\n * (torch.dtype dtype)\n * (tuple of ints size)\n"
+                        ) from None
+    check_sizes("view", "size", sizes)
 
 
 @view(name="_view_dtype", node="ViewBackward1", expose=(), differentiable=False, leading=True,
@@ -236,8 +257,19 @@ def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> 
     except AttributeError as error:
         raise explain_attribute_error(error, "reshape", reshape, (input, *sizes)) from None
     if array.flags.c_contiguous and sizes and sizes[0].__class__ is int:
-        return view_method(input, *sizes)
-    lengths = infer_shape(sizes, array.size)
+        try:
+            return view_method(input, *sizes)
+        except TypeError:
+            check_sizes("reshape", "shape", sizes)
+            raise
+    if shape is None and not shape_:
+        raise TypeError('reshape() missing 1 required positional arguments: "shape"')
+    try:
+        lengths = infer_shape(sizes, array.size)
+    except TypeError:
+        spread = len(shape_) > 1 or sizes == shape_
+        check_sizes("reshape", "shape", sizes, spread)
+        raise
     if array.flags.c_contiguous or view_as_shape(array, lengths) is not None:
         return view_as_size(input, lengths)
     if array.__class__ is np.ndarray:

@@ -50,6 +50,8 @@ def check_bool(operator: Operator, position: int, value: Any) -> None:
 def check_annotated(operator: Operator, args: Sequence[Any]) -> None:
     """Raise TypeError for the first argument that does not have the type its parameter names."""
     for i, (value, parameter) in enumerate(zip(args, operator.parameters, strict=False)):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            check_sizes(name_in_errors(operator), parameter.name, value)
         kind = _find_missed_kind(parameter, value)
         if kind is not None:
             raise build_kind_error(operator, i, kind, value)
@@ -118,12 +120,27 @@ def read_length(n: Any) -> int:
     return n.__index__()
 
 
-def build_size_error(name: str, size: tuple, index: int, spread: bool, keyword: bool) -> TypeError:
-    """Return PyTorch's TypeError for the element at `index` of the argument `size`.
+def check_sizes(name: str, argument: str, sizes: Any, spread: bool = True) -> None:
+    """Raise TypeError for the first of a method's starred arguments, or of the elements of its only
+    argument unless `spread`, that is no int."""
+    for i, n in enumerate(sizes):
+        if n.__class__ is int or (isinstance(n, bool) and i):
+            continue
+        try:
+            refused = isinstance(n, (bool, float, str)) or n.__index__() is None
+        except (AttributeError, TypeError, RuntimeError):
+            refused = True
+        if refused:
+            raise build_size_error(name, sizes, i, spread, False, argument) from None
+
+
+def build_size_error(name: str, size: Sequence[Any], index: int, spread: bool, keyword: bool,
+                     parameter: str = "size") -> TypeError:
+    """Return PyTorch's TypeError for the element at `index` of a shape, the argument `parameter`.
 
     `spread`: the elements are arguments themselves; `keyword`: the argument was passed by name.
     """
-    kind, argument = c_class_name(size[index]), f"{name}(): argument 'size'"
+    kind, argument = c_class_name(size[index]), f"{name}(): argument '{parameter}'"
     place = argument if keyword else f"{argument} (position 1)"
     if index:
         return TypeError(f"{argument} failed to unpack the object at pos {index + 1} with error "
@@ -136,10 +153,12 @@ def build_size_error(name: str, size: tuple, index: int, spread: bool, keyword: 
     return TypeError(f"{place} must be tuple of ints, not {kind if spread else 'tuple'}")
 
 
-def require_int(name: str, argument: str, value: Any) -> None:
+def require_int(name: str, argument: str, value: Any, position: int | None = None) -> None:
     """Raise TypeError for a composite's argument that PyTorch does not take as an int."""
     if isinstance(value, _NO_INTEGERS):
-        raise TypeError(f"{name}(): argument '{argument}' must be int, not {c_class_name(value)}")
+        place = "" if position is None else f" (position {position})"
+        raise TypeError(f"{name}(): argument '{argument}'{place} must be int, not "
+                        f"{c_class_name(value)}")
 
 
 def freeze_integers(name: str, argument: str, value: Any) -> Any:
