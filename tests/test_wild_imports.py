@@ -284,7 +284,8 @@ def test_private_names_of_devices_and_old_modules() -> None:
     x = torch.ones(2)
     assert not isinstance(x, FunctionalTensor) and mb_unwrap_functional_tensor(x) is x
     assert _utils._get_available_device_type() is _utils._get_current_device_index() is None
-    assert _utils._get_device_index("cpu", allow_cpu=True) == _utils.get_current_device_index() == -1
+    assert _utils._get_device_index("cpu", allow_cpu=True) == -1
+    assert _utils.get_current_device_index() == -1
     with pytest.raises(ValueError, match="Expected a non cpu device, but got: cpu"):
         _utils._get_device_index("cpu")
     pieces = [x, x.double(), x + 1, x + 2]

@@ -70,16 +70,16 @@ def test_arguments_of_other_types_are_refused(torch, call):
     (f"{SQUARE}.view(3, 3.0)", r"^view\(\): argument 'size' failed to unpack the object at pos 2 "
      "with error \"type must be tuple of ints,but got float\"$"),
     (f"{SQUARE}.reshape(3.0, 3)", r"^reshape\(\) takes 1 positional argument but 2 were given$"),
-    (f"{SQUARE}.reshape((3, '3'))", r"^reshape\(\): argument 'shape' failed to unpack the object at "
-     "pos 2 with error \"type must be tuple of ints,but got str\"$"),
+    (f"{SQUARE}.reshape((3, '3'))", r"^reshape\(\): argument 'shape' failed to unpack the object "
+     "at pos 2 with error \"type must be tuple of ints,but got str\"$"),
     (f"{SQUARE}.reshape(None)", r"^reshape\(\): argument 'shape' \(position 1\) must be tuple of "
      "ints, not NoneType$"),
     (f"{SQUARE}.expand(3, 3.0)", r"^expand\(\): argument 'size' failed to unpack"),
     (f"{SQUARE}.repeat('a')", r"^repeat\(\): argument 'repeats' \(position 1\) must be tuple of "
      "ints, not str$"),
     (f"{SQUARE}.permute((0, 1.0))", r"^permute\(\): argument 'dims' failed to unpack"),
-    (f"torch.tile({SQUARE}, (1, 2.0))", r"^tile\(\): argument 'dims' failed to unpack the object at "
-     "pos 2"),
+    (f"torch.tile({SQUARE}, (1, 2.0))", r"^tile\(\): argument 'dims' failed to unpack the object "
+     "at pos 2"),
     (f"{SQUARE}.broadcast_to((3, 3.0))", r"^broadcast_to\(\): argument 'size' failed to unpack"),
     (f"{SQUARE}['a']", r"^new\(\): invalid data type 'str'$"),
 ])
