@@ -322,7 +322,7 @@ def clone(input: NestedTensor, *, memory_format: Any = preserve_format) -> Neste
 
 
 @rule()
-def contiguous(self: NestedTensor, memory_format: Any = contiguous_format) -> NestedTensor:
+def contiguous(self: NestedTensor, *, memory_format: Any = contiguous_format) -> NestedTensor:
     """Return the tensor itself, or a copy without gaps and with row-major strides."""
     return self if self.is_contiguous(memory_format) else clone(self, memory_format=memory_format)
 

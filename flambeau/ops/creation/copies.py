@@ -84,7 +84,7 @@ def in_suggested_format(y: Tensor, input: Tensor) -> Tensor:
     """
     last = is_channels_last(input._array.shape, input.stride())
     form = (get_channels_last_format(input._array.ndim) if last else None) or contiguous_format
-    y = contiguous(y, form)
+    y = contiguous(y, memory_format=form)
     return clone(y, memory_format=form) if y._base is not None else y
 
 
