@@ -8,6 +8,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,42 @@ def test_what_pages_point_to_is_there(page: Path) -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for target in re.findall(r"(?:^    |`)make (\w+)", text, re.MULTILINE):
         assert target in targets, f"make {target}"
+
+
+INTERNALS = [ROOT / "docs/design.md",
+             *(page for page in sorted((ROOT / "docs/internals").glob("*.md"))
+               if page.name != "house.md")]  # which quotes names that were replaced
+HYPOTHETICAL = {"helpers.py", "misc.py"}  # names that the style guide forbids
+
+
+@lru_cache
+def _list_path_ends() -> set[str]:
+    """Every ending of the paths of files and folders: `a/b/c.py`, `b/c.py`, `c.py`."""
+    ends = set()
+    for folder in ("flambeau", "tests", "docs", "benchmarks", "examples"):
+        for path in (ROOT / folder).rglob("*"):
+            parts = path.relative_to(ROOT).parts
+            ends |= {"/".join(parts[i:]) for i in range(len(parts))}
+    return ends
+
+
+@lru_cache
+def _list_words() -> set[str]:
+    """Every word of the sources and of their file names."""
+    words = {"Makefile"}
+    for path in [ROOT / "Makefile", ROOT / "pyproject.toml",
+                 *(p for folder in ("flambeau", "tests", "benchmarks", "examples")
+                   for p in (ROOT / folder).rglob("*.py"))]:
+        words |= {*re.findall(r"\w+", path.read_text()), *path.parts, path.stem}
+    return words
+
+
+@pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
+def test_names_in_pages_about_the_source_are_current(page: Path) -> None:
+    """Whatever a page writes in backticks, a path or a name, is still in the sources."""
+    text = FENCE.sub("", page.read_text())
+    for code in re.findall(r"`([^`\n]+)`", text):
+        if re.fullmatch(r"[\w./-]+(\.py|/)", code) and code not in HYPOTHETICAL:
+            assert code.rstrip("/") in _list_path_ends(), code
+        for name in re.findall(r"[A-Za-z_]\w{2,}", code):
+            assert name in _list_words(), code

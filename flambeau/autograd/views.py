@@ -7,6 +7,7 @@ that base regenerates its node (AsStridedBackward0) when it is next read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -160,6 +161,24 @@ class _WindowBackward(Node):
 _WINDOW_PLAN = Plan(_WindowBackward, (), (), (), False)
 
 
+class WindowMap(Enum):
+    """What a linear map between the cotangents of a base and of a window computes."""
+
+    READ = "the window's part of a base's"
+    CLEAR = "a base's with zeros in the window"
+    SPREAD = "a base's that is zero outside the window"
+
+
+def _window_map(kind: WindowMap) -> Callable[[Callable], Callable]:
+    """Declare for the compiler what a function computes; copies of the function keep it."""
+
+    def declare(function: Callable) -> Callable:
+        function.__dict__["_flambeau_window_map"] = kind
+        return function
+
+    return declare
+
+
 def _record_linear(
     y: np.ndarray, g: Tensor, geometry: Geometry, adjoint: Callable[[Tensor, Geometry], Tensor],
 ) -> Tensor:
@@ -178,6 +197,7 @@ def _lay_out(g: np.ndarray, geometry: Geometry) -> np.ndarray:
     return result
 
 
+@_window_map(WindowMap.READ)
 def read_window(g: Tensor, geometry: Geometry) -> Tensor:
     """Return the part of a base's cotangent inside the window."""
     if is_example(g._array):
@@ -187,6 +207,7 @@ def read_window(g: Tensor, geometry: Geometry) -> Tensor:
     )
 
 
+@_window_map(WindowMap.CLEAR)
 def clear_window(g: Tensor, geometry: Geometry) -> Tensor:
     """Return a base's cotangent with zeros in the window."""
     if is_example(g._array):
@@ -196,6 +217,7 @@ def clear_window(g: Tensor, geometry: Geometry) -> Tensor:
     return _record_linear(result, g, geometry, clear_window)
 
 
+@_window_map(WindowMap.SPREAD)
 def spread_into(g: Tensor, geometry: Geometry) -> Tensor:
     """Return zeros in the base's layout with the window's cotangent added inside the window."""
     if is_example(g._array):

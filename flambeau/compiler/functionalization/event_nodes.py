@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...autograd.views import WindowMap
 from ...ops.core.operator import Operator
 from ..ir.axis_order import invert_permutation, order_axes
 from ..ir.graph import Node, Op, permute, reshape
@@ -198,16 +199,12 @@ def add_window_map(graph: Functionalization, event: Event) -> None:
     base = view_as_pairs_window(Value(0, 0, base_shape, base_strides, base_dtype))
     inner = view_as_pairs_window(Value(0, offset, shape, strides, dtype))
     region = partition([base, inner])[0]
-    name = event.function.__name__
+    kind = event.function._flambeau_window_map
     try:
-        if name == "spread_into":
-            region.write(inner, graph.read(g))
-            result = region.read(base)
-        else:
-            region.write(base, graph.read(g))
-            if name == "clear_window":
-                region.write(inner, broadcast_to(number(0, type_of(inner.dtype)), inner.shape))
-            result = region.read(inner if name == "read_window" else base)
+        region.write(inner if kind is WindowMap.SPREAD else base, graph.read(g))
+        if kind is WindowMap.CLEAR:
+            region.write(inner, broadcast_to(number(0, type_of(inner.dtype)), inner.shape))
+        result = region.read(inner if kind is WindowMap.READ else base)
     except Untraceable:
         add_call(graph, event)
         return

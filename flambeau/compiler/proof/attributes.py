@@ -19,7 +19,7 @@ from .purity import (
     PURE_TYPES, computes_members, find_on_class, has_default_getattribute, is_own_class,
     runs_own_code,
 )
-from .shadow_frame import CallState, ShadowFrame
+from .shadow_frame import CallState, Callee, Operands, Runs, ShadowFrame, TensorAttribute
 from .state.object_state import declare_object
 
 _MISSING = object()
@@ -30,7 +30,7 @@ _FIELD: Any = type(vars(collections.namedtuple("_Pair", "first second"))["first"
 
 def load_attribute(facts: Facts, s: ShadowFrame, p: Provenance, name: str) -> Provenance:
     """Return the provenance of `p.name`. Sets `s.call`, since the lookup may run Python code."""
-    s.call = CallState(runs_code=True, takes_tensors=p.kind is Kind.TENSOR)
+    s.call = CallState(runs=Runs.ANY_CODE, operands=Operands(p.kind is Kind.TENSOR))
     if p.kind is Kind.NUMBER:
         return Provenance(Kind.METHOD, UNKNOWN, name, items=[p], tainted=True)
     if p.kind is Kind.TENSOR:
@@ -90,7 +90,7 @@ def _read_from_tensor(facts: Facts, call: CallState, p: Provenance, name: str) -
         call.slot = Provenance(Kind.TENSOR)
     else:
         call.slot = Provenance(Kind.PLAIN if name in OF_LAYOUT else Kind.TENSOR)
-    call.metadata_path, call.attribute = p.path and f"{p.path}.{name}", name
+    call.attribute = TensorAttribute(name, p.path and f"{p.path}.{name}")
     return call.slot
 
 
@@ -154,7 +154,7 @@ def load_super_attribute(facts: Facts, s: ShadowFrame, x: Any, name: str) -> Pro
     facts.guard_class(owner, name)
     receiver = facts.identify(x.__self__)
     if isinstance(raw, property):
-        s.call = CallState(runs_code=True)
+        s.call = CallState(runs=Runs.ANY_CODE)
         return _run_getter(facts, s.call, receiver, raw.fget)
     if runs_own_code(raw):
         raise NotProvedError(f"{owner.__name__}.{name} is computed by code of its own")
@@ -230,8 +230,8 @@ def _run_getter(
         raise NotProvedError("it reads an attribute that C code computes")
     if not is_in_library(code):
         facts.guard_code(getter)
-    call.code, call.function = code, Provenance(Kind.OUTSIDE, getter)
-    call.bind = lambda frame: {code.co_varnames[0]: p}
+    call.callee = Callee(code, Provenance(Kind.OUTSIDE, getter),
+                         lambda frame: {code.co_varnames[0]: p})
     call.slot = Provenance(Kind.PLAIN)
     if is_in_library(code):
         facts.need(p)

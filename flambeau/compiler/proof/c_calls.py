@@ -109,7 +109,7 @@ def _call_method(
             guard_content(facts, p)
             if name in ("format", "format_map") and p.kind not in (Kind.PLAIN, Kind.NUMBER):
                 raise NotProvedError("format() may read attributes of its arguments")
-        if call.takes_tensors:
+        if call.operands.has_tensors:
             return Provenance(Kind.FRESH, tainted=call.tainted)
         known = kind if kind in (str, bytes) and name not in ("split", "find") else None
         return Provenance(Kind.PLAIN, tainted=call.tainted, type=known)

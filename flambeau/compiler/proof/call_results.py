@@ -20,20 +20,21 @@ def settle(facts: Facts, s: ShadowFrame) -> None:
     call, s.call = s.call, None
     if call is None:
         return
-    if call.taints:
+    if call.seen.read_values:
         call.tainted = True
         if call.decides:
             raise depends_on_values("what it does")
     slot = call.slot
     if slot is None:
         return
-    if call.result is not None and not call.keeps_slot:
-        result = call.result
-    elif call.returned is not None and not call.keeps_slot:
-        result = _identify_result(facts, call, *call.returned)
+    seen = call.seen
+    if seen.watched_result is not None and not call.keeps_slot:
+        result = seen.watched_result
+    elif seen.library_result is not None and not call.keeps_slot:
+        result = _identify_result(facts, call, *seen.library_result)
     else:
-        slot.tainted |= call.taints
-        if call.taints and slot.type is float:
+        slot.tainted |= seen.read_values
+        if seen.read_values and slot.type is float:
             slot.read = facts.take_read(UNKNOWN)
         return
     s.stack = [result if p is slot else p for p in s.stack]
@@ -41,24 +42,27 @@ def settle(facts: Facts, s: ShadowFrame) -> None:
 
 def _identify_result(facts: Facts, call: CallState, value: Any, name: str) -> Provenance:
     """Return the provenance of a library function's result."""
-    name = call.attribute or name
-    if call.takes_optimizer and value is not None and not isinstance(value, Tensor):
+    operands, attribute = call.operands, call.attribute
+    if attribute is not None:
+        name = attribute.name
+    if operands.has_optimizer and value is not None and not isinstance(value, Tensor):
         raise NotProvedError(f"{name}() returns settings of an optimizer, which no guard covers")
-    if call.takes_plain_values and is_plain(value) and not (
+    if operands.are_plain and is_plain(value) and not (
         name in OF_LAYOUT or name in OF_PLAIN_VALUES
     ):
         raise NotProvedError(f"{name}() changes or reads state that no guard covers")
     p = facts.identify(value, call.tainted, call.created)
     plain_number = isinstance(value, (int, float, complex, str, bytes, tuple))
-    if p.kind is Kind.PLAIN and call.takes_tensors and name not in OF_LAYOUT and plain_number:
+    if p.kind is Kind.PLAIN and operands.has_tensors and name not in OF_LAYOUT and plain_number:
         p = Provenance(Kind.NUMBER, value)
     if p.kind is Kind.NUMBER and name in READS_VALUES:
         p.read = facts.take_read(value)
-    key = (call.metadata_path, Aspect.METADATA)
-    if p.kind is Kind.PLAIN and call.metadata_path and key not in facts.reads:
-        facts.reads[key] = p
-        facts.guard(call.metadata_path, Test.VALUE, value)
-    if p.kind is Kind.FRESH and call.takes_tensors and name in READS_VALUES:
+    if p.kind is Kind.PLAIN and attribute is not None and attribute.path:
+        key = (attribute.path, Aspect.METADATA)
+        if key not in facts.reads:
+            facts.reads[key] = p
+            facts.guard(attribute.path, Test.VALUE, value)
+    if p.kind is Kind.FRESH and operands.has_tensors and name in READS_VALUES:
         p.tainted = True
     return facts.fresh(value) if p.kind is Kind.OPAQUE and _is_created(value) else p
 

@@ -6,6 +6,7 @@ import abc
 import functools
 import sys
 import types
+from dataclasses import replace
 from typing import Any
 
 from ...nn.module import Module
@@ -25,7 +26,7 @@ from .provenance import (
     make_attribute_key,
 )
 from .purity import NUMBER_TYPES, PURE_TYPES, find_on_class
-from .shadow_frame import CallState, ShadowFrame
+from .shadow_frame import CallState, Callee, Operands, Runs, ShadowFrame
 from .state.module_state import declare_module, declare_optimizer
 from .state.object_state import declare_object
 
@@ -44,9 +45,11 @@ def invoke(
     slot = Provenance(Kind.PLAIN, tainted=any(p.tainted for p in operands))
     s.call = CallState(
         slot, callee.path, tainted=slot.tainted,
-        takes_tensors=any(p.kind is Kind.TENSOR for p in operands),
-        takes_plain_values=(
-            all(p.kind is Kind.PLAIN for p in operands) and not _holds_receiver(value)
+        operands=Operands(
+            has_tensors=any(p.kind is Kind.TENSOR for p in operands),
+            are_plain=(
+                all(p.kind is Kind.PLAIN for p in operands) and not _holds_receiver(value)
+            ),
         ),
     )
     if callee.kind is Kind.OPAQUE:
@@ -162,8 +165,8 @@ def _call_python(
         call.slot = None
         call.tainted = False
         return generator
-    call.code, call.function = code, callee
-    call.bind = lambda frame: bind_parameters(facts, callee, code, function, args, named)
+    call.callee = Callee(code, callee, lambda frame: bind_parameters(
+        facts, callee, code, function, args, named))
     return call.slot
 
 
@@ -228,8 +231,8 @@ def _call_library(
     name = getattr(function, "__name__", "")
     if not is_declared(function, file):
         raise NotProvedError(f"{name}() changes or reads state that no guard covers")
-    call.performed = is_performed(function)
-    if call.performed:
+    if is_performed(function):
+        call.runs = Runs.PERFORMED
         _note_performed(facts, args[0].value)
     elif args and isinstance(args[0].value, LRScheduler):
         raise NotProvedError(f"{name}() reads a scheduler's state, which no guard covers")
@@ -244,7 +247,7 @@ def _call_library(
             continue
         if isinstance(p.value, Optimizer):
             declare_optimizer(facts, p.value)
-            call.takes_optimizer = True
+            call.operands = replace(call.operands, has_optimizer=True)
             continue
         if isinstance(p.value, Module):
             declare_module(facts, p.value)
@@ -326,7 +329,7 @@ def _call_pure_type(
     call.keeps_slot = True
     assert call.slot is not None
     if kind in NUMBER_TYPES:
-        if call.takes_tensors:
+        if call.operands.has_tensors:
             call.slot.kind, call.slot.tainted = Kind.NUMBER, True
         call.slot.type = kind
     else:
@@ -356,7 +359,8 @@ def _create_named_tuple(
     items = [fields.get(key) or defaults.get(key) for key in kind._fields]
     if not all(items):
         raise NotProvedError(f"{kind.__name__} has a default that is an object")
-    call.performed = call.keeps_slot = True  # its constructor runs none of the step's code
+    call.runs = Runs.PERFORMED  # its constructor runs none of the step's code
+    call.keeps_slot = True
     call.slot = Provenance(Kind.FRESH, tainted=call.tainted, type=kind, items=items)
     return call.slot
 
@@ -380,14 +384,13 @@ def _create_instance(
     if isinstance(init, types.FunctionType):
         facts.guard_code(init)
         function = Provenance(Kind.OUTSIDE, init, facts.constant(init))
-        s.call.code, s.call.function = init.__code__, function
 
         def bind(frame: Any) -> Named:
             created.value = frame.f_locals[init.__code__.co_varnames[0]]
             facts.known[id(created.value)] = created
             return bind_parameters(facts, function, init.__code__, init, [created, *args], named)
 
-        s.call.bind = bind
+        s.call.callee = Callee(init.__code__, function, bind)
     return created
 
 
@@ -429,12 +432,12 @@ def enter(facts: Facts, frame: Any, above: ShadowFrame | None) -> ShadowFrame:
     call = above.call if above is not None else None
     bound: dict[str, Provenance] = {}
     function: Provenance | None = None
-    is_called = call is not None and call.code is code and not call.entered
-    if is_called:
-        assert call is not None
-        assert call.bind is not None
-        call.entered = True
-        function, bound = call.function, call.bind(frame)
+    callee = None
+    if call is not None and call.callee_code is code and not call.seen.entered_callee:
+        callee = call.callee
+        call.seen.entered_callee = True
+    if callee is not None:
+        function, bound = callee.function, callee.bind(frame)
     elif code in facts.functions:
         if len(facts.functions[code]) > 1:
             raise NotProvedError("code that is not watched calls one of several functions")
@@ -447,7 +450,7 @@ def enter(facts: Facts, frame: Any, above: ShadowFrame | None) -> ShadowFrame:
                 frame.f_locals[name], call is not None and call.tainted,
                 None if call is None else call.created,
             )
-    if not is_called:
+    if callee is None:
         _guard_method(facts, frame)
     shadow = ShadowFrame.of(code, function, bound)
     if code.co_freevars:

@@ -54,12 +54,12 @@ def _reads_by_path(p: Provenance, name: str) -> bool:
 def _binds(s: ShadowFrame, name: str) -> bool:
     """Whether an opcode calls a Python function, whose parameters keep the arguments' guards, or a
     function whose result keeps them."""
-    return name in _CALLS and s.call is not None and (s.call.code is not None or s.call.carries)
+    return name in _CALLS and s.call is not None and (s.call.callee is not None or s.call.carries)
 
 
 def returns_to_stack(call: CallState | None, s: ShadowFrame, above: ShadowFrame | None,
                      root: ShadowFrame) -> bool:
     """Whether a returning function was called by a watched opcode and provides its result, rather
     than called by unwatched code or by the step's caller."""
-    return (call is not None and call.code is s.code and above is not root
+    return (call is not None and call.callee_code is s.code and above is not root
             and not call.keeps_slot and not call.decides)

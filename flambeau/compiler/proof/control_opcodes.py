@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from dataclasses import replace
 from typing import Any
 
 from .bytecode import HAS_KEYWORDS_SLOT, KEEPS_DELEGATE, KEEPS_ITERATOR, find_starts, loop_ends
@@ -13,7 +14,7 @@ from .declarations import is_in_library
 from .facts import Facts
 from .opcodes import decide, opcode
 from .provenance import Kind, NotProvedError, Provenance
-from .shadow_frame import CallState, ShadowFrame
+from .shadow_frame import CallState, Callee, Runs, ShadowFrame
 
 # ------------------------------------------------------------------------------ jumps, loops
 
@@ -71,7 +72,7 @@ def advance_iterator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     if iterator.kind is Kind.OUTSIDE:
         raise NotProvedError("it advances an iterator from outside the step")
     item = Provenance(Kind.PLAIN, tainted=iterator.tainted)
-    s.call = CallState(item, runs_code=True, keeps_slot=True)
+    s.call = CallState(item, runs=Runs.ANY_CODE, keeps_slot=True)
     ends = loop_ends(s.instructions, i.argval)
 
     def after(offset: int) -> None:
@@ -94,7 +95,7 @@ def send(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     s.stack.pop()
     delegate = s.stack[-1]
     item = Provenance(Kind.PLAIN, tainted=delegate.tainted)
-    s.call = CallState(item, runs_code=True, keeps_slot=True)
+    s.call = CallState(item, runs=Runs.ANY_CODE, keeps_slot=True)
     ends = find_starts(s.instructions, i.argval)
 
     def after(offset: int) -> None:
@@ -138,12 +139,13 @@ def enter_context(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     methods = find_context_methods(facts, kind)
     s.stack.append(Provenance(Kind.METHOD, methods["__exit__"], "__exit__", items=[p]))
     slot = Provenance(Kind.PLAIN)
-    s.call = CallState(slot, runs_code=True, created=kind)
+    s.call = CallState(slot, runs=Runs.ANY_CODE, created=kind)
     s.stack.append(slot)
     enter = methods["__enter__"]
     if not is_in_library(enter.__code__):
-        s.call.code, s.call.function = enter.__code__, Provenance(Kind.OUTSIDE, enter)
-        s.call.bind = lambda frame: {enter.__code__.co_varnames[0]: p}
+        code = enter.__code__
+        s.call.callee = Callee(code, Provenance(Kind.OUTSIDE, enter),
+                               lambda frame: {code.co_varnames[0]: p})
 
 
 def find_context_methods(facts: Facts, kind: type) -> dict[str, types.FunctionType]:
@@ -205,8 +207,8 @@ def call_with_stars(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         raise NotProvedError("it passes arguments of unknown origin to print()")
     positional = args.items or [Provenance(Kind.FRESH, type=tuple)]
     result = invoke(facts, frame, s, callee, positional, {})
-    if s.call is not None and s.call.bind is not None:
-        s.call.bind = lambda frame: {}  # parameters are matched by identity
+    if s.call is not None and s.call.callee is not None:  # parameters are matched by identity
+        s.call.callee = replace(s.call.callee, bind=lambda frame: {})
     s.stack.append(result)
 
 

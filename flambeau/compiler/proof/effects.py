@@ -17,7 +17,7 @@ from .guards import Test
 from .provenance import (
     UNKNOWN, Kind, NotProvedError, Provenance, Symbol, is_plain, make_attribute_key,
 )
-from .shadow_frame import CallState, ShadowFrame
+from .shadow_frame import CallState, Runs, ShadowFrame
 from .stores import Store, read_position
 
 CHANGES_ARGUMENT = "it changes a list or dict that is an argument: return what is new instead"
@@ -45,7 +45,7 @@ def store(
         is_data = item and (value.kind is Kind.TENSOR or not value.tainted)
         if not is_data and (item or key not in _TENSOR_ATTRIBUTES):
             raise NotProvedError(f"it writes {text} of a tensor")
-        s.call = CallState(runs_code=True)
+        s.call = CallState(runs=Runs.ANY_CODE)
         return
     if target.kind is Kind.ARGUMENT:
         raise NotProvedError(CHANGES_ARGUMENT)

@@ -28,7 +28,7 @@ from .provenance import (
     UNKNOWN, Increment, Kind, NotProvedError, Provenance, depends_on_values, is_plain,
 )
 from .purity import ARITHMETIC
-from .shadow_frame import CallState, ShadowFrame
+from .shadow_frame import CallState, Callee, Runs, ShadowFrame
 from .state.module_state import declare_module
 
 _INDEXABLE = (list, tuple, dict, OrderedDict)
@@ -83,7 +83,7 @@ def load_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance)
     if owner.kind is Kind.TENSOR:
         facts.guard_class(Tensor, "__getitem__")
         guard_if_container(facts, key)
-        s.call = CallState(runs_code=True)
+        s.call = CallState(runs=Runs.ANY_CODE)
         return Provenance(Kind.TENSOR)
     if owner.kind is Kind.ARGUMENT:
         guard_content(facts, owner)
@@ -125,9 +125,9 @@ def _read_outside_entry(
     x = owner.value
     if isinstance(x, Module):
         declare_module(facts, x)
-        s.call = CallState(Provenance(Kind.PLAIN), runs_code=True)
-        assert s.call.slot is not None
-        return s.call.slot
+        slot = Provenance(Kind.PLAIN)
+        s.call = CallState(slot, runs=Runs.ANY_CODE)
+        return slot
     if isinstance(x, np.ndarray):
         guard_content(facts, owner)
         value = x[key.value] if is_plain(key.value) else UNKNOWN
@@ -160,10 +160,10 @@ def _run_getitem(
 ) -> Provenance:
     facts.guard_class(type(owner.value), "__getitem__")
     slot = Provenance(Kind.PLAIN)
-    s.call = CallState(slot, code=getter.__code__, function=Provenance(Kind.OUTSIDE, getter))
-    s.call.bind = lambda frame: bind_parameters(
-        facts, Provenance(Kind.NULL), getter.__code__, getter, [owner, key], {}
-    )
+    code = getter.__code__
+    s.call = CallState(slot, callee=Callee(
+        code, Provenance(Kind.OUTSIDE, getter), lambda frame: bind_parameters(
+            facts, Provenance(Kind.NULL), code, getter, [owner, key], {})))
     return slot
 
 

@@ -14,7 +14,7 @@ from .decisions import decide_number
 from .facts import Facts
 from .guards import Test
 from .provenance import Aspect, Kind, NotProvedError, Provenance, depends_on_values
-from .shadow_frame import CallState, ShadowFrame
+from .shadow_frame import CallState, Runs, ShadowFrame
 
 Handler = Callable[[Facts, Any, ShadowFrame, Any], None]
 HANDLERS: dict[str, Handler] = {}
@@ -37,7 +37,7 @@ def decide(facts: Facts, s: ShadowFrame, p: Provenance) -> None:
         decide_number(facts, p)
         return
     facts.need(p)
-    s.call = CallState(decides=True, runs_code=True)
+    s.call = CallState(decides=True, runs=Runs.ANY_CODE)
     if p.kind in (Kind.NUMBER, Kind.TENSOR) or (p.tainted and p.kind is Kind.PLAIN):
         raise depends_on_values("what it does")
     if p.kind is Kind.OPAQUE:
@@ -72,7 +72,7 @@ def apply_operator(
         if tainted:
             raise depends_on_values("an operator gets a number that")
         slot = Provenance(Kind.TENSOR)
-    s.call = CallState(slot, runs_code=True, tainted=tainted)
+    s.call = CallState(slot, runs=Runs.ANY_CODE, tainted=tainted)
     for p in operands:
         if p.kind is Kind.OPAQUE:
             raise NotProvedError(

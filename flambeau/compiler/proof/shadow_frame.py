@@ -5,43 +5,84 @@ from __future__ import annotations
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from .bytecode import decode_exception_table, decode_instructions
 from .provenance import Kind, NotProvedError, Provenance, Variable
 
 
+class Runs(Enum):
+    """What may run on behalf of a call, besides a callee that is watched."""
+
+    NOTHING = "nothing else"
+    ANY_CODE = "any code, such as an operator's or a property's"
+    PERFORMED = "the program performs this call; nothing inside it is watched"
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A Python function about to run, and how to bind its parameters from its frame."""
+
+    code: types.CodeType
+    function: Provenance | None
+    bind: Callable[[Any], dict[str, Provenance]]
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What a call gets."""
+
+    has_tensors: bool = False
+    has_optimizer: bool = False
+    are_plain: bool = False  # values, and nothing else
+
+
+@dataclass(frozen=True)
+class TensorAttribute:
+    """The property of a tensor that a call reads. `path`: "" if no guard can cover it."""
+
+    name: str
+    path: str
+
+
+@dataclass
+class Observations:
+    """What the watcher saw while the call ran."""
+
+    entered_callee: bool = False
+    read_values: bool = False  # a function that reads tensors' values ran inside
+    watched_result: Provenance | None = None
+    library_result: tuple[Any, str] | None = None  # a library function's return value and name
+
+
 @dataclass
 class CallState:
     """The call made by the current opcode; the next opcode settles its result.
 
-    `slot`: a placeholder for the result's provenance. `code`, `function`, `bind`: the Python
-    function about to run, and how to bind its parameters from the frame. `entered`: whether it
-    started. `created`: the class of the object that the call creates. `keeps_slot`: values returned
-    by callbacks are not the result. `decides`: the result determines the step's control flow.
+    `slot`: a placeholder for the result's provenance. `keeps_slot`: the placeholder is the result,
+    and what functions return to the library is not. `created`: the class of the object that the
+    call creates. `decides`: the result determines the step's control flow. `carries`: the result's
+    guards are those of the operands.
     """
 
     slot: Provenance | None = None
     name: str = ""
-    code: types.CodeType | None = None
-    function: Provenance | None = None
-    bind: Callable[[Any], dict[str, Provenance]] | None = None
-    entered: bool = False
+    callee: Callee | None = None
+    runs: Runs = Runs.NOTHING
+    operands: Operands = Operands()
+    attribute: TensorAttribute | None = None
     created: type | None = None
+    tainted: bool = False
     keeps_slot: bool = False
     decides: bool = False
-    tainted: bool = False
-    takes_tensors: bool = False
-    takes_optimizer: bool = False
-    takes_plain_values: bool = False  # and nothing else
-    runs_code: bool = False  # any code, such as an operator's or a property's
-    metadata_path: str = ""  # path of a tensor's property
-    attribute: str = ""
-    result: Provenance | None = None  # returned by a watched function
-    returned: tuple[Any, str] | None = None  # a library function's return value and name
-    taints: bool = False  # a function that read tensor values ran inside
-    carries: bool = False  # the result's guards are those of the arguments
-    performed: bool = False  # the program performs this call; nothing inside it is watched
+    carries: bool = False
+    seen: Observations = field(default_factory=Observations)
+
+    @property
+    def callee_code(self) -> types.CodeType | None:
+        """The code of the function about to run."""
+        return None if self.callee is None else self.callee.code
 
 
 # Python 3.12 wraps each generator's body and each `yield from` in a handler.

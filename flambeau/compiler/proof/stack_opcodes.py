@@ -15,7 +15,7 @@ from .facts import Facts
 from .opcodes import apply_operator, load_outside, opcode
 from .printing import format_text, join_parts
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance, is_plain
-from .shadow_frame import CallState, ShadowFrame
+from .shadow_frame import CallState, Runs, ShadowFrame
 
 # ------------------------------------------------------------------------------------- stack
 
@@ -311,7 +311,7 @@ def import_name(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     top = sys.modules[i.argval.partition(".")[0]]
     if top is not module and not names.value:  # `import a.b` binds a
         p = facts.read((id(space), top.__name__), f"{facts.constant(space)}[{top.__name__!r}]", top)
-    s.call = CallState(p, performed=True, keeps_slot=True)
+    s.call = CallState(p, runs=Runs.PERFORMED, keeps_slot=True)
     s.stack.append(p)
 
 

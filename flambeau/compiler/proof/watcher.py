@@ -26,7 +26,7 @@ from .declarations import (
 from .facts import Facts, collect_outside_containers
 from .guards import Proof, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
-from .shadow_frame import ShadowFrame
+from .shadow_frame import Runs, ShadowFrame
 from .state.tensor_state import TensorState
 from .stores import Store, replace_numbers
 
@@ -102,8 +102,8 @@ class Watcher:
         if error is not None:
             self._refuse("", 0, "it raised an exception")
         call = self._root.call
-        self._result = None if call is None else call.result
-        if problem := conclude_numbers(self.facts, call is not None and call.entered):
+        self._result = None if call is None else call.seen.watched_result
+        if problem := conclude_numbers(self.facts, call is not None and call.seen.entered_callee):
             self._refuse("", 0, problem)
         self.stores = self.facts.close_stores()
         self._refuse_cleanups()
@@ -208,7 +208,7 @@ class Watcher:
             self._refuse_at(frame.f_back, f"it reads {name} of a tensor, which no guard covers")
             return None
         if name in READS_VALUES and above.call.name != name:
-            above.call.taints = True
+            above.call.seen.read_values = True
         frame.f_trace_lines = False
         return self._leave_library
 
@@ -222,10 +222,10 @@ class Watcher:
     def _leave_library(self, frame: Any, event: str, arg: Any) -> Any:
         above = self.shadows.get(frame.f_back)
         if event == "return" and above is not None and above.call is not None:
-            returned = above.call.returned
+            returned = above.call.seen.library_result
             # Later returns come from callbacks that belong to the operands.
             if returned is None or returned[0] is NotImplemented:
-                above.call.returned = arg, frame.f_code.co_name
+                above.call.seen.library_result = arg, frame.f_code.co_name
         return self._leave_library
 
     def _attempt(self, frame: Any, action: Callable[[], Any]) -> Any:
@@ -302,8 +302,8 @@ class Watcher:
         if not returns_to_stack(call, shadow, above, self._root):
             self.facts.need(result)
             guard_if_container(self.facts, result)
-        if call is not None and (call.code is shadow.code or call.runs_code):
-            call.result = result
+        if call is not None and (call.callee_code is shadow.code or call.runs is Runs.ANY_CODE):
+            call.seen.watched_result = result
 
 
 def _taint_caller(shadows: Mapping[Any, ShadowFrame], frame: Any) -> None:
@@ -312,7 +312,7 @@ def _taint_caller(shadows: Mapping[Any, ShadowFrame], frame: Any) -> None:
         caller = caller.f_back
     shadow = shadows.get(caller)
     if shadow is not None and shadow.call is not None:
-        shadow.call.taints = True
+        shadow.call.seen.read_values = True
 
 
 def _is_performed(shadows: Mapping[Any, ShadowFrame], caller: Any) -> bool:
@@ -320,7 +320,7 @@ def _is_performed(shadows: Mapping[Any, ShadowFrame], caller: Any) -> bool:
     while caller is not None:
         shadow = shadows.get(caller)
         if shadow is not None:
-            return shadow.call is not None and shadow.call.performed
+            return shadow.call is not None and shadow.call.runs is Runs.PERFORMED
         caller = caller.f_back
     return False
 
