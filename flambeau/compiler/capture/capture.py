@@ -21,6 +21,7 @@ from ...autograd.backward import partial_grad
 from ...native.foundation.allocator import allocate_outside_heap
 from ...native.foundation.transparent_frames import skip_in_stacks
 from ...native.runtime.background_jit import KernelPolicy
+from ...native.runtime.frameless_call import Steps, run_steps
 from ...ops.interception.code_patching import end_followed_call
 from ...tensor.layout import find_owner
 from ...tensor.quantized import QuantizedCreated
@@ -127,11 +128,19 @@ class _Current(threading.local):
 _recorders = _Current()
 
 
+def capture(function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False
+            ) -> tuple[Any, Trace | None]:
+    """Run and record a function without a proof: `capture_steps` at once."""
+    result: tuple[Any, Trace | None] = run_steps(
+        capture_steps(function, args, kwargs, values, counter))
+    return result
+
+
 @skip_in_stacks
-def capture(
+def capture_steps(
     function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False,
     like: Precedent | None = None, prove: bool = False,
-) -> tuple[Any, Trace | None]:
+) -> Steps:
     """Run function(*args, **kwargs), record it, and return the result and the trace.
 
     values: copy external memory, for the self-check.
@@ -144,11 +153,11 @@ def capture(
     function propagate.
     """
     if not _capturing.acquire(blocking=False):
-        return function(*args, **kwargs), None
+        return (yield function, args, kwargs), None
     try:
         if is_recording() or any(isinstance(a, OpaqueWindow)
                                  for a in collect_arrays((args, kwargs))):
-            return function(*args, **kwargs), None
+            return (yield function, args, kwargs), None
         recorder = Recorder(values)
         recorder.counter = counter
         trace = recorder.trace
@@ -164,7 +173,7 @@ def capture(
             KernelPolicy.counts = False
             fresh_memory = nullcontext() if like is None else allocate_outside_heap()
             with _refuse_warnings(recorder), fresh_memory:
-                result = _record_call(recorder, function, args, kwargs, like, watcher)
+                result = yield from _record_call(recorder, function, args, kwargs, like, watcher)
         except BaseException:
             recorder.compute()
             raise
@@ -225,11 +234,11 @@ def _add_effects(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> 
 def _record_call(
     recorder: Recorder, function: Callable, args: tuple, kwargs: dict, like: Precedent | None,
     watcher: Watcher | None,
-) -> Any:
+) -> Steps:
     """Run the function under the recorder and return its result."""
     trace = recorder.trace
     with watcher or nullcontext():
-        result = function(*args, **kwargs)
+        result = yield function, args, kwargs
     if read_ambient_modes() != trace.modes:
         trace.add_problem("it leaves another grad mode, autocast, default dtype or device", "")
     try:

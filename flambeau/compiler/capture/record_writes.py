@@ -17,6 +17,7 @@ import numpy as np
 
 from ... import ops
 from ...autograd import engine, inplace, no_grad, views
+from ...native.runtime.frameless_call import DIRECT
 from ...nn.module import Module
 from ...ops.core import inplace as in_place
 from ...ops.core import out
@@ -61,14 +62,12 @@ def bypasses(r: Recorder) -> Pairs:
     yield Module.__call__, make_module_recorder(r)
     yield Module._call_impl, make_module_recorder(r)
     for function in CALLED_THROUGH:
-        yield function, pass_through_unless_on(r, _call_through)
+        yield function, pass_through_unless_on(r, _call_directly)
 
 
-def _call_through(
-    r: Recorder, original: Callable, self: Any, *args: Any, **kwargs: Any
-) -> Any:
+def _call_directly(r: Recorder, original: Callable, *args: Any) -> Any:
     """Inline a compiled function that is called inside a recorded step."""
-    return self._function(*args, **kwargs)
+    return DIRECT
 
 
 # -------------------------------------------------------------------------------- writes

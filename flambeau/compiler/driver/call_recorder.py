@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ...native.foundation.transparent_frames import skip_in_stacks
+from ...native.runtime.frameless_call import Steps
 from ...native.target.compile_costs import (
     MAX_ACCUMULATING_CALLS, MAX_RECORDED_CALLS, MAX_UNUSED_PROGRAMS,
 )
-from ..capture.capture import capture
+from ..capture.capture import capture_steps
 from ..ir.errors import Unfit
 from ..ir.reasons import Advice, Reason
 from ..trace.trace import Trace, find_divergence, have_same_pins
@@ -39,7 +40,7 @@ class CallRecorder:
         return self.policy.is_synchronous or specialization.precedent is not None
 
     @skip_in_stacks
-    def record(self, specialization: Specialization, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def record(self, specialization: Specialization, args: tuple, kwargs: dict[str, Any]) -> Steps:
         """Record an eager call and return its result."""
         before = specialization.state
         waits = self.blocks_on_build(specialization)
@@ -48,8 +49,8 @@ class CallRecorder:
             precedent = specialization.precedent
         # Values are needed for the self-check if this call may get a program.
         values = waits or before.trace is not None
-        result, trace = capture(self.function, args, kwargs, values, self.policy.draws_by_counter,
-                                precedent, prove=True)
+        result, trace = yield from capture_steps(
+            self.function, args, kwargs, values, self.policy.draws_by_counter, precedent, prove=True)
         if trace is None:
             return result
         specialization.learn(args, kwargs, trace.proof)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import operator
 import sys
 import threading
 import weakref
@@ -19,11 +20,11 @@ from typing import Any
 from ...native.foundation.environment import CHECK
 from ...native.foundation.transparent_frames import skip_in_stacks
 from ...native.runtime.background_jit import recording
+from ...native.runtime.frameless_call import DIRECT, MISS, Steps, call_in_python, install
 from ...tensor.ambient import AMBIENT
 from ..capture.capture import is_recording
 from ..capture.record_writes import CALLED_THROUGH
 from ..follow.hooks import ACTIVE
-from ..runtime.guarded_call import MISS
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.operands import flatten_call
 from ..trace.trace_signature import load_precedent, make_key
@@ -60,11 +61,16 @@ class Compiled:
     @skip_in_stacks
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, compiled if possible."""
+        return call_in_python(self, args, kwargs)
+
+    @skip_in_stacks
+    def _flambeau_serve(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Return a program's result; DIRECT for calls to run as written; MISS for others."""
         session = ACTIVE.session
         if session is not None and session.thread == threading.get_ident():
-            return self._function(*args, **kwargs)  # part of the followed call
+            return DIRECT  # part of the followed call
         if STANCE.forces_eager or is_watched() and not is_recording():
-            return self._function(*args, **kwargs)
+            return DIRECT
         for program in self._programs:
             result = program.call(args, kwargs)
             if result is not MISS:
@@ -72,11 +78,17 @@ class Compiled:
                 return result
         if STANCE.forbids_new:
             STANCE.refuse(self._function, self._specializations.awaits(args, kwargs))
-            return self._function(*args, **kwargs)
+            return DIRECT
+        return MISS
+
+    def _flambeau_steps(self, args: tuple, kwargs: dict[str, Any]) -> Steps:
+        """Return the steps of a call that no program serves: followed, or towards a program."""
         followed = self._fallback.followed
         if followed is not None and not AMBIENT.observers and self._fallback.follows(args, kwargs):
-            return followed(args, kwargs)
+            return followed.steps(args, kwargs)
         return self._call_without_program(args, kwargs)
+
+    _flambeau_function = property(operator.attrgetter("_function"))
 
     def attempt(self, *args: Any) -> Any:
         """Return a program's result for this call, or MISS, having run nothing, if none applies."""
@@ -85,7 +97,7 @@ class Compiled:
         for program in self._programs:
             result = program.call(args, {})
             if result is not MISS:
-                return result
+                return self._function(*args) if result is DIRECT else result
         return MISS
 
     @property
@@ -152,37 +164,37 @@ class Compiled:
     # --------------------------------------------------------------- calls without a program
 
     @skip_in_stacks
-    def _call_without_program(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _call_without_program(self, args: tuple, kwargs: dict[str, Any]) -> Steps:
         """Handle a call that no program serves."""
         if is_recording() or AMBIENT.observers or not self._lock.acquire(blocking=False):
-            return self._function(*args, **kwargs)
+            return (yield self._function, args, kwargs)
         counted = [(program.grads, program.grads.count_references()) for program in self._programs]
         try:
-            return self._advance(args, kwargs)
+            return (yield from self._advance(args, kwargs))
         finally:
             for grads, before in counted:
                 grads.restore_counts(before)
             self._lock.release()
 
     @skip_in_stacks
-    def _advance(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _advance(self, args: tuple, kwargs: dict[str, Any]) -> Steps:
         """Advance the specialization of a call, and run the call."""
         specialization = self._specializations.find(args, kwargs)
         if specialization is None:
             self._fallback.refuse_another()
-            return self._function(*args, **kwargs)
+            return (yield self._function, args, kwargs)
         state = specialization.state
         if isinstance(state, New) and self._policy.may_grow and self._specializations.grow():
             self._fallback.start_following("its arguments grow from call to call")
-            return self._fallback.followed(args, kwargs)
+            return (yield from self._fallback.followed.steps(args, kwargs))
         if isinstance(state, Eager):
-            return self._function(*args, **kwargs)
+            return (yield self._function, args, kwargs)
         if isinstance(state, Building):
-            return self._await_program(specialization, state, args, kwargs)
+            return (yield from self._await_program(specialization, state, args, kwargs))
         if isinstance(state, Installed):
             absent = state.program.bindings.list_absent_grads()
             if self._specializations.note_accumulation(absent):
-                return self._advance(args, kwargs)
+                return (yield from self._advance(args, kwargs))
             self._specializations.invalidate(specialization, flatten_call(args, kwargs))
         specialization.calls += 1
         try:
@@ -190,26 +202,26 @@ class Compiled:
             if (specialization.calls > 1 or specialization.is_variant or self._policy.is_settled
                     or self._recorder.blocks_on_build(specialization)):
                 with recording(self._policy.is_synchronous):
-                    return self._recorder.record(specialization, args, kwargs)
-            return self._function(*args, **kwargs)
+                    return (yield from self._recorder.record(specialization, args, kwargs))
+            return (yield self._function, args, kwargs)
         except BaseException:
             specialization.calls -= 1  # interrupted; the next call may be the first to create state
             raise
 
     @skip_in_stacks
     def _await_program(self, specialization: Specialization, state: Building, args: tuple,
-                       kwargs: dict[str, Any]) -> Any:
+                       kwargs: dict[str, Any]) -> Steps:
         """Run a call whose program is being built; use the program if it is ready and applies."""
         if not state.pending.done.is_set():
-            return self._function(*args, **kwargs)
+            return (yield self._function, args, kwargs)
         self._installer.adopt(specialization, state.pending)
         adopted = specialization.state
         if isinstance(adopted, Installed):
             result = adopted.program.call(args, kwargs)
-            if result is not MISS:
+            if result is not MISS and result is not DIRECT:
                 return result
             self._specializations.note_accumulation(adopted.program.bindings.list_absent_grads())
-        return self._function(*args, **kwargs)
+        return (yield self._function, args, kwargs)
 
     def _make_precedent_key(self, args: tuple, kwargs: dict[str, Any]) -> str | None:
         """Return the cache key of the precedent for these arguments."""
@@ -226,7 +238,8 @@ class Compiled:
                 specialization.precedent = load_precedent(specialization.precedent_key)
 
 
-CALLED_THROUGH.append(Compiled.__call__)
+install(Compiled)
+CALLED_THROUGH.append(Compiled._flambeau_serve)
 _instances: weakref.WeakSet[Compiled] = weakref.WeakSet()
 
 

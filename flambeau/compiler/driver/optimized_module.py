@@ -6,6 +6,7 @@ from collections.abc import Sized
 from typing import Any
 
 from ...native.foundation.transparent_frames import skip_in_stacks
+from ...native.runtime.frameless_call import DIRECT, Steps, call_in_python, install
 from ...nn.module import Module
 from ...nn.parallel import DistributedDataParallel
 from ...nn.registration import HOOK_TABLES
@@ -60,9 +61,26 @@ class OptimizedModule(Module):
     @skip_in_stacks
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, compiled if possible, with this wrapper's hooks around it."""
+        return call_in_python(self, args, kwargs)
+
+    @skip_in_stacks
+    def _flambeau_serve(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        compiled = self.__dict__["_compiled"]
+        if self._flambeau_is_hooked or compiled.__class__ is not Compiled:
+            return DIRECT
+        return compiled._flambeau_serve(args, kwargs)
+
+    def _flambeau_steps(self, args: tuple, kwargs: dict[str, Any]) -> Steps:
+        steps: Steps = self.__dict__["_compiled"]._flambeau_steps(args, kwargs)
+        return steps
+
+    @property
+    @skip_in_stacks
+    def _flambeau_function(self) -> Any:
         if self._flambeau_is_hooked:
-            return self._flambeau_call_with_hooks(args, kwargs)
-        return self.__dict__["_compiled"](*args, **kwargs)
+            return self._call_impl
+        compiled = self.__dict__["_compiled"]
+        return compiled._function if compiled.__class__ is Compiled else compiled
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, compiled if possible."""
@@ -111,6 +129,9 @@ class OptimizedModule(Module):
     def __reduce__(self) -> tuple[Any, ...]:
         options = getattr(self.__dict__["_compiled"], "_options", None)
         return OptimizedModule, (self._orig_mod, options)
+
+
+install(OptimizedModule)
 
 
 def compile_callable(function: Any, options: dict[str, Any]) -> Any:

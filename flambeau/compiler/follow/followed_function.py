@@ -11,6 +11,7 @@ import numpy as np
 
 from ...native.foundation.transparent_frames import skip_in_stacks
 from ...native.runtime.background_jit import run_in_background
+from ...native.runtime.frameless_call import Steps
 from ...native.target.compile_costs import (
     MAX_FOLLOWED_PROGRAMS, MAX_PROGRAMS_PER_EXIT, WATCHED_CALLS, WATCHED_FROM_PROGRAMS,
 )
@@ -64,31 +65,31 @@ class FollowedFunction:
         self.calls = 0  # followed so far
 
     @skip_in_stacks
-    def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def steps(self, args: tuple, kwargs: dict[str, Any]) -> Steps:
         """Follow one call, or run it eagerly if following is off or does not pay."""
         trial = self.trial
         if self.failed or not trial.pays or AMBIENT.observers or is_anything_observed():
-            return self.function(*args, **kwargs)
+            return (yield self.function, args, kwargs)
         if not _RUNNING.acquire(blocking=False):
-            return self.function(*args, **kwargs)
+            return (yield self.function, args, kwargs)
         try:
             if self.root.pending:
-                return self.function(*args, **kwargs)
+                return (yield self.function, args, kwargs)
             if trial.is_over:
-                return self._follow(args, kwargs)
-            return self._try(args, kwargs)
+                return (yield from self._follow(args, kwargs))
+            return (yield from self._try(args, kwargs))
         finally:
             ACTIVE.session = ACTIVE.cue = None
             _RUNNING.release()
 
     @skip_in_stacks
-    def _follow(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _follow(self, args: tuple, kwargs: dict[str, Any]) -> Steps:
         self.calls += 1
         session = Session(self)
         TABLE.install(hooks)
         ACTIVE.session, ACTIVE.thread = session, session.thread
         try:
-            result = self.function(*args, **kwargs)
+            result = yield self.function, args, kwargs
             session.finish()
         except BaseException:
             session.finish()
@@ -101,15 +102,15 @@ class FollowedFunction:
         return result
 
     @skip_in_stacks
-    def _try(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _try(self, args: tuple, kwargs: dict[str, Any]) -> Steps:
         """Run and time one call of the trial."""
         trial, eager = self.trial, self.trial.wants_eager
         begun = time.perf_counter()
         if eager:
-            result = self.function(*args, **kwargs)
+            result = yield self.function, args, kwargs
         else:
             self.is_steady = True
-            result = self._follow(args, kwargs)
+            result = yield from self._follow(args, kwargs)
         elapsed_s = time.perf_counter() - begun
         if eager or self.is_steady:
             trial.add(elapsed_s, eager)

@@ -107,6 +107,10 @@ def _call_object(
     elif c_calls.is_c_function(value):
         return c_calls.invoke(facts, s, callee, args, named)
     method = find_on_class(type(value), "__call__")
+    if find_on_class(type(value), "_flambeau_serve"):  # compiled
+        if not isinstance(value, Module):
+            return _call_compiled(facts, frame, s, callee, args, named)
+        method = Module._call_impl
     if not isinstance(method, types.FunctionType):
         return c_calls.invoke(facts, s, callee, args, named)
     if not is_in_library(method.__code__):
@@ -134,6 +138,19 @@ def _call_partial(
     named = {**{key: facts.reads[id(value.keywords), key] for key in value.keywords}, **named}
     facts.need(*first)
     return invoke(facts, frame, s, function, [*first, *args], named)
+
+
+def _call_compiled(
+    facts: Facts, frame: Any, s: ShadowFrame, callee: Provenance, args: list[Provenance],
+    named: Named,
+) -> Provenance:
+    """Call an outside compiled function: a recorded step calls its function."""
+    if callee.kind is not Kind.OUTSIDE:
+        raise NotProvedError("it calls a compiled function that it created")
+    value = callee.value
+    function = facts.read(make_attribute_key(value, "_function"),
+                          f"{facts.path_of(callee)}._function", value._function)
+    return invoke(facts, frame, s, function, args, named)
 
 
 # --------------------------------------------------------------------------------- functions

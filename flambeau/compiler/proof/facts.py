@@ -51,7 +51,7 @@ class Facts(Guarding):
         # Returns a function that tells whether the call has written to tensors since.
         self.watch_writes: Callable[[], Callable[[], bool]] = lambda: lambda: False
         self.prints = 0  # how often the call has printed
-        self.root: types.CodeType | None = None  # the code that calls the step
+        self.root: types.FrameType | None = None  # that calls the step
 
     # ------------------------------------------------------------------------------- reads
 

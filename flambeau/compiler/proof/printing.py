@@ -269,7 +269,7 @@ def _is_protected(facts: Facts, frame: Any, s: ShadowFrame) -> bool:
     """Whether an exception of print would not go straight to the step's caller. Blocks of a grad
     mode in the frame that prints are left by the exception, too, and leave no trace."""
     shadow: ShadowFrame | None = s
-    while frame.f_code is not facts.root:
+    while frame is not facts.root:
         if is_in_library(frame.f_code) or _is_handled(frame.f_code, frame.f_lasti, shadow):
             return True
         frame, shadow = frame.f_back, None

@@ -7,11 +7,13 @@ but leaves the call unproved. A watched opcode costs 2 to 6 us.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
+from ...native.foundation.transparent_frames import is_skipped
 from ...nn import functional
 from ..trace.host_numbers import Read
 from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
@@ -36,6 +38,7 @@ WATCHED_VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 # Before 3.13, `f_locals` is a copy that only another access refreshes. A stale copy would keep
 # deleted objects alive.
 SNAPSHOTS_LOCALS = sys.version_info < (3, 13)
+_SERVES = "_flambeau_serve"  # runs before a compiled function that the step calls
 
 
 def _describe_shared_container(ids: Sequence[int], outside: Container[int]) -> str:
@@ -84,8 +87,8 @@ class Watcher:
         if sys.gettrace() is not None:
             self._refuse("", 0, "a debugger or a coverage tool watches this thread")
             return self
-        caller = sys._getframe(1)
-        self.shadows[caller], self.facts.root = self._root, caller.f_code
+        caller = _find_caller(sys._getframe(1))
+        self.shadows[caller], self.facts.root = self._root, caller
         try:
             self._bind_arguments(self._root)
         except NotProvedError as error:
@@ -99,6 +102,7 @@ class Watcher:
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         if self._is_tracing:
             sys.settrace(None)
+        self.facts.root = None
         if error is not None:
             self._refuse("", 0, "it raised an exception")
         call = self._root.call
@@ -201,9 +205,9 @@ class Watcher:
         return self._step
 
     def _start_library(self, frame: Any, above: ShadowFrame) -> Any:
-        if above.call is None:
-            return None
         name = frame.f_code.co_name
+        if above.call is None or name == _SERVES or is_skipped(frame.f_code):
+            return None
         if name in UNGUARDED and not self.proof.refusals:
             self._refuse_at(frame.f_back, f"it reads {name} of a tensor, which no guard covers")
             return None
@@ -304,6 +308,14 @@ class Watcher:
             guard_if_container(self.facts, result)
         if call is not None and (call.callee_code is shadow.code or call.runs is Runs.ANY_CODE):
             call.seen.watched_result = result
+
+
+def _find_caller(frame: Any) -> Any:
+    """Return the frame that calls the step: the one below the steps of a frameless call."""
+    while frame is not None and is_skipped(frame.f_code) \
+            and frame.f_code.co_flags & inspect.CO_GENERATOR:
+        frame = frame.f_back
+    return frame
 
 
 def _taint_caller(shadows: Mapping[Any, ShadowFrame], frame: Any) -> None:

@@ -209,8 +209,7 @@ class GuardWriter:
                 self.return_miss_if(f"{written}(b{i})")
 
     def guard_indices(self) -> None:
-        """Check indices. If one is out of bounds, the call runs eagerly, which raises."""
-        self.names["eager"] = self.program.function
+        """Check indices. If one is out of bounds, the function itself runs, which raises."""
         for check in self.bindings.checks:
             if check.leaf is not None:
                 node = check.bound.node
@@ -219,4 +218,4 @@ class GuardWriter:
             else:
                 arrays = ", ".join(f"{i}: b{i}" for i in self.tensors)
                 holds = f"{self.name(check.test)}({{{arrays}}})"
-            self.lines += [f"    if not {holds}:", "        return eager(*args, **kwargs)"]
+            self.lines += [f"    if not {holds}:", "        return DIRECT"]

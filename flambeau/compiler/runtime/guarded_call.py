@@ -18,6 +18,7 @@ from ...autograd.handle import HANDLES
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...native.foundation.generated_code import SourceBuilder
+from ...native.runtime.frameless_call import DIRECT, MISS
 from ...native.target.matmul_precision import MatmulPrecision
 from ...nn.registration import CHANGES
 from ...ops.core.autocast import AUTOCAST
@@ -43,7 +44,6 @@ from .sample_inputs import SampleInputs
 from .side_effects import make_performer
 
 _numbers = itertools.count(1)  # numbers the generated functions
-MISS = object()  # returned for calls that the program does not cover
 
 
 def _bump(tensor: Tensor, writes: int) -> None:
@@ -53,7 +53,8 @@ def _bump(tensor: Tensor, writes: int) -> None:
 
 
 class Program:
-    """A compiled step: `call(args, kwargs)` runs it, or returns MISS if a guard fails."""
+    """A compiled step: `call(args, kwargs)` runs it, or returns MISS if a guard fails, or DIRECT if
+    the function would raise an error that depends on values."""
 
     def __init__(
         self, function: Callable, step: Any, bindings: Bindings, args: tuple, kwargs: dict,
@@ -85,7 +86,7 @@ class Program:
         self.grad_names: list[str] = []  # names of gradients in the source
         self.source, self.call = _CallWriter(self, args, kwargs).build()
         if bindings.has_conditions:
-            self.call = _run_eagerly_where_checks_fail(self.call, function)
+            self.call = _call_directly_where_checks_fail(self.call)
         begun: Counter[int] = Counter()  # writes that the tickers count themselves
         for tensor, writes in itertools.chain.from_iterable(t.list_begun() for t in self.tickers):
             begun[id(tensor._counter)] += writes
@@ -158,18 +159,15 @@ def _reject_call(args: tuple, kwargs: dict[str, Any]) -> Any:
     return MISS
 
 
-def _run_eagerly_where_checks_fail(
-    call: Callable, function: Callable
-) -> Callable:
-    """Wrap a program's call: if its run raises CheckFailed, run the call eagerly, which raises the
+def _call_directly_where_checks_fail(call: Callable) -> Callable:
+    """Wrap a program's call: if its run raises CheckFailed, the function runs, which raises the
     error."""
 
     def checked(args: tuple, kwargs: dict[str, Any]) -> Any:
         try:
             return call(args, kwargs)
         except CheckFailed:
-            pass
-        return function(*args, **kwargs)
+            return DIRECT
 
     return checked
 
@@ -180,7 +178,7 @@ class _CallWriter:
     def __init__(self, program: Program, args: tuple, kwargs: dict) -> None:
         self.program, self.bindings = program, program.bindings
         self.source = SourceBuilder({
-            "MISS": MISS, "MODE": MODE, "AUTOCAST": AUTOCAST, "CHANGES": CHANGES,
+            "MISS": MISS, "DIRECT": DIRECT, "MODE": MODE, "AUTOCAST": AUTOCAST, "CHANGES": CHANGES,
             "HANDLES": HANDLES, "AMBIENT": AMBIENT, "INFERENCE": INFERENCE, "requires": requires,
             "program": program, "run": program.step.run, "lock": program.lock, "wrap": wrap,
             "ran": program.step.ran, "counted": program.call_count,

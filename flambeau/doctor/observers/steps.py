@@ -46,7 +46,7 @@ def step_targets(session: Session) -> list[tuple[Any, Observer]]:
         (scaler.unscale_, _unscale_observer(session)),
         (loaders._BaseDataLoaderIter.__next__, _observe_batch(session)),
         (fetchers._MapDatasetFetcher.fetch, _collate_observer(session)),
-        (compiled.__call__, _observe_compiled_call(session)),
+        (compiled._flambeau_serve, _observe_compiled_call(session)),
         (compiled.attempt, _return_miss),
     ]
 
@@ -90,16 +90,17 @@ def list_rare_targets(session: Session) -> list[tuple[Any, Observer]]:
 def _observe_compiled_call(session: Session) -> Observer:
     """Run a compiled function as written while steps are watched: its compiled program would hide
     them."""
+    from ...native.runtime.frameless_call import DIRECT
 
     def call(original: Callable, args: tuple, kwargs: dict) -> Any:
         session.compiled = True
-        return args[0]._function(*args[1:], **kwargs)
+        return DIRECT
 
     return call
 
 
 def _return_miss(original: Callable, args: tuple, kwargs: dict) -> Any:
-    from ...compiler.runtime.guarded_call import MISS
+    from ...native.runtime.frameless_call import MISS
 
     return MISS
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -23,3 +24,8 @@ def skip_in_stacks(function: F) -> F:
     name = _FOLDER + os.path.basename(code.co_filename)
     cast(Any, function).__code__ = code.replace(co_filename=name)
     return function
+
+
+def is_skipped(code: CodeType) -> bool:
+    """Whether a function is decorated with `skip_in_stacks`."""
+    return code.co_filename.startswith(_FOLDER)

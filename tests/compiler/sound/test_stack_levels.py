@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import linecache
 import logging
-import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -67,13 +66,3 @@ def test_a_log_entry_names_the_file_of_the_caller(
             compiled(torch.ones(3))
     names = {record.funcName for record in caplog.records if record.name == "step"}
     assert names == {test_a_log_entry_names_the_file_of_the_caller.__name__}
-
-
-def test_tracebacks_show_the_compiler_s_lines() -> None:
-    def step(x: torch.Tensor) -> torch.Tensor:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no") as caught:
-        torch.compile(step, options={"mode": "now"})(torch.ones(2))
-    entries = [e for e in traceback.extract_tb(caught.tb) if e.name == "_record_call"]
-    assert [entry.line for entry in entries] == ["result = function(*args, **kwargs)"]
