@@ -128,8 +128,9 @@ class _Current(threading.local):
 _recorders = _Current()
 
 
-def capture(function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False
-            ) -> tuple[Any, Trace | None]:
+def capture(
+    function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False
+) -> tuple[Any, Trace | None]:
     """Run and record a function without a proof: `capture_steps` at once."""
     result: tuple[Any, Trace | None] = run_steps(
         capture_steps(function, args, kwargs, values, counter))

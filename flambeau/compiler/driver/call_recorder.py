@@ -50,7 +50,8 @@ class CallRecorder:
         # Values are needed for the self-check if this call may get a program.
         values = waits or before.trace is not None
         result, trace = yield from capture_steps(
-            self.function, args, kwargs, values, self.policy.draws_by_counter, precedent, prove=True)
+            self.function, args, kwargs, values, self.policy.draws_by_counter, precedent,
+            prove=True)
         if trace is None:
             return result
         specialization.learn(args, kwargs, trace.proof)

@@ -250,7 +250,7 @@ class Facts(Guarding):
 
     def forget(self) -> None:
         """Release the call's objects."""
-        self.last_read = None
+        self.last_read = self.root = None
         for met in (self.known, self.reads, self.writes, self.stores, self.written, self.functions):
             met.clear()
 

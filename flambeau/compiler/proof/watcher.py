@@ -102,7 +102,6 @@ class Watcher:
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         if self._is_tracing:
             sys.settrace(None)
-        self.facts.root = None
         if error is not None:
             self._refuse("", 0, "it raised an exception")
         call = self._root.call

@@ -140,7 +140,7 @@ _FASTCALL = 0x80  # METH_FASTCALL
 _SYMBOLS = ("PyLong_Type", "_Py_NoneStruct", "PyExc_TypeError")
 
 
-class _Definition(ctypes.Structure):
+class MethodDefinition(ctypes.Structure):
     """PyMethodDef."""
 
     _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p),
@@ -188,7 +188,7 @@ _owners: list[Any] = []  # keeps each definition alive as long as its function
 
 
 def _make_builtin(name: bytes, address: int) -> Callable[..., None]:
-    definition = _Definition(name, address, _FASTCALL, None)
+    definition = MethodDefinition(name, address, _FASTCALL, None)
     _owners.append(definition)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object

@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 from ..foundation.transparent_frames import skip_in_stacks
+from .fast_call import MethodDefinition
 
 MISS = object()  # nothing applied, and nothing ran
 DIRECT = object()  # call the function itself, with nothing before or after it
@@ -113,7 +114,8 @@ good:
 bad:
   %error = call ptr @take_error()
   %clean_up = call ptr @part(i64 5)
-  %raised = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %clean_up, ptr %steps, ptr %error, ptr null)
+  %raised = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(
+    ptr %clean_up, ptr %steps, ptr %error, ptr null)
   call void @Py_DecRef(ptr %error)
   %cleaned = icmp ne ptr %raised, null
   br i1 %cleaned, label %raise, label %failed
@@ -143,7 +145,8 @@ own:
 start:
   %kwargs = phi ptr [%empty, %new], [%given, %own]
   %serve = call ptr @part(i64 0)
-  %served = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %self, ptr %serve, ptr %args, ptr %kwargs, ptr null)
+  %served = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(
+    ptr %self, ptr %serve, ptr %args, ptr %kwargs, ptr null)
   %miss = call ptr @part(i64 3)
   %is_miss = icmp eq ptr %served, %miss
   br i1 %is_miss, label %stepwise, label %other
@@ -164,7 +167,8 @@ call:
 stepwise:
   call void @Py_DecRef(ptr %served)
   %steps_name = call ptr @part(i64 1)
-  %steps = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(ptr %self, ptr %steps_name, ptr %args, ptr %kwargs, ptr null)
+  %steps = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(
+    ptr %self, ptr %steps_name, ptr %args, ptr %kwargs, ptr null)
   %begun = icmp ne ptr %steps, null
   br i1 %begun, label %drive, label %done_null
 drive:
@@ -180,7 +184,6 @@ done:
 }
 """
 _NAMES = ("_flambeau_serve", "_flambeau_steps", "_flambeau_function")
-_VARARGS_AND_KEYWORDS = 0x1 | 0x2  # METH_VARARGS | METH_KEYWORDS
 _DOC = b"__call__($self, /, *args, **kwargs)\n--\n\nCall the function, compiled if possible."
 
 
@@ -229,18 +232,11 @@ def run_steps(steps: Steps) -> Any:
             raise raised from raised.__cause__
 
 
-class _Definition(ctypes.Structure):
-    """PyMethodDef."""
-
-    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p),
-                ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
-
-
 _PARTS = (*_NAMES, MISS, DIRECT, _clean_up)
 
 
 @cache
-def _load_definition() -> _Definition | None:
+def _load_definition() -> MethodDefinition | None:
     """Load the machine code and return its definition as a method; None without CPython."""
     from ..jit.elf_loader import load
 
@@ -253,7 +249,8 @@ def _load_definition() -> _Definition | None:
     set_part = ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.py_object)(addresses["set_part"])
     for place, part in enumerate(_PARTS):
         set_part(place, part)
-    return _Definition(b"__call__", addresses["call_frameless"], _VARARGS_AND_KEYWORDS, _DOC)
+    takes_any = 0x1 | 0x2  # METH_VARARGS | METH_KEYWORDS
+    return MethodDefinition(b"__call__", addresses["call_frameless"], takes_any, _DOC)
 
 
 def install(owner: type) -> None:
@@ -262,7 +259,7 @@ def install(owner: type) -> None:
     if definition is not None:
         create = ctypes.pythonapi.PyDescr_NewMethod
         create.restype, create.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
-        owner.__call__ = create(owner, ctypes.addressof(definition))  # type: ignore[operator]
+        owner.__call__ = create(owner, ctypes.addressof(definition))
 
 
 @skip_in_stacks

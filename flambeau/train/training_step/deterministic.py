@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...compiler.driver.compiled_function import Compiled
-from ...compiler.runtime.guarded_call import MISS
 from ...native.foundation.user_frames import warn
+from ...native.runtime.frameless_call import MISS
 from ...native.target.compile_costs import MAX_RECORDED_CALLS
 from ...nn import Module
 from .batch_kinds import BatchKinds, KindRecord, describe_kind

@@ -95,7 +95,7 @@ class Supervised:
         trainer, whole_step = self.trainer, self._whole
         attempt = getattr(whole_step, "attempt", None)
         if attempt is not None:
-            from ...compiler.runtime.guarded_call import MISS  # the compiler is imported by now
+            from ...native.runtime.frameless_call import MISS  # the compiler is imported by now
 
             return build_whole_body(trainer, attempt, MISS, self._make, self.step)
         return build_whole_body(trainer, whole_step, None, self._make, self.step)

@@ -16,7 +16,7 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
 from flambeau.native.target.compile_costs import EVICTION_CALLS
-from flambeau.compiler.runtime.guarded_call import MISS
+from flambeau.native.runtime.frameless_call import MISS
 
 from ..step_comparison import classify, compiled, runs, same, trainer
 

@@ -127,7 +127,7 @@ def test_references_are_released(kind: type[_Target]) -> None:
 
     def function(a: Any, b: Any = None) -> Any:
         if b is fails:
-            raise ValueError
+            raise ValueError("no")
         return a
 
     fails, item, target = object(), Item(), kind(function)
@@ -138,7 +138,7 @@ def test_references_are_released(kind: type[_Target]) -> None:
         target(2, b=item)
         target([2, 4], b=item) if i % 2 else target(3)
         for argument in (2, [2]):
-            with pytest.raises(ValueError):
+            with pytest.raises(ValueError, match="no"):
                 target(argument, b=fails)
     target.log.clear()
     gc.collect()
