@@ -204,6 +204,25 @@ _jit_override_can_fuse_on_gpu = _jit_set_texpr_fuser_enabled = _jit_set_profilin
 _jit_set_nvfuser_enabled = _jit_set_nvfuser_guard_mode = _jit_set_profiling_executor
 
 
+_executor: dict[str, bool] = {"optimizes": True}
+
+
+def _get_graph_executor_optimize(new_setting: bool | None = None) -> bool:
+    """Return whether TorchScript was asked to optimize, and ask anew if a setting is passed.
+
+    Scripts run as Python either way.
+    """
+    before = _executor["optimizes"]
+    if new_setting is not None:
+        _executor["optimizes"] = new_setting
+    return before
+
+
+def _set_graph_executor_optimize(optimize: bool) -> None:
+    """Ask TorchScript to optimize or not."""
+    _executor["optimizes"] = optimize
+
+
 def _jit_can_fuse_on_cpu() -> bool:
     """Return False: there is no TorchScript."""
     return False

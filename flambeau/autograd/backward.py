@@ -47,9 +47,7 @@ def _find_root(y: Any, g: Tensor | None) -> tuple[Any, Tensor]:
                 "grad can be implicitly created only for real scalar outputs but got "
                 f"{y.dtype}"
             )
-        plain = y.__class__ is Tensor and y._array.__class__ is not MetaArray
-        g = wrap(np.ones(y._array.shape, y._array.dtype)) if plain \
-            else Functions.ones_like(y.detach())
+        g = create_ones(y)
     elif not isinstance(g, Tensor):
         raise TypeError(
             f"gradients can be either Tensors or None, but got {type(g).__name__}"
@@ -68,6 +66,15 @@ def _find_root(y: Any, g: Tensor | None) -> tuple[Any, Tensor]:
     if g._array.dtype != y._array.dtype:
         g = g.to(y.dtype)
     return y._history() or y, g
+
+
+def create_ones(y: Tensor) -> Tensor:
+    """Return the cotangent from which the backward pass of a single element starts."""
+    array = y._array
+    if y.__class__ is not Tensor or array.__class__ is MetaArray:
+        return Functions.ones_like(y.detach())
+    is_usual = not array.ndim and array.dtype is FLOAT32
+    return wrap(_ONE.copy() if is_usual else np.ones(array.shape, array.dtype))
 
 
 def _create_root_at_edge(edge: GradientEdge, g: Tensor | None) -> tuple[Any, Tensor]:
@@ -281,14 +288,12 @@ def _tensor_backward(
     tensor([2., 4.])
     """
     if inputs is None and not MODE.transforms:
-        if gradient is None and self.__class__ is Tensor and self._requires_grad \
-                and self._array.dtype is FLOAT32 and self._array.size == 1 \
-                and self._base is None and self._array.__class__ is not MetaArray:
-            root = (self._node or self, wrap(_ONE.copy().reshape(self._array.shape)
-                                             if self._array.ndim else _ONE.copy()))
-        else:
-            root = _find_root(self, gradient)
-        run((root,), create_graph if retain_graph is None else retain_graph, create_graph)
+        is_usual = gradient is None and self.__class__ is Tensor and self._requires_grad \
+            and self._array.dtype is FLOAT32 and self._array.size == 1 \
+            and self._base is None and self._array.__class__ is not MetaArray
+        # No variable keeps the root, whose cotangent dies with the call.
+        run(((self._node or self, create_ones(self)) if is_usual else _find_root(self, gradient),),
+            create_graph if retain_graph is None else retain_graph, create_graph)
     else:
         backward(self, gradient, retain_graph, create_graph, None, inputs)
 

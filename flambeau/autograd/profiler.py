@@ -20,6 +20,7 @@ from .profiler_util import (
     EventList, FunctionEvent, FunctionEventAvg, Interval, nest_events,
 )
 from .traces.chrome_trace import write_chrome_trace
+from .traces.inner_calls import list_calls
 from .traces.kineto_results import _ProfilerResult
 from .traces.recorder import Recorder, collect_user_stack, read_details
 from .traces.recorder import Recording as Recording
@@ -203,7 +204,7 @@ class profile:
 def _create_events(recorder: Recorder) -> EventList:
     threads: dict[int, int] = {}
     result = []
-    for i, recorded in enumerate(recorder.events):
+    for number, _, recorded in list_calls(recorder):
         name, begin, end, thread, shapes, stack, scope = recorded[:7]
         details = read_details(recorded)
         if isinstance(details.subject, OptimizerRecord):
@@ -216,8 +217,9 @@ def _create_events(recorder: Recorder) -> EventList:
             input_shapes=shapes, stack=lines, scope=scope, is_user_annotation=scope == _LABEL,
             sequence_nr=details.sequence, flops=details.flops,
             concrete_inputs=list(details.arguments), strides=details.strides, dtypes=details.dtypes,
-            record_id=i + 1,
+            record_id=number,
         ))
+        result[-1].python_parent = details.caller
     result.extend(_attribute_memory(recorder, nest_events(result), threads))
     nest_events(result)
     for i, event in enumerate(result):
@@ -265,8 +267,10 @@ class record_function:
         self._begin_ns = 0
 
     def __enter__(self) -> record_function:
-        if Recording.target is not None:
+        recorder = Recording.target
+        if recorder is not None:
             self._begin_ns = perf_counter_ns()
+            recorder.open_labels[id(self)] = self.name, self._begin_ns, threading.get_ident()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -274,6 +278,7 @@ class record_function:
         if recorder is not None and self._begin_ns >= recorder.began_ns:
             stack = collect_user_stack(2) if recorder.stack else None
             shapes: Any = [[]] if recorder.shapes and self.args is not None else None
+            recorder.open_labels.pop(id(self), None)
             recorder.events.append((self.name, self._begin_ns, perf_counter_ns(),
                                     threading.get_ident(), shapes, stack, _LABEL))
 

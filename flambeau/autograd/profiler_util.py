@@ -84,6 +84,7 @@ class FunctionEvent(_Times):
         self.scope, self.sequence_nr, self.flops = scope, sequence_nr, flops
         self.cpu_memory_usage = cpu_memory_usage
         self.is_user_annotation = is_user_annotation
+        self.python_parent = 0  # the number of the Python call around a module's call
         self.device_type = DeviceType.CPU
         self.device_resource_id = thread
         self.kernels: list[Any] = []

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd.traces.argument_texts import number_of, type_of
+from ..autograd.traces.inner_calls import list_calls
 from ..autograd.traces.recorder import Details, Recorder, RecordScope, read_details
 from ..tensor.devices import device
 from ..tensor.dtypes import dtype
@@ -108,11 +109,11 @@ class TracedCalls:
     def detach(self) -> None:
         """Take the calls of the attached recorders; those that come later do not count."""
         for recorder, first in self._attached:
-            for i, event in enumerate(recorder.events[first:], first + 1):
+            for number, index, event in list_calls(recorder):
                 name, begin, end, thread, _, _, scope = event[:7]
-                if not name.startswith(("nn.Module: ", "kernel: ")):
+                if index >= first and not name.startswith(("nn.Module: ", "kernel: ")):
                     self.calls.append(_Call(name, begin, end, thread, scope, read_details(event),
-                                            i))
+                                            number))
         self._attached.clear()
 
     def describe(self, values: Iterable[Any], is_operator: bool = False) -> list[_Value]:

@@ -164,7 +164,8 @@ def test_operators_lead_to_their_nodes(tmp_path):
         (x.exp() + 1).sum().backward()
     prof.export_chrome_trace(str(tmp_path / "trace.json"))
     rows = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    at = {r["ts"]: r["name"] for r in rows if r["ph"] == "X" and r["cat"] == "cpu_op"}
+    at = {r["ts"]: r["name"] for r in reversed(rows) if r["ph"] == "X" and r["cat"] == "cpu_op"
+          and "evaluate_function" not in r["name"]}
     flows = [r for r in rows if r.get("cat") == "fwdbwd"]
     ends = [(at[a["ts"]], at[b["ts"]]) for a, b in zip(flows[::2], flows[1::2], strict=True)]
     assert ends == [("aten::sum", "SumBackward0"), ("aten::add", "AddBackward0"),

@@ -13,16 +13,16 @@ from ...tensor.tensor import Tensor
 from ..profiler_util import DeviceType as DeviceType
 from .chrome_trace import TraceSwitches
 from .event_fields import (
-    _EventType, _ExtraFields_Allocation, _ExtraFields_PyCall, _ExtraFields_TorchOp, _NNModuleInfo,
-    _OptimizerInfo, _PyFrameState, _TensorMetadata,
+    _EventType, _ExtraFields_Allocation, _ExtraFields_PyCall, _ExtraFields_PyCCall,
+    _ExtraFields_TorchOp, _NNModuleInfo, _OptimizerInfo, _PyFrameState, _TensorMetadata,
 )
 from .kineto_results import _ProfilerEvent
 from .recorder import Details, Recording, RecordScope as RecordScope, collect_user_stack
 
 __all__ = [
     "ActiveProfilerType", "_EventType", "_ExperimentalConfig", "_ExtraFields_Allocation",
-    "_ExtraFields_PyCall", "_ExtraFields_TorchOp", "_NNModuleInfo", "_OptimizerInfo",
-    "_ProfilerEvent", "_PyFrameState", "_RecordFunctionFast", "_TensorMetadata",
+    "_ExtraFields_PyCCall", "_ExtraFields_PyCall", "_ExtraFields_TorchOp", "_NNModuleInfo",
+    "_OptimizerInfo", "_ProfilerEvent", "_PyFrameState", "_RecordFunctionFast", "_TensorMetadata",
 ]
 
 
@@ -99,7 +99,7 @@ def _set_fwd_bwd_enabled_val(enabled: bool) -> None:
 _absent = make_absent_getattr("torch._C._profiler", (
     "symbolize_addresses", "gather_traceback", "symbolize_tracebacks", "CapturedTraceback",
     "ProfilerConfig", "_ExtraFields_Backend", "_ExtraFields_Kineto", "_ExtraFields_OutOfMemory",
-    "_ExtraFields_PyCCall", "_set_cuda_sync_enabled_val",
+    "_set_cuda_sync_enabled_val",
     "_set_record_concrete_inputs_enabled_fn", "_set_fwd_bwd_enabled_fn",
 ))
 

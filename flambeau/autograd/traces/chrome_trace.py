@@ -66,6 +66,8 @@ def _call(event: Any, pid: int, began_us: float) -> dict[str, Any]:
         if TraceSwitches.arguments:
             args["Concrete Inputs"] = list(map(format_value, event.concrete_inputs))
             args["Input type"] = list(map(format_type, event.concrete_inputs, event.dtypes))
+    if event.python_parent:
+        args["Python parent id"] = event.python_parent
     if event.stack:
         args["Call stack"] = ";".join(event.stack)
     if event.cpu_memory_usage:

@@ -110,7 +110,8 @@ class _Fields:
 class _ExtraFields_TorchOp(_Fields):
     """Fields of an operator, a node of the backward pass or a label.
 
-    `inputs`: tensors, lists of tensors, and plain numbers, of a profile with shapes.
+    `inputs`: tensors, lists of tensors, and plain numbers, of a profile with shapes; `saved`: the
+    tensors that a node of the backward pass has saved, whose readers need not be operators.
     """
 
     tag = _EventType.TorchOp
@@ -123,8 +124,10 @@ class _ExtraFields_TorchOp(_Fields):
         self.sequence_number, self.shapes = details.sequence, shapes or []
         self.arguments, self.dtypes = details.arguments, details.dtypes
         self.is_async = self.allow_tf32_cublas = False
-        self._values, self._identities = details.values, identities or StorageIdentities()
+        self._values = (*details.saved, *details.values)
+        self._identities = identities or StorageIdentities()
         self.inputs = [self._describe(value) for value in details.values]
+        self.saved = [self._describe(value) for value in details.saved]
 
     def _describe(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -188,21 +191,37 @@ class _ExtraFields_PyCall(_Fields):
         self.optimizer: _OptimizerInfo | None = None
         self._records: tuple[Any, ...] = ()
 
-    @classmethod
-    def of_call(cls, call: PythonCall, callers: dict[int, PythonCall]) -> _ExtraFields_PyCall:
-        """Return the fields of a recorded call, whose caller is in `callers` by its number."""
-        caller = callers.get(call.caller)
-        fields = cls(_locate(call.code), _locate(caller.code if caller else None))
-        fields.python_id, fields.caller_id = call.number, call.caller
-        return fields
-
     def list_identified(self) -> Iterator[Any]:
         return iter(self._records)
 
 
-def _locate(code: CodeType | None) -> _PyFrameState:
-    return _PyFrameState(0, "", "") if code is None else \
-        _PyFrameState(code.co_firstlineno, code.co_filename, code.co_name)
+class _ExtraFields_PyCCall(_Fields):
+    """Fields of a call of a function that the interpreter or the library implements."""
+
+    tag = _EventType.PyCCall
+
+    def __init__(self, caller: _PyFrameState) -> None:
+        self.caller = caller
+        self.python_id = self.caller_id = 0
+
+
+def describe_call(
+    call: PythonCall, callers: dict[int, PythonCall]
+) -> _ExtraFields_PyCall | _ExtraFields_PyCCall:
+    """Return the fields of a recorded call; `callers` has the calls by number."""
+    caller = callers.get(call.caller)
+    while caller is not None and isinstance(caller.code, str):
+        caller = callers.get(caller.caller)
+    place = _locate(caller.code if caller else None)
+    fields = _ExtraFields_PyCCall(place) if isinstance(call.code, str) else \
+        _ExtraFields_PyCall(_locate(call.code), place)
+    fields.python_id, fields.caller_id = call.number, 0 if caller is None else caller.number
+    return fields
+
+
+def _locate(code: CodeType | str | None) -> _PyFrameState:
+    return _PyFrameState(code.co_firstlineno, code.co_filename, code.co_name) \
+        if isinstance(code, CodeType) else _PyFrameState(0, "", "")
 
 
 def describe_subject(record: Any, identities: StorageIdentities) -> _ExtraFields_PyCall:

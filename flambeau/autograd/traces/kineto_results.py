@@ -14,8 +14,9 @@ from typing import Any
 from ..profiler_util import DeviceType
 from .event_fields import (
     StorageIdentities, _EventType, _ExtraFields_Allocation, _ExtraFields_PyCall,
-    _ExtraFields_TorchOp, describe_subject,
+    _ExtraFields_PyCCall, _ExtraFields_TorchOp, describe_call, describe_subject,
 )
+from .inner_calls import list_calls
 from .recorder import Recorder, RecordScope, read_details
 
 _numbers = itertools.count(1)  # event ids, unique in a process
@@ -137,7 +138,7 @@ class _KinetoEvent:
 
     def is_python_function(self) -> bool:
         """Return whether it is a call of a Python function."""
-        return isinstance(self._event.extra_fields, _ExtraFields_PyCall)
+        return isinstance(self._event.extra_fields, (_ExtraFields_PyCall, _ExtraFields_PyCCall))
 
     def is_user_annotation(self) -> bool:
         """Return whether it is a label."""
@@ -178,7 +179,7 @@ class _ProfilerResult:
 
     def _make(self, recorder: Recorder) -> Iterable[_ProfilerEvent]:
         began = recorder.began_ns
-        for recorded in recorder.events:
+        for _, _, recorded in list_calls(recorder):
             name, begin, end, thread, shapes, stack, scope = recorded[:7]
             details = read_details(recorded)
             fields: Any = _ExtraFields_TorchOp(name, scope, shapes, details, self._identities)
@@ -191,7 +192,7 @@ class _ProfilerResult:
         callers = {call.number: call for call in calls}
         for call in calls:
             event = _ProfilerEvent(call.name, call.begin_ns - began, call.end_ns - began,
-                                   call.thread, _ExtraFields_PyCall.of_call(call, callers))
+                                   call.thread, describe_call(call, callers))
             self._list.append(_KinetoEvent(event))
             yield event
         for change in recorder.memory_events:

@@ -18,6 +18,7 @@ from .python_calls import PythonCalls
 from .tensor_records import ObjectNumbers
 
 
+_ALIVE: dict[int, weakref.ref[Any]] = {}  # arrays that a profile saw allocated, by id
 _PLAIN_FIELDS = 7  # of an event; its details follow
 
 
@@ -47,9 +48,10 @@ class Details(NamedTuple):
     """Extra fields of some events.
 
     `sequence`: number of the node that the call recorded, or that ran; -1 if none.
-    `dtypes`: dtypes of the arguments, None for non-tensors. `computed_ns`: when the result was
-    there, before its memory was noted. `described`: what an execution trace wants to know of
-    arguments and results. `values`: records of the arguments' tensors, and plain numbers.
+    `dtypes`: dtypes of the arguments, None for non-tensors. `described`: what an execution trace
+    wants to know of arguments and results. `values`: records of the arguments' tensors, and plain
+    numbers. `saved`: records of the tensors that a node of the backward pass has saved. `caller`:
+    the number of the Python call around a module's or an optimizer's call, 0 if unknown.
     `subject`: the ModuleRecord or OptimizerRecord of a module's or an optimizer's call.
     """
 
@@ -58,10 +60,11 @@ class Details(NamedTuple):
     strides: tuple[Any, ...] = ()
     flops: int = 0
     dtypes: tuple[Any, ...] = ()
-    computed_ns: int = 0
     described: Any = None
     values: tuple[Any, ...] = ()
     subject: Any = None
+    saved: tuple[Any, ...] = ()
+    caller: int = 0  # the last field
 
 
 def read_details(event: tuple[Any, ...]) -> Details:
@@ -76,7 +79,9 @@ class Recorder:
     """The events of a profile, collected while it is on.
 
     `events`: (name, begin, end, thread, shapes, stack, scope) with times of perf_counter_ns,
-    optionally followed by a Details or only its `sequence`.
+    optionally followed by a Details or only its `sequence`, and by inner calls: their declaration,
+    or their events.
+    `own_names`: names of events of operators that PyTorch lacks, and whose they are part of.
     """
 
     def __init__(
@@ -93,26 +98,27 @@ class Recorder:
         self.thread = threading.get_ident()
         self.began_ns = self.ended_ns = 0
         self.wall_ns = 0
+        self.own_names: dict[str, str] = {}
+        self.open_labels: dict[int, tuple[str, int, int]] = {}  # name, begin, thread
         self.holders: set[tuple[int, int]] = set()  # numbers of results and of their storages
-        self._alive: dict[int, weakref.ref[Any]] = {}
 
     def watch(self, array: np.ndarray) -> None:
         """Record the allocation of an array now, and its free when it dies."""
-        key = id(array)
-        known = self._alive.get(key)
-        if known is not None and known() is array:
+        key, owner = id(array), weakref.ref(self)
+        known = _ALIVE.get(key)
+        if not array.nbytes or known is not None and known() is array:
             return
         nbytes, (storage, address) = array.nbytes, self.numbers.number_memory(array)
         self._note(nbytes, address, storage)
 
         def forget(reference: Any) -> None:
-            if self._alive.get(key) is reference:
-                del self._alive[key]
+            if _ALIVE.get(key) is reference:
+                del _ALIVE[key]
                 current = Recording.now
                 if current is not None and current.memory:
-                    current._note(-nbytes, address, storage if current is self else None)
+                    current._note(-nbytes, address, storage if current is owner() else None)
 
-        self._alive[key] = weakref.ref(array, forget)
+        _ALIVE[key] = weakref.ref(array, forget)
 
     def _note(self, nbytes: int, address: int, storage: int | None) -> None:
         Recording.total_bytes += nbytes

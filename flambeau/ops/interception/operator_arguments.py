@@ -7,13 +7,14 @@ the program passed; the signature of the operator's function supplies the rest.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from inspect import Parameter
 from typing import Any
 
 from ..core.operator import OPERATORS
+from ..registration.aten_schemas import get_schemas
 
-__all__ = ["list_arguments"]
+__all__ = ["complete_arguments", "list_arguments"]
 
 # Parameters of the Python functions that operators lack.
 _PYTHON_ONLY = frozenset({"out", "requires_grad", "memory_format", "size_average",
@@ -69,3 +70,17 @@ def _list_parameters(function: Callable) -> list[Parameter] | None:
                 and not (listed and p.name in ("shape", "size", "generator")
                          and p.kind is not Parameter.VAR_POSITIONAL)]
     return _signatures[function]
+
+
+def complete_arguments(name: str, overload: str, values: Iterable[Any]) -> tuple:
+    """Return the arguments of a call of aten's, the schema's defaults for those that are missing.
+
+    Without an overload, the first one counts that lets them be left out.
+    """
+    values = tuple(values)
+    schemas = get_schemas(name)
+    for schema in [schemas[overload]] if overload in schemas else schemas.values():
+        missing = schema.arguments[len(values):]
+        if not any(argument.required for argument in missing):
+            return (*values, *(argument.default_value for argument in missing))
+    return values

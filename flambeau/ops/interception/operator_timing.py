@@ -6,6 +6,7 @@ optimizer steps, and the kernels of compiled programs.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from threading import get_ident
 from time import perf_counter_ns
@@ -15,26 +16,33 @@ from typing import Any
 import numpy as np
 
 from ...autograd import engine
+from ...autograd.backward import create_ones
 from ...autograd.node import Node
 from ...autograd.traces.chrome_trace import TraceSwitches
 from ...autograd.traces.flops import count_flops
+from ...autograd.traces.inner_calls import TimedCall, parse, place, read_argument
 from ...autograd.traces.recorder import (
-    Details, Recorder, Recording, RecordScope, collect_user_stack, read_details,
+    Details, Recorder, Recording, RecordScope, collect_user_stack,
 )
+from ...autograd.traces.tensor_records import find_owner, wrap_number
 from ...native.foundation.method_patches import library_attributes
 from ...tensor.layout import get_strides
+from ...tensor.storage import TypedStorage, UntypedStorage
 from ...tensor.tensor import Tensor
 from ...tensor.tree import collect_leaves
 from ..core.dispatch import find_pointwise_operator
 from ..core.operator import OPERATORS, PUBLIC
-from ..registration.aten_schemas import find_overload
+from ..registration.aten_schemas import find_overload, get_schemas
+from ..registration.composites import COMPOSITES, WRAPPED
 from .code_patching import Swap, swap_of
-from .operator_arguments import list_arguments
+from .operator_arguments import complete_arguments, list_arguments
+from .torch_function import PYTHON_OPERATORS
 
 # Each yields (function, its timing observer) pairs, whole the profile's recorder.
 TIMED: list[Callable[[Recorder], Iterable[tuple[Any, Callable]]]] = []
 _swaps: list[Swap] = []
 # Scopes as plain integers: the garbage collector stops tracking tuples of plain values.
+_EVALUATION = "autograd::engine::evaluate_function: "
 _FUNCTION, _NODE = int(RecordScope.FUNCTION), int(RecordScope.BACKWARD_FUNCTION)
 
 
@@ -46,11 +54,13 @@ def _turn(recorder: Recorder | None) -> None:
         return
     targets: dict[Any, Callable] = {}
     for function, name in _list_operators().items():
-        targets[function] = time_operators(recorder, f"aten::{name}", _EXPANDED.get(name))
+        if name.startswith("_") and (public := _find_public_name(name)) is not None:
+            recorder.own_names[f"aten::{name}"] = f"aten::{public}"
+        targets[function] = time_operators(recorder, f"aten::{name}")
+    targets[create_ones] = time_operators(recorder, "aten::ones_like")
     targets[Node.apply] = _time_nodes(recorder)
-    if recorder.shapes or recorder.memory:
-        targets[engine.add_to_grad] = _time_leaves(recorder)
-        engine.set_observers_of_leaves(1)
+    targets[engine.add_to_grad] = _time_leaves(recorder)
+    engine.set_observers_of_leaves(1)
     for more in TIMED:
         targets.update(more(recorder))
     _swaps.extend([swap_of(f, record) for f, record in targets.items()])
@@ -81,16 +91,33 @@ def _list_operators() -> dict[Any, str]:
     for function in library_attributes(Tensor).values():
         if (pointwise := find_pointwise_operator(function)) is not None:
             result.setdefault(function, pointwise.operator.name.strip("_"))
+    from ...tensor.sparse import SparseTensor  # the class needs all of Tensor's attributes
+
+    for name, function in vars(SparseTensor).items():
+        bare = PYTHON_OPERATORS.get(name, name)
+        if isinstance(function, FunctionType) and get_schemas(bare):
+            result.setdefault(function, bare)
     for name in _FACTORIES:
         function = PUBLIC["torch"].get(name)
         if isinstance(function, FunctionType):
             result.setdefault(function, name)
     for name in ("__matmul__", "__getitem__", "__setitem__", "view", "item", "copy_", "fill_",
-                 "zero_", "detach", "set_", "resize_"):
+                 "zero_", "detach", "set_", "resize_", "to"):
         function = library_attributes(Tensor).get(name)
         if isinstance(function, FunctionType):
             result.setdefault(function, _SHORT_CUTS.get(name, name))
     return result
+
+
+@functools.cache
+def _find_public_name(name: str) -> str | None:
+    """Return the name of the operator of PyTorch that an operator of flambeau's own is part of."""
+    if get_schemas(name) or name.startswith("__"):
+        return None
+    public = name.lstrip("_")
+    while public and not get_schemas(public.rstrip("_")) and public not in PUBLIC["nn.functional"]:
+        public = public.rpartition("_")[0]
+    return public or None
 
 
 # Factories take no tensors, so they are not operators here.
@@ -98,32 +125,6 @@ _FACTORIES = (
     "empty zeros ones full eye arange linspace logspace rand randn randint randperm empty_like "
     "zeros_like ones_like full_like rand_like randn_like randint_like empty_strided").split()
 _SHORT_CUTS = {"__matmul__": "matmul"}
-
-
-def _split_factory(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
-    """Return a factory's event, and at its end the `empty` that the memory is counted to."""
-    return event, ("aten::empty", read_details(event).computed_ns or event[2], *event[2:4], None,
-                   *event[5:7])
-
-
-def _split_product(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
-    """Return a matmul event, and within it the product chosen by the operands' ranks."""
-    a, b = (x.ndim if isinstance(x, Tensor) else 2 for x in (*args, None, None)[:2])
-    kind = "dot" if a == b == 1 else "mv" if (a, b) == (2, 1) else "mm" if b <= 2 else "bmm"
-    return event, _create_part(event, f"aten::{kind}")
-
-
-def _split_linear(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
-    """Return a linear event, and within it the product."""
-    bias = args[2] if len(args) > 2 else kwargs.get("bias")
-    return event, _create_part(event, "aten::mm" if bias is None else "aten::addmm")
-
-
-def _create_part(event: tuple, name: str) -> tuple:
-    """Return an inner event of the same span; only the outer one counts operations."""
-    if event[-1].__class__ is Details:
-        event = (*event[:-1], event[-1]._replace(flops=0))
-    return (name, *event[1:])
 
 
 def _classify_index(index: Any) -> str:
@@ -135,11 +136,11 @@ def _classify_index(index: Any) -> str:
     return next((name for kind, name in views if kind in kinds), "aten::alias")
 
 
-def _read(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
+def _read(event: tuple, args: tuple) -> Iterable[tuple]:
     return ((_classify_index(args[1]), *event[1:]),)
 
 
-def _write(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]:
+def _write(event: tuple, args: tuple) -> Iterable[tuple]:
     """Return the event of taking the view, with zero duration, and the write."""
     kind = _classify_index(args[1])
     if kind == "aten::index":
@@ -149,21 +150,24 @@ def _write(event: tuple, args: tuple, kwargs: dict[str, Any]) -> Iterable[tuple]
     return (kind, before_ns, before_ns, *event[3:7]), (name, *event[1:])
 
 
-# Calls that are several events in PyTorch, or whose event depends on the index.
-_EXPANDED: dict[str, Callable] = {
-    "matmul": _split_product, "linear": _split_linear, "__getitem__": _read, "__setitem__": _write,
-    **dict.fromkeys(("zeros", "ones", "full", "eye", "arange", "linspace", "logspace", "rand",
-                     "randn", "randint", "randperm"), _split_factory)}
+# Calls whose event depends on the index.
+_EXPANDED: dict[str, Callable] = {"__getitem__": _read, "__setitem__": _write}
 
 
-def time_operators(recorder: Recorder, name: str, expand: Callable | None = None) -> Callable:
-    """Return an observer that runs a function and records its times.
+def _choose_inner_calls(name: str) -> Callable[[tuple, Any], str] | None:
+    """Return the function that declares an operator's inner calls, given arguments and result."""
+    declared = COMPOSITES.get(name)
+    return (lambda args, y: declared) if isinstance(declared, str) else declared
 
-    `expand(event, args, kwargs)`: the events to record in place of one.
-    """
+
+def time_operators(recorder: Recorder, name: str) -> Callable:
+    """Return an observer that runs a function and records its times."""
+    bare = name.removeprefix("aten::")
+    public = recorder.own_names.get(name, name).removeprefix("aten::")
+    expand, choose = _EXPANDED.get(bare), _choose_inner_calls(public)
     is_detailed = recorder.shapes or recorder.stack or recorder.memory or recorder.flops
     if is_detailed or recorder.observer is not None:
-        return _time_in_detail(recorder, name, expand)
+        return _time_in_detail(recorder, name, expand, choose)
     note, clock, thread = recorder.events.append, perf_counter_ns, get_ident
 
     def plain(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -177,35 +181,44 @@ def time_operators(recorder: Recorder, name: str, expand: Callable | None = None
         event: tuple[Any, ...] = (name, begin, end, thread(), None, None, _FUNCTION)
         if node is not None:
             event = (*event, _find_sequence_number(node))
+        if choose is not None:
+            values = list_arguments(bare, original, args, kwargs) if kwargs else args
+            event = (*event[:7], -1 if node is None else event[7], choose(values, y))
         if expand is None:
             note(event)
         else:
-            recorder.events.extend(expand(event, args, kwargs))
+            recorder.events.extend(expand(event, args))
         return y
 
     return plain
 
 
-def _time_in_detail(recorder: Recorder, name: str, expand: Callable | None) -> Callable:
+def _time_in_detail(
+    recorder: Recorder, name: str, expand: Callable | None, choose: Callable | None
+) -> Callable:
     """`time_operators` for a recorder that wants more than times."""
     note, clock, python = recorder.events.append, perf_counter_ns, recorder.python
     observer, bare = recorder.observer, name.removeprefix("aten::")
+    wants_all = recorder.shapes or observer is not None or choose is not None
 
     def detailed(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        paused = python is not None and python.pause()
-        wants_all = recorder.shapes or observer is not None
+        paused = python is not None and python.pause(
+            original.__name__ if isinstance(original, FunctionType) else bare, 3)
         arguments = list_arguments(bare, original, args, kwargs) if wants_all else args
         inputs = None if observer is None else observer.describe(arguments, is_operator=True)
         shapes = [_read_shape(a) for a in arguments] if recorder.shapes else None
-        values = recorder.numbers.record_all(arguments) if recorder.shapes else ()
+        values = _record_values(
+            recorder, bare, complete_arguments(bare, "", arguments)) if recorder.shapes else ()
         stack = collect_user_stack(2) if recorder.stack else None
-        before = getattr(args[0], "_array", None) if args else None
-        y, computed, begin = None, 0, clock()
+        before = getattr(args[0], "_array", None) if args and recorder.memory else None
+        y, computed, memory, begin = None, 0, None, clock()
         try:
             y = original(*args, **kwargs)
             computed = clock()
             if recorder.memory:
                 _watch(recorder, y, args, before)
+                del before  # frees what the call has replaced
+                memory = computed, clock()
             return y
         finally:
             end = clock()
@@ -213,13 +226,49 @@ def _time_in_detail(recorder: Recorder, name: str, expand: Callable | None) -> C
                 inputs, observer.describe(y if isinstance(y, tuple) else (y,)),
                 str(find_overload(bare, args, kwargs) or ""))
             details = _collect_details(recorder, name, arguments, shapes, y)._replace(
-                computed_ns=computed or end, described=described, values=values)
-            event = (name, begin, end, get_ident(), shapes, stack, _FUNCTION, details)
-            note(event) if expand is None else recorder.events.extend(expand(event, args, kwargs))
+                described=described, values=values)
+            event: tuple = (name, begin, end, get_ident(), shapes, stack, _FUNCTION, details)
+            if choose is not None and computed:
+                calls = place(parse(choose(arguments, y)), begin, end, memory)
+                event = (*event,
+                         tuple(_create_inner_events(recorder, event, calls, arguments, y)))
+            note(event) if expand is None else recorder.events.extend(expand(event, args))
             if paused and python is not None:
                 python.resume()
 
     return detailed
+
+
+def _create_inner_events(
+    recorder: Recorder, event: tuple, calls: Iterable[TimedCall], args: tuple, y: Any
+) -> Iterable[tuple]:
+    """Yield the events of a composite's inner calls."""
+    for call, begin_ns, end_ns in calls:
+        name, _, overload = call.name.partition(".")
+        shapes, details = None, Details()
+        if recorder.shapes:
+            arguments = complete_arguments(
+                name, overload, [read_argument(text, args, y) for text in call.arguments])
+            shapes = [_read_shape(a) for a in arguments]
+            details = _collect_details(recorder, name, arguments, shapes, None)._replace(
+                values=_record_values(recorder, name, arguments, y))
+        if recorder.observer is not None:
+            inputs = recorder.observer.describe(
+                [read_argument(text, args, y) for text in call.arguments], is_operator=True)
+            details = details._replace(described=(inputs, (), ""))
+        yield call.event_name, begin_ns, end_ns, event[3], shapes, *event[5:7], details
+
+
+def _record_values(
+    recorder: Recorder, name: str, arguments: Iterable[Any], y: Any = None
+) -> tuple[Any, ...]:
+    """Return the records of arguments; numbers that stand for tensors have records of such.
+
+    `y`: the result that an inner call computes with, whose dtype a converted number has.
+    """
+    if name in WRAPPED or (y is not None and name in ("to", "_to_copy", "copy_")):
+        arguments = [wrap_number(a) if i < 2 else a for i, a in enumerate(arguments)]
+    return recorder.numbers.record_all(arguments)
 
 
 def _find_sequence_number(node: Any) -> int:
@@ -239,56 +288,80 @@ def _collect_details(
     if not recorder.shapes:
         return Details(sequence, flops=flops)
     dtypes = tuple(map(_read_dtypes, args))
-    plain = tuple(None if kind is not None or not TraceSwitches.arguments else a
+    plain = tuple(None if kind is not None or not TraceSwitches.arguments or _holds_memory(a) else a
                   for a, kind in zip(args, dtypes, strict=True))
     return Details(sequence, plain, tuple(_read_strides(a) for a in args), flops, dtypes)
 
 
 def _time_nodes(recorder: Recorder) -> Callable:
     """Return an observer of nodes; in detail it notes their cotangents, and results' memory."""
-    simple = time_as(recorder, lambda node, *_: node.name(), _NODE, lambda node, *_: node.sequence)
-    if not recorder.shapes and not recorder.memory:
-        return simple
+    note, clock, thread = recorder.events.append, perf_counter_ns, get_ident
+    is_detailed = recorder.shapes or recorder.memory
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        node, stack = args[0], collect_user_stack(2) if recorder.stack else None
-        values = recorder.numbers.record_all(_list_read_tensors(node, args[1:])) \
-            if recorder.shapes else ()
-        begin = perf_counter_ns()
+        node, evaluated = args[0], clock()
+        stack = collect_user_stack(2) if recorder.stack else None
+        saved, values = (map(recorder.numbers.record_all, _list_read_tensors(node, args[1:]))
+                         if recorder.shapes else ((), ()))
+        begin = clock()
         try:
             y = original(*args, **kwargs)
             if recorder.memory:
                 _watch(recorder, y, args)
             return y
         finally:
-            recorder.events.append((node.name(), begin, perf_counter_ns(), get_ident(), None, stack,
-                                    _NODE, Details(node.sequence, values=values)))
+            name, end = node.name(), clock()
+            details = Details(node.sequence, values=values, saved=saved) if is_detailed \
+                else node.sequence
+            note((name, begin, end, thread(), None, stack, _NODE, details))
+            note((_EVALUATION + name, evaluated, clock(), thread(), None, stack, _FUNCTION))
 
     return record
 
 
-def _list_read_tensors(node: Node, cotangents: Any) -> list[Tensor]:
+def _list_read_tensors(node: Node, cotangents: Any) -> tuple[list[Tensor], list[Tensor]]:
     """Return the saved tensors and the cotangents that a node reads."""
     saved = [v for v in node.saved or () if isinstance(v, Tensor)]
-    return [*saved, *collect_leaves(Tensor, cotangents)]
+    return saved, collect_leaves(Tensor, cotangents)
 
 
 def _time_leaves(recorder: Recorder) -> Callable:
-    """Return an observer of gradients' accumulation: the event's argument is the leaf's grad."""
+    """Return an observer of gradients' accumulation: the event's argument is the cotangent."""
+    name, clock = "torch::autograd::AccumulateGrad", perf_counter_ns
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        begin, stack = perf_counter_ns(), collect_user_stack(2) if recorder.stack else None
+        (leaf, g), evaluated = args[:2], clock()
+        stack = collect_user_stack(2) if recorder.stack else None
+        values = recorder.numbers.record_all([g]) if recorder.shapes else ()
+        stored, memory, begin = leaf._grad, None, clock()
+        del leaf, g  # the engine asks who else refers to the cotangent
         try:
-            return original(*args, **kwargs)
-        finally:
+            original(*args, **kwargs)
+            computed = clock()
             grad = args[0]._grad
             if recorder.memory and grad is not None:
-                _watch(recorder, grad, (grad,))
-            recorder.events.append((
-                "torch::autograd::AccumulateGrad", begin, perf_counter_ns(), get_ident(), None,
-                stack, _NODE, Details(values=recorder.numbers.record_all([grad]))))
+                _watch(recorder, grad, (grad,), args[1]._array if stored is None else grad._array)
+                memory = computed, clock()
+        finally:
+            end = clock()
+            event = (name, begin, end, get_ident(), None, stack, _NODE, Details(values=values))
+            recorder.events.append(event)
+            grad = args[0]._grad
+            calls = place(parse(_choose_accumulation(stored, args[1], grad)), begin, end, memory)
+            recorder.events.extend(_create_inner_events(recorder, (*event[:6], _FUNCTION), calls,
+                                                        (grad, args[1]), grad))
+            recorder.events.append((_EVALUATION + name, evaluated, clock(), get_ident(), None,
+                                    stack, _FUNCTION))
 
     return record
+
+
+def _choose_accumulation(stored: Tensor | None, g: Tensor, grad: Any) -> str:
+    """Return the inner calls of accumulation: the gradient is the cotangent, its copy, or a sum."""
+    if stored is not None:
+        return "add_(0, 1)" if grad is stored else "add*(0, 1)"
+    return "detach(1)[:detach(1)]" if grad is g else \
+        "new_empty_strided*(1)[empty_strided*(size, stride)] copy_(0, 1)"
 
 
 def time_as(
@@ -306,6 +379,9 @@ def time_as(
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         stack = collect_user_stack(2) if recorder.stack else None
         details = None if remarks is None else remarks(*args)
+        if recorder.python is not None:
+            known = details or Details(-1 if sequence is None else sequence(*args))
+            details = Details(*known[:-1], recorder.python.find_running())  # `_replace` is Python
         begin = clock()
         try:
             return original(*args, **kwargs)
@@ -315,6 +391,13 @@ def time_as(
                   number if details is None else details))
 
     return record
+
+
+def _holds_memory(value: Any) -> bool:
+    """Return whether an event that keeps the value would keep memory alive: a storage or a list of
+    tensors."""
+    values = value if isinstance(value, (list, tuple)) else (value,)
+    return any(isinstance(v, (Tensor, UntypedStorage, TypedStorage)) for v in values)
 
 
 def _read_shape(value: Any) -> list[Any]:
@@ -344,22 +427,24 @@ def _read_dtypes(value: Any) -> Any:
 
 
 def _watch(recorder: Recorder, y: Any, args: tuple, before: Any = None) -> None:
-    """Note the memory of results, and its allocation if they own it and are not arguments.
+    """Note the memory of results, and its allocation if it is not that of arguments.
 
     `before`: the array that the first argument had before the call, which may have replaced it.
     """
+    numbers = recorder.numbers
     for result in collect_leaves(Tensor, y):
         array = result._array
         if array.__class__ is not np.ndarray:
             continue
         if any(result is a for a in args):
-            is_new = array.base is None and result is args[0] and array is not before
+            is_new = result is args[0] and before.__class__ is np.ndarray \
+                and find_owner(array) is not find_owner(before)
         else:
             is_new = not isinstance(array.base, np.ndarray)
         if is_new:
-            recorder.watch(array)
-        numbers = recorder.numbers
-        recorder.holders.add((numbers.number(result), numbers.number_memory(array)[0]))
+            recorder.watch(find_owner(array))
+        if array.nbytes:
+            recorder.holders.add((numbers.number(result), numbers.number_memory(array)[0]))
 
 
 Recording.turn = staticmethod(_turn)

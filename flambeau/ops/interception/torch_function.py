@@ -392,7 +392,7 @@ def enable_dispatch() -> Iterator[None]:
 
 
 # Python's operators: the method that `__torch_function__` receives, as in PyTorch.
-_PYTHON_OPERATORS = {
+PYTHON_OPERATORS = {
     "__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_",
     "__mul__": "mul", "__rmul__": "mul", "__imul__": "mul_", "__truediv__": "div", "__div__": "div",
     "__itruediv__": "div_", "__idiv__": "div_", "__neg__": "neg", "__pos__": "positive",
@@ -418,7 +418,7 @@ def list_public_functions() -> dict[FunctionType, tuple[Callable, Any]]:
     """Return, per public function, its handler and the function passed to `__torch_function__`."""
     result: dict[FunctionType, tuple[Callable, Any]] = {}
     methods = library_attributes(Tensor)
-    for name, method in _PYTHON_OPERATORS.items():
+    for name, method in PYTHON_OPERATORS.items():
         function = methods.get(name)
         if isinstance(function, FunctionType):
             result.setdefault(function, (_call_operator, methods.get(method, function)))

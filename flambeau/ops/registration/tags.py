@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Tag", "find_tags", "list_tags"]
+__all__ = ["Tag", "find_out_overload", "find_tags", "list_tags"]
 
 
 class Tag(enum.Enum):
@@ -53,3 +53,17 @@ def find_tags(name: str) -> list[Tag]:
     if "-" in names:
         return [Tag[n] for n in names if n != "-"]
     return [Tag[n] for n in sorted([*names, "pt2_compliant_tag"])]
+
+
+@cache
+def find_out_overload(name: str) -> str | None:
+    """Return the overload of aten's operator that writes its result to `out`, or None if it has
+    none or several.
+
+    >>> from flambeau.ops.registration.tags import find_out_overload
+    >>> find_out_overload("sin")
+    'out'
+    """
+    overloads = [key.partition(".")[2] for key, tags in _read_lines().items()
+                 if key.startswith(f"{name}.") and "out" in tags and "generated" not in tags]
+    return overloads[0] if len(overloads) == 1 else None

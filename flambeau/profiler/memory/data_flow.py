@@ -37,6 +37,7 @@ class OpTree:
 
 def _list_tensors(fields: Any) -> Iterator[tuple[_TensorMetadata, bool]]:
     """Yield the tensors of an operator's event, and whether it writes them."""
+    yield from ((tensor, False) for tensor in fields.saved if isinstance(tensor, _TensorMetadata))
     for value, written in zip(fields.inputs, SchemaMatcher.inputs_are_mutable(fields), strict=True):
         for item in value if isinstance(value, list) else (value,):
             if isinstance(item, _TensorMetadata):
@@ -129,7 +130,7 @@ class DataFlowNode:
             edge.input_version = None if edge.is_allocation else self._graph.lookup(key)
             if edge.is_allocation:
                 self._graph.add(key)
-        return edges
+        return dict(sorted(edges.items(), key=lambda edge: (edge[0].id, edge[0].storage)))
 
     @staticmethod
     def _list_uses(event: Any) -> Iterator[tuple[TensorKey, bool, int]]:
@@ -229,6 +230,8 @@ def _is_leaf(event: Any) -> bool:
         return True
     if event.tag == _EventType.PyCall:
         return event.extra_fields.optimizer is not None
+    if event.tag != _EventType.TorchOp:
+        return False
     scope = event.extra_fields.scope
     return scope == RecordScope.BACKWARD_FUNCTION or (
         scope == RecordScope.FUNCTION and event.name.startswith("aten::"))

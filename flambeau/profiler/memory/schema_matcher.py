@@ -7,6 +7,7 @@ from typing import Any
 from ...autograd.traces.event_fields import _TensorMetadata
 from ...ops.registration.aten_schemas import get_schemas
 from ...ops.registration.schema import Schema
+from ...ops.registration.tags import find_out_overload
 
 __all__ = ["SchemaMatcher"]
 
@@ -30,8 +31,9 @@ class SchemaMatcher:
     @classmethod
     def match_schemas(cls, fields: Any) -> tuple[Schema, ...]:
         """Return the overloads that the arguments of an operator's event fit."""
-        return tuple(schema for schema in cls.lookup_schemas(fields.name) or ()
-                     if cls._fit(schema, fields.inputs))
+        return tuple(
+            _write_to_out(schema) if len(fields.inputs) > len(schema.arguments) else schema
+            for schema in cls.lookup_schemas(fields.name) or () if cls._fit(schema, fields.inputs))
 
     @classmethod
     def inputs_are_mutable(cls, fields: Any) -> tuple[bool | None, ...]:
@@ -54,6 +56,18 @@ class SchemaMatcher:
             value is None and argument.kind.endswith("?") or _fits(argument.kind, value)
             for argument, value in zip(arguments, values, strict=False)
         ) and all(not argument.required for argument in arguments[len(values):])
+
+
+def _write_to_out(schema: Schema) -> Schema:
+    """Return the schema of the overload with an `out`, or the same schema if its name is unknown.
+    """
+    overload = find_out_overload(schema.opname)
+    if overload is None or len(schema.returns) != 1:
+        return schema
+    inner = schema.text.partition("(")[2].rpartition(") ->")[0]
+    star = "" if any(argument.kwarg_only for argument in schema.arguments) else "*, "
+    name = f"{schema.opname}.{overload}"
+    return Schema("aten", f"{name}({inner}, {star}Tensor(a!) out) -> Tensor(a!)")
 
 
 def _fits(kind: str, value: Any) -> bool:

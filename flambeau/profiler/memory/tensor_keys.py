@@ -12,6 +12,10 @@ from ...tensor.devices import device as Device
 __all__ = ["TensorKey", "extract_gradients", "extract_parameters", "get_scopes"]
 
 
+# What AccumulateGrad calls with the gradient as its first argument.
+_ACCUMULATIONS = ("aten::detach", "aten::add_", "aten::copy_")
+
+
 class _Storage(NamedTuple):
     """A storage: its address and its id."""
 
@@ -64,7 +68,8 @@ def _iterate_parameters(event: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the parameters that an event mentions, and their gradients."""
     if event.tag == _EventType.TorchOp:
         if event.name == "torch::autograd::AccumulateGrad":
-            yield from ((None, grad) for grad in event.extra_fields.inputs)
+            yield from ((None, call.extra_fields.inputs[0]) for call in event.children
+                        if call.name in _ACCUMULATIONS and call.extra_fields.inputs)
     elif event.tag == _EventType.PyCall:
         if event.extra_fields.module is not None:
             yield from ((p, grad) for _, p, grad in event.extra_fields.module.parameters)
