@@ -109,9 +109,9 @@ class TracedCalls:
     def detach(self) -> None:
         """Take the calls of the attached recorders; those that come later do not count."""
         for recorder, first in self._attached:
-            for number, index, event in list_calls(recorder):
+            for number, position, event in list_calls(recorder):
                 name, begin, end, thread, _, _, scope = event[:7]
-                if index >= first and not name.startswith(("nn.Module: ", "kernel: ")):
+                if position >= first and not name.startswith(("nn.Module: ", "kernel: ")):
                     self.calls.append(_Call(name, begin, end, thread, scope, read_details(event),
                                             number))
         self._attached.clear()

@@ -132,17 +132,17 @@ def read_argument(text: str, args: tuple, result: Any) -> Any:
     if text in ("size", "stride", "dtype"):
         value = getattr(result, text if text == "dtype" else "shape", None)
         return value if text == "dtype" or value is None else list(value)
-    value = args[int(text.rstrip("t"))] if int(text.rstrip("t")) < len(args) else None
+    value: Any = args[int(text.rstrip("t"))] if int(text.rstrip("t")) < len(args) else None
     is_matrix = text.endswith("t") and isinstance(value, Tensor) and value._array.ndim > 1
     return wrap(value._array.swapaxes(-1, -2)) if is_matrix else value
 
 
 class ListedCall(NamedTuple):
-    """An event of a profile's results: its number from 1, and the index of the recorder's event
+    """An event of a profile's results: its number from 1, and the position of the recorder's event
     that it is or is within."""
 
     number: int
-    index: int
+    position: int
     event: tuple[Any, ...]
 
 
