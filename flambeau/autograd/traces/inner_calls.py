@@ -129,12 +129,15 @@ def read_argument(text: str, args: tuple, result: Any) -> Any:
         return float(text[1:]) if "." in text else int(text[1:])
     if text == "y":
         return result
-    if text in ("size", "stride", "dtype"):
-        value = getattr(result, text if text == "dtype" else "shape", None)
-        return value if text == "dtype" or value is None else list(value)
-    value: Any = args[int(text.rstrip("t"))] if int(text.rstrip("t")) < len(args) else None
-    is_matrix = text.endswith("t") and isinstance(value, Tensor) and value._array.ndim > 1
-    return wrap(value._array.swapaxes(-1, -2)) if is_matrix else value
+    if text in ("size", "stride"):
+        return list(result.shape) if isinstance(result, Tensor) else None
+    if text == "dtype":
+        return getattr(result, "dtype", None)
+    position = int(text.rstrip("t"))
+    value = args[position] if position < len(args) else None
+    if text.endswith("t") and isinstance(value, Tensor) and value.ndim > 1:
+        return wrap(value._array.swapaxes(-1, -2))
+    return value
 
 
 class ListedCall(NamedTuple):

@@ -6,6 +6,7 @@ and zero point out.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,9 @@ import numpy as np
 from ...tensor.quantized import QuantizedTensor, quantized
 from ...tensor.quantizers import PerTensor
 from ...tensor.tensor import Tensor, wrap
+from ...tensor.windows.opaque_window import describe_missing_implementation
 from ..core.operator import PUBLIC
+from .backend import for_quantized, refuse_plain
 from .conversion import dequantize
 
 _functional = PUBLIC["nn.functional"]
@@ -78,6 +81,8 @@ def _declare_binary(combine: Callable, with_number: Callable, name: str, relu: b
         qa: Any, qb: Any, scale: Any = None, zero_point: Any = None, *, out: Any = None
     ) -> Tensor:
         """Of two quantized tensors under a scale and zero point, or of one and a number."""
+        if isinstance(qb, Tensor) and qb.ndim and not isinstance(qb, QuantizedTensor):
+            raise NotImplementedError(describe_missing_implementation("qscheme", "CPU"))
         if isinstance(qb, QuantizedTensor):
             if qa.dtype is not qb.dtype:
                 raise RuntimeError("Both inputs to quantized operators must have the same dtype")
@@ -90,16 +95,19 @@ def _declare_binary(combine: Callable, with_number: Callable, name: str, relu: b
         return result if out is None else _store(result, out)
 
     function.__name__ = function.__qualname__ = name
-    return function
+    return for_quantized(function)
 
 
-add = _declare_binary(lambda a, b: a + b, _add_number, "add", False)
-add_relu = _declare_binary(lambda a, b: a + b, _add_number, "add_relu", True)
-mul = _declare_binary(lambda a, b: a * b, _multiply_by_number, "mul", False)
-mul_relu = _declare_binary(lambda a, b: a * b, _multiply_by_number, "mul_relu", True)
-add_scalar, add_scalar_relu, mul_scalar, mul_scalar_relu = add, add_relu, mul, mul_relu
+_SUM, _PRODUCT = (operator.add, _add_number), (operator.mul, _multiply_by_number)
+add, add_relu, add_scalar, add_scalar_relu = (
+    _declare_binary(*_SUM, name, "relu" in name)
+    for name in ("add", "add_relu", "add_scalar", "add_scalar_relu"))
+mul, mul_relu, mul_scalar, mul_scalar_relu = (
+    _declare_binary(*_PRODUCT, name, "relu" in name)
+    for name in ("mul", "mul_relu", "mul_scalar", "mul_scalar_relu"))
 
 
+@for_quantized
 def matmul(qa: Any, qb: Any, scale: Any, zero_point: Any) -> Tensor:
     """Multiply two matrices, or stacks of them."""
     if qa.ndim != qb.ndim:
@@ -120,22 +128,26 @@ def _concatenate(tensors: Any, dim: int, scale: Any, zero_point: Any, relu: bool
     return requantize(_rectify(values, relu), first, scale, zero_point)
 
 
+@for_quantized
 def cat(tensors: Any, dim: int, scale: Any = None, zero_point: Any = None) -> Tensor:
     """Concatenate tensors."""
     return _concatenate(tensors, dim, scale, zero_point, False)
 
 
+@for_quantized
 def cat_relu(tensors: Any, dim: int, scale: Any = None, zero_point: Any = None) -> Tensor:
     """Concatenate tensors, then apply ReLU."""
     return _concatenate(tensors, dim, scale, zero_point, True)
 
 
+@for_quantized
 def cat_out(tensors: Any, dim: int, out: Any) -> Tensor:
     """`cat` into a quantized tensor."""
     result = _concatenate(tensors, dim, out.q_scale(), out.q_zero_point(), False)
     return _store(result, out)
 
 
+@for_quantized
 def cat_relu_out(tensors: Any, dim: int, out: Any) -> Tensor:
     """`cat_relu` into a quantized tensor."""
     result = _concatenate(tensors, dim, out.q_scale(), out.q_zero_point(), True)
@@ -145,35 +157,41 @@ def cat_relu_out(tensors: Any, dim: int, out: Any) -> Tensor:
 # ------------------------------------------------------------------ activations
 
 
+@for_quantized
 def relu6(qx: Any, inplace: bool = False) -> Tensor:
     """Clip to [0, 6], keeping the input's scale."""
     result = requantize(_functional["relu6"](dequantize(qx)), qx, qx.q_scale(), qx.q_zero_point())
     return _store(result, qx) if inplace else result
 
 
+@for_quantized
 def clamp(qx: Any, min: Any = None, max: Any = None) -> Tensor:
     """Clip between two numbers, keeping the input's scale."""
     values = dequantize(qx).clamp(min, max)
     return requantize(values, qx, qx.q_scale(), qx.q_zero_point())
 
 
+@for_quantized
 def threshold(qx: Any, threshold: float, value: float) -> Tensor:
     """Replace elements not above the threshold by `value`."""
     values = _functional["threshold"](dequantize(qx), threshold, value)
     return requantize(values, qx, qx.q_scale(), qx.q_zero_point())
 
 
+@for_quantized
 def sigmoid(qx: Any, output_scale: Any, output_zero_point: Any) -> Tensor:
     """1 / (1 + exp(-x))."""
     return requantize(dequantize(qx).sigmoid(), qx, output_scale, output_zero_point)
 
 
+@for_quantized
 def hardswish(input: Any, output_scale: Any, output_zero_point: Any) -> Tensor:
     """x relu6(x + 3) / 6."""
     values = _functional["hardswish"](dequantize(input))
     return requantize(values, input, output_scale, output_zero_point)
 
 
+@for_quantized
 def elu(
     self: Any, output_scale: Any, output_zero_point: Any, alpha: float = 1, scale: float = 1,
     input_scale: float = 1,
@@ -185,11 +203,13 @@ def elu(
     return requantize(wrap(values), self, output_scale, output_zero_point)
 
 
+@for_quantized
 def celu(self: Any, output_scale: Any, output_zero_point: Any, alpha: float = 1) -> Tensor:
     """x if positive, else alpha (exp(x / alpha) - 1)."""
     return elu(self, output_scale, output_zero_point, alpha, 1, 1 / alpha)
 
 
+@for_quantized
 def leaky_relu(
     qx: Any, negative_slope: float, inplace: bool, output_scale: Any, output_zero_point: Any
 ) -> Tensor:
@@ -204,6 +224,7 @@ def prelu(qx: Any, weight: Any, output_scale: Any, output_zero_point: Any) -> Te
     return requantize(values, qx, output_scale, output_zero_point)
 
 
+@for_quantized
 def softmax(qx: Any, dim: int, output_scale: Any, output_zero_point: Any) -> Tensor:
     """Softmax along an axis."""
     return requantize(dequantize(qx).softmax(dim), qx, output_scale, output_zero_point)
@@ -219,6 +240,7 @@ def dropout(
 # ------------------------------------------------------------------ norms
 
 
+@for_quantized
 def layer_norm(
     input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, output_scale: Any,
     output_zero_point: Any,
@@ -228,6 +250,7 @@ def layer_norm(
     return requantize(values, input, output_scale, output_zero_point)
 
 
+@for_quantized
 def group_norm(
     qx: Any, num_groups: int, weight: Any, bias: Any, eps: float, output_scale: Any,
     output_zero_point: Any,
@@ -237,6 +260,7 @@ def group_norm(
     return requantize(values, qx, output_scale, output_zero_point)
 
 
+@for_quantized
 def instance_norm(
     input: Any, weight: Any, bias: Any, eps: float, output_scale: Any, output_zero_point: Any
 ) -> Tensor:
@@ -257,13 +281,13 @@ def _declare_batch_norm(name: str, relu: bool) -> Callable:
         return requantize(_rectify(values, relu), qx, output_scale, output_zero_point)
 
     function.__name__ = function.__qualname__ = name
-    return function
+    return for_quantized(function)
 
 
-batch_norm = _declare_batch_norm("batch_norm", False)
-batch_norm_relu = _declare_batch_norm("batch_norm_relu", True)
-batch_norm1d = batch_norm2d = batch_norm3d = batch_norm
-batch_norm1d_relu = batch_norm2d_relu = batch_norm3d_relu = batch_norm_relu
+batch_norm, batch_norm1d, batch_norm2d, batch_norm3d = (
+    _declare_batch_norm(f"batch_norm{rank}", False) for rank in ("", "1d", "2d", "3d"))
+batch_norm_relu, batch_norm1d_relu, batch_norm2d_relu, batch_norm3d_relu = (
+    _declare_batch_norm(f"batch_norm{rank}_relu", True) for rank in ("", "1d", "2d", "3d"))
 
 
 # ------------------------------------------------------------------ pooling
@@ -297,9 +321,7 @@ def _create_quantized_pool(name: str, pool: Callable) -> Callable:
         input: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
         ceil_mode: bool = False,
     ) -> Tensor:
-        if not isinstance(input, QuantizedTensor):
-            raise NotImplementedError(f"Could not run 'aten::quantized_{name}' with arguments from "
-                                      "the 'CPU' backend.")
+        refuse_plain(f"quantized_{name}", input, library="aten")
         return pool(input, kernel_size, stride, padding, dilation, ceil_mode)
 
     function.__name__ = function.__qualname__ = f"quantized_{name}"
@@ -333,4 +355,5 @@ def quantized_batch_norm(
     >>> torch.quantized_batch_norm(q, one, zero, one, one, 0.0, 1.0, 0).dequantize()
     tensor([[0., 2.]])
     """
+    refuse_plain("quantized_batch_norm", input, library="aten")
     return batch_norm(input, weight, bias, mean, var, eps, output_scale, output_zero_point)

@@ -18,6 +18,7 @@ from ...tensor.quantizers import (
 )
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
+from .backend import refuse_plain
 from .conversion import dequantize
 
 _functional = PUBLIC["nn.functional"]
@@ -98,6 +99,13 @@ class ConvPackedParams:
         result: np.ndarray = y._array.astype(np.float32)
         return result
 
+    def describe_operator(self, relu: bool) -> str:
+        """Return the name of the operator that convolves by these weights, with its overload."""
+        if self.transposed:
+            return f"conv_transpose{self.rank}d"
+        overload = "" if self.rank == 1 else ".new"
+        return f"conv{self.rank}d{'_relu' * relu}{overload}"
+
     def convolve_static(
         self, x: Any, scale: float, zero_point: int, relu: bool, accumulated: Any = None
     ) -> Tensor:
@@ -105,7 +113,8 @@ class ConvPackedParams:
 
         `accumulated` is added before rounding.
         """
-        if not isinstance(x, QuantizedTensor) or x.dtype is not quint8:
+        refuse_plain(self.describe_operator(relu), x)
+        if x.dtype is not quint8:
             raise RuntimeError("quantized::conv expects the input to be quint8")
         quantizer: Any = x._array.quantizer
         if not isinstance(quantizer, PerTensor):

@@ -18,8 +18,8 @@ from ...tensor.quantizers import (
     PerChannel, PerTensor, choose_parameters, get_quantization_range,
 )
 from ...tensor.tensor import Tensor, wrap
-from ...tensor.windows.opaque_window import describe_missing_implementation
 from ..native.byte_products import try_byte_product, pack_panels, quantize_rows
+from .backend import refuse_plain
 from .integer_matmul import multiply_integers
 
 
@@ -139,7 +139,11 @@ class LinearPackedParams:
     def multiply_unscaled(self, x: QuantizedTensor) -> tuple[np.ndarray, np.ndarray]:
         """Return (y / (s_x s_w), s_x s_w) for the result y of a quint8 tensor, in float32."""
         quantizer: Any = x._array.quantizer
-        if x.dtype is not quint8 or not isinstance(quantizer, PerTensor):
+        if x.dtype is not quint8:
+            names = {"qint8": "QInt8", "qint32": "QInt32"}
+            raise RuntimeError("Expected input data type QUInt8 but got "
+                               f"{names.get(x.dtype.name, x.dtype.name)}")
+        if not isinstance(quantizer, PerTensor):
             raise RuntimeError("quantized::linear expects the input to be quint8, per tensor")
         codes = x._array.codes
         integers = self.multiply_codes(self._flatten_rows(codes), quantizer.zero_point)
@@ -217,16 +221,11 @@ def linear_relu_dynamic(X: Tensor, W_prepack: Packed, reduce_range: bool = False
     return wrap(np.maximum(y, 0, out=y))
 
 
-def _refuse_plain_input(x: Tensor, name: str) -> None:
-    if not isinstance(x, QuantizedTensor):
-        raise NotImplementedError(describe_missing_implementation(name, "CPU", "quantized"))
-
-
 def linear(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
     """Compute x w^T + b of quint8 x, with the given output scale and zero point."""
-    _refuse_plain_input(X, "linear")
+    refuse_plain("linear", X)
     return W_prepack.multiply_static(X, Y_scale_i, Y_zero_point_i, False)
 
 
@@ -234,7 +233,7 @@ def linear_relu(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
     """`linear` followed by ReLU."""
-    _refuse_plain_input(X, "linear_relu")
+    refuse_plain("linear_relu", X)
     return W_prepack.multiply_static(X, Y_scale_i, Y_zero_point_i, True)
 
 
@@ -243,7 +242,7 @@ def linear_leaky_relu(
     negative_slope: float,
 ) -> Tensor:
     """`linear` followed by a leaky ReLU, rounded once."""
-    _refuse_plain_input(X, "linear_leaky_relu")
+    refuse_plain("linear_leaky_relu", X)
     slope = np.float32(negative_slope)
     return W_prepack.multiply_and_activate(
         X, Y_scale_i, Y_zero_point_i, lambda y: np.where(y > 0, y, y * slope))
@@ -253,7 +252,7 @@ def linear_tanh(
     X: QuantizedTensor, W_prepack: LinearPackedParams, Y_scale_i: float, Y_zero_point_i: int
 ) -> Tensor:
     """`linear` followed by tanh, rounded once."""
-    _refuse_plain_input(X, "linear_tanh")
+    refuse_plain("linear_tanh", X)
     return W_prepack.multiply_and_activate(X, Y_scale_i, Y_zero_point_i, np.tanh)
 
 

@@ -9,6 +9,7 @@ from ..... import ops
 from .....nn import functional as F
 from .....nn.module import Module
 from .....nn.modules import Identity
+from .....ops.quantized import arithmetic
 from .....tensor import Tensor
 from .....tensor.dtypes import quint8
 from .scaled_output import ScaledOutput
@@ -103,15 +104,39 @@ class QFunctional(ScaledOutput, FloatFunctional):
         result: Tensor = ops.quantize_per_tensor(y, self.scale, self.zero_point, quint8)
         return result
 
+    def add(self, x: Any, y: Any) -> Tensor:
+        """The sum of two tensors."""
+        result: Tensor = arithmetic.add(x, y, self.scale, self.zero_point)
+        return result
+
     def add_scalar(self, x: Any, y: float) -> Tensor:
         """The sum of a tensor and a number, with the tensor's scale."""
-        return _requantize(x, x.dequantize() + y)
+        result: Tensor = arithmetic.add_scalar(x, y)
+        return result
+
+    def mul(self, x: Any, y: Any) -> Tensor:
+        """The product of two tensors."""
+        result: Tensor = arithmetic.mul(x, y, self.scale, self.zero_point)
+        return result
 
     def mul_scalar(self, x: Any, y: float) -> Tensor:
         """The product of a tensor and a number, with the scale multiplied by it."""
-        scale = float(x.q_scale()) * abs(y)
-        result: Tensor = ops.quantize_per_tensor(
-            x.dequantize() * y, scale or 1.0, int(x.q_zero_point()), quint8)
+        result: Tensor = arithmetic.mul_scalar(x, y)
+        return result
+
+    def cat(self, x: Sequence[Any], dim: int = 0) -> Tensor:
+        """Concatenate tensors."""
+        result: Tensor = arithmetic.cat(x, dim, self.scale, self.zero_point)
+        return result
+
+    def add_relu(self, x: Any, y: Any) -> Tensor:
+        """The sum of two tensors, then relu."""
+        result: Tensor = arithmetic.add_relu(x, y, self.scale, self.zero_point)
+        return result
+
+    def matmul(self, x: Any, y: Any) -> Tensor:
+        """The product of two matrices."""
+        result: Tensor = arithmetic.matmul(x, y, self.scale, self.zero_point)
         return result
 
     def _get_name(self) -> str:
@@ -128,9 +153,3 @@ class QFunctional(ScaledOutput, FloatFunctional):
         result = cls()
         result.scale, result.zero_point = float(scale), int(zero_point)
         return result
-
-
-def _requantize(x: Any, y: Tensor) -> Tensor:
-    result: Tensor = ops.quantize_per_tensor(
-        y, float(x.q_scale()), int(x.q_zero_point()), quint8)
-    return result

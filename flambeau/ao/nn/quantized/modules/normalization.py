@@ -36,7 +36,7 @@ class _BatchNorm(FromReference, modules.batchnorm._BatchNorm):
         """Return the quantized result."""
         if input.dim() != self._RANK + 2:
             raise ValueError(f"Input shape must be `{'NCHW' if self._RANK == 2 else 'NCDHW'}`!")
-        norm = arithmetic.batch_norm_relu if self._RELU else arithmetic.batch_norm
+        norm = getattr(arithmetic, f"batch_norm{self._RANK}d{'_relu' * self._RELU}")
         result: Tensor = norm(
             input, self.weight, self.bias, self.running_mean, self.running_var, self.eps,
             float(self.scale), int(self.zero_point))
