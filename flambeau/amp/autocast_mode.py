@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..autograd.context_wrappers import note_wrapper
 from ..native.foundation.user_frames import warn
 from ..ops.core.autocast import AUTOCAST, STATE
 from ..tensor import Tensor, dtype
@@ -163,7 +164,7 @@ class autocast:
             with self:
                 return func(*args, **kwargs)
 
-        return decorate_autocast
+        return note_wrapper(decorate_autocast, self, func)
 
 
 def _cast(value: Any, device_type: str, dtype: dtype) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar, overload
 from ..native.foundation.user_frames import warn
 from ..tensor.ambient import note_change
 from ..tensor.tensor import INFERENCE, creation
+from .context_wrappers import note_wrapper
 
 F = TypeVar("F", bound=Callable)
 
@@ -170,7 +171,7 @@ class _Switch:
             with self.clone():
                 return function(*args, **kwargs)
 
-        return decorated
+        return note_wrapper(decorated, self, function)
 
     def _decorate_class(self, cls: type) -> type:
         cls.__init__ = self(cls.__init__)  # type: ignore[misc]  # of this class, not a subclass

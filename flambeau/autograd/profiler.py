@@ -15,6 +15,7 @@ from time import perf_counter_ns, time_ns
 from typing import Any, ClassVar, Self
 
 from ..tensor.absent import make_absent_getattr
+from .context_wrappers import note_wrapper
 from .profiler_util import (
     DeviceType as DeviceType,
     EventList, FunctionEvent, FunctionEventAvg, Interval, nest_events,
@@ -288,7 +289,7 @@ class record_function:
             with record_function(self.name, self.args):
                 return function(*args, **kwargs)
 
-        return labelled
+        return note_wrapper(labelled, self, function)
 
 
 class KinetoStepTracker:

@@ -9,6 +9,7 @@ import types
 from dataclasses import replace
 from typing import Any
 
+from ...autograd.context_wrappers import look_through
 from ...nn.module import Module
 from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer
@@ -69,10 +70,18 @@ def invoke(
         )
         return invoke(facts, frame, s, method, args, named)
     if isinstance(value, types.FunctionType):
+        if (within := look_through(value)) is not None:
+            return invoke(facts, frame, s, _unwrap(facts, value, *within), args, named)
         return _call_function(facts, s.call, callee, args, named)
     if isinstance(value, type):
         return _call_class(facts, frame, s, value, args, named)
     return _call_object(facts, frame, s, callee, args, named)
+
+
+def _unwrap(facts: Facts, wrapper: Any, context: Any, function: Any) -> Provenance:
+    """Return the function that a wrapper of the library calls within a context."""
+    declare_object(facts, context)
+    return facts.read((id(wrapper), Aspect.CONTENT), facts.constant(function), function)
 
 
 def _holds_receiver(function: Any) -> bool:
@@ -272,6 +281,9 @@ def _call_library(
             guard_content(facts, p)
         declare_object(facts, p.value, function)
     assert call.slot is not None
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & _GENERATOR:
+        call.slot.kind, call.slot.type = Kind.FRESH, types.GeneratorType
     return call.slot
 
 

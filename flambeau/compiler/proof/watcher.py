@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
+from ...autograd.context_wrappers import is_wrapper_code
 from ...native.foundation.transparent_frames import is_skipped
 from ...nn import functional
 from ..trace.host_numbers import Read
@@ -182,7 +183,7 @@ class Watcher:
 
     def _start(self, frame: Any, event: str, arg: Any) -> Any:
         """Trace function for a frame that starts or resumes."""
-        caller, code = frame.f_back, frame.f_code
+        caller, code = _find_watched_caller(frame), frame.f_code
         above = self.shadows.get(caller)
         if id(code) in self._library_code or is_in_library(code):
             self._library_code[id(code)] = code
@@ -300,7 +301,7 @@ class Watcher:
             return
         if result.value is UNKNOWN:
             result = self.facts.resolve(result, arg)
-        above = self.shadows.get(frame.f_back)
+        above = self.shadows.get(_find_watched_caller(frame))
         call = None if above is None else above.call
         if not returns_to_stack(call, shadow, above, self._root):
             self.facts.need(result)
@@ -315,6 +316,14 @@ def _find_caller(frame: Any) -> Any:
             and frame.f_code.co_flags & inspect.CO_GENERATOR:
         frame = frame.f_back
     return frame
+
+
+def _find_watched_caller(frame: Any) -> Any:
+    """Return the frame that called a frame, but for wrappers that only enter a context."""
+    caller = frame.f_back
+    while caller is not None and is_wrapper_code(caller.f_code):
+        caller = caller.f_back
+    return caller
 
 
 def _taint_caller(shadows: Mapping[Any, ShadowFrame], frame: Any) -> None:
