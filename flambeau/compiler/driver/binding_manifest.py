@@ -48,7 +48,7 @@ def write_manifest(
     """
     if bindings.backward or bindings.calls or bindings.effects or bindings.callbacks:
         return None
-    if bindings.depends_on_state_values or not _is_library_code(trace):
+    if not _is_library_code(trace):
         return None
     try:
         slots = [_write_slot(slot, source, trace)

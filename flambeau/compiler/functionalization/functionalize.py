@@ -102,7 +102,7 @@ class Functionalization:
     def _check_values(self, graph: Graph) -> Graph:
         """Add the checks of a call: before the run if possible, else during it."""
         bindings = self.bindings
-        graph, bindings.checks, bindings.depends_on_state_values, conditions = check_indices(
+        graph, bindings.checks, conditions = check_indices(
             graph, self.labels, bindings.slots, self.indexing
         )
         conditions += self.conditions
@@ -112,7 +112,7 @@ class Functionalization:
         bindings.has_conditions = bool(conditions or bindings.calls)  # calls may raise
         second = bindings.backward
         if second is not None:  # its indices are those of the forward program
-            second.graph, more, _, _ = check_indices(second.graph, [], second.slots)
+            second.graph, more, _ = check_indices(second.graph, [], second.slots)
             bindings.checks += more
             second.usual = select_cotangents(second, second.usual_outputs)
         return graph

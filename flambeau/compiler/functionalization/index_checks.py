@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ...native.loop_ir.ir import Scalar, Type
-from ...native.target.compile_costs import MAX_INDEX_CHECK_NODES
+from ...native.loop_ir.numpy_forms import dtype_of
+from ...native.target.compile_costs import MAX_UNREAD_INDICES
 from ..ir.graph import Graph, Node, Op, apply, constant, sort_topologically, rewrite
 from ..ir.interpreter import evaluate
 from ..lowering.numpy.node_builders import number
 from ..lowering.numpy.symbolic_array import convert_to_node, wrap_node
 from ..trace.bindings import Argument, State
 
-_MOVEMENTS = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND)
+_SELECTIONS = (Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.SLICE)
 
 
 @dataclass(eq=False)
@@ -72,12 +74,24 @@ class IndexBound:
 
 @dataclass(eq=False)
 class IndexCheck:
-    """A bound, and where its values come from on each call."""
+    """A bound, and where its values come from on each call: an argument, or a graph that selects
+    elements of one source, such as a column of labels in each turn of a loop.
+
+    Interpreting a graph costs some 20 us per node, and is not needed if all of the source is legal.
+    """
 
     bound: IndexBound
     leaf: int | None = None  # the argument to check
     graph: Graph | None = None
-    slots: tuple = ()
+    slots: tuple = ()  # the graph's source
+    _quick: Callable[[np.ndarray], bool] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.graph is not None:
+            source = self.graph.inputs[0]
+            if math.prod(source.shape) <= MAX_UNREAD_INDICES * sum(
+                    math.prod(node.shape) for node in self.graph.outputs):
+                self._quick = self.bound.quick(dtype_of(source.type), 0 in source.shape)
 
     def test(self, arrays: dict[int, np.ndarray]) -> bool:
         """Whether the bound holds, given the arguments' arrays."""
@@ -85,7 +99,9 @@ class IndexCheck:
             return self.bound.holds(arrays[self.leaf])
         assert self.graph is not None
         values = [s.array if isinstance(s, State) else s.array(arrays) for s in self.slots]
-        return self.bound.holds(evaluate(self.graph, values)[0][0])
+        if self._quick is not None and self._quick(values[0]):
+            return True
+        return all(map(self.bound.holds, evaluate(self.graph, values)[0]))
 
 
 def label_bound(event: Any, read: Callable) -> IndexBound | None:
@@ -102,29 +118,21 @@ def label_bound(event: Any, read: Callable) -> IndexBound | None:
 
 def check_indices(
     graph: Graph, labels: list[IndexBound], slots: list[Any], unused: Sequence[Node] = ()
-) -> tuple[Graph, list[IndexCheck], bool, list[Node]]:
-    """Return the graph, made safe for any index; the checks before each run; whether they read
-    current states; and the conditions to check during a run. `unused`: nodes that may not reach an
-    output but raise in eager mode."""
+) -> tuple[Graph, list[IndexCheck], list[Node]]:
+    """Return the graph, made safe for any index; the checks before each run; and the conditions to
+    check during a run. `unused`: nodes that may not reach an output but raise in eager mode."""
     bounds: dict[tuple[int, int], IndexBound] = {}
     for node in itertools.chain(graph.nodes(), unused):
         result = _find_index(node)
         if result is not None:
             bounds.setdefault((id(result[0]), result[1]), IndexBound(*result))
-    checks: list[IndexCheck] = []
-    loose: set[int] = set()
-    looked: list[Node] = []
-    conditions: list[Node] = []
-    unlike = {(id(b.node), b.size, b.ignored, b.wraps): b for b in labels}
-    for bound in [*bounds.values(), *unlike.values()]:
-        check = _make_check(bound, graph, slots, looked)
-        if check is None:
-            loose.add(id(bound.node))
-            conditions.append(bound.condition())
-        elif not isinstance(check, bool):
-            checks.append(check)
+    distinct = {(id(b.node), b.size, b.ignored, b.wraps): b for b in labels}
+    selected, computed = _group_by_source([*bounds.values(), *distinct.values()], slots)
+    checks = [_make_check(group, graph.sources[slot], slots[slot])
+              for (slot, *_), group in selected.items()]
+    loose = {id(bound.node) for bound in computed}
     graph = _clamp_indices(graph, loose) if loose else graph
-    return graph, checks, bool(looked), conditions
+    return graph, checks, [bound.condition() for bound in computed]
 
 
 def check_all(conditions: list[Node], calls: Sequence[Node] = ()) -> Node:
@@ -157,32 +165,44 @@ def _find_index(node: Node) -> tuple[Node, int] | None:
     return (node.inputs[0], node.shape[0]) if node.op is Op.ADD_ROWS else None
 
 
-def _make_check(bound: IndexBound, graph: Graph, slots: list[Any], looked: list[Node]
-               ) -> IndexCheck | bool | None:
-    """Return how to check a bound; True if it always holds, None if it cannot be checked. Adds the
-    states that it reads to `looked`."""
-    node = bound.node
-    while node.op in _MOVEMENTS:
-        node = node.inputs[0]
-    if node.op is Op.INPUT and isinstance(slots[node.slot], Argument):
-        slot = slots[node.slot]
-        if slot.order is not None:
-            return IndexCheck(bound, leaf=slot.leaf)
-    nodes = sort_topologically([bound.node])
-    inputs = [n for n in nodes if n.op is Op.INPUT]
-    known = all(isinstance(slots[n.slot], (Argument, State)) for n in inputs)
-    if not known or len(nodes) > MAX_INDEX_CHECK_NODES or any(n.op is Op.CALL for n in nodes):
-        return None
-    inputs_of = {id(n): Node(Op.INPUT, (), n.shape, n.type, {"slot": k})
-                 for k, n in enumerate(inputs)}
-    small = Graph([graph.sources[n.slot] for n in inputs], inputs, [bound.node], [])
-    small = rewrite(small, lambda n, operands: inputs_of.get(id(n)) or Node(
-        n.op, operands, n.shape, n.type, n.attributes))
-    check = IndexCheck(bound, graph=small, slots=tuple(slots[n.slot] for n in inputs))
-    if any(isinstance(slots[n.slot], Argument) for n in inputs) or (inputs and check.test({})):
-        return check
-    looked += inputs
-    return True if check.test({}) else None
+def _group_by_source(
+    bounds: Iterable[IndexBound], slots: list[Any]
+) -> tuple[dict[tuple, list[IndexBound]], list[IndexBound]]:
+    """Return the bounds of indices that are elements of an argument or of outside memory, by source
+    and range, and the bounds of indices that the step computes. Leaves out legal constants."""
+    selected: dict[tuple, list[IndexBound]] = {}
+    computed = []
+    for bound in bounds:
+        source = bound.node
+        while source.op in _SELECTIONS:
+            source = source.inputs[0]
+        if source.op is Op.INPUT and isinstance(slots[source.slot], (Argument, State)):
+            key = source.slot, bound.size, bound.ignored, bound.wraps
+            selected.setdefault(key, []).append(bound)
+        elif not _is_legal_constant(bound):
+            computed.append(bound)
+    return selected, computed
+
+
+def _is_legal_constant(bound: IndexBound) -> bool:
+    if any(n.op in (Op.INPUT, Op.CALL) for n in sort_topologically([bound.node])):
+        return False
+    return bound.holds(evaluate(Graph([], [], [bound.node], []), [])[0][0])
+
+
+def _make_check(bounds: list[IndexBound], source: Any, slot: Any) -> IndexCheck:
+    """Return the check of all bounds of one source and range."""
+    if isinstance(slot, Argument) and slot.order is not None:
+        for bound in bounds:
+            if math.prod(bound.node.shape) == math.prod(slot.shape):  # each element, in some order
+                return IndexCheck(bound, leaf=slot.leaf)
+    nodes = [bound.node for bound in bounds]
+    inputs = [n for n in sort_topologically(nodes) if n.op is Op.INPUT]
+    read = Node(Op.INPUT, (), inputs[0].shape, inputs[0].type, {"slot": 0})
+    small = rewrite(Graph([source], [read], nodes, []), lambda n, operands: (
+        read if n.op is Op.INPUT else
+        Node(n.op, operands, n.shape, n.type, n.attributes)))
+    return IndexCheck(bounds[0], graph=small, slots=(slot,))
 
 
 def _clamp_indices(graph: Graph, loose: set[int]) -> Graph:

@@ -240,7 +240,6 @@ class Bindings:
     written_leaves: list[int] = field(default_factory=list)  # leaves whose memory is written
     checks: list[Any] = field(default_factory=list)  # IndexChecks
     has_conditions: bool = False  # whether a run may end with CheckFailed
-    depends_on_state_values: bool = False  # whether recording read values of states
     backward: BackwardBindings | None = None
     calls: list[str] = field(default_factory=list)  # operators called eagerly, and why
     effects: list[Effect] = field(default_factory=list)  # values: second part of the result

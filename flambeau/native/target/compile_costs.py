@@ -28,7 +28,7 @@ MAX_SYMBOL_CHARACTERS = 200  # of the guard expression of a number that decides 
 MAX_INLINE_GUARDS = 64  # tensors whose checks are unrolled: fastest, but more code
 MAX_UNROLLED_GUARD_MEMBERS = 24  # of a container; longer ones are compared in a loop
 MAX_GUARDED_ARRAY_BYTES = 512  # of a NumPy array that each call compares
-MAX_INDEX_CHECK_NODES = 40  # of a computation that Python repeats to check an index
+MAX_UNREAD_INDICES = 8  # in an array whose indices are checked together, per index that is read
 
 # ----------------------------------------------------------------------------------- followed calls
 

@@ -67,3 +67,57 @@ def test_indices_that_the_step_computes_are_clamped():
     graph = fast._programs[0].step.graph
     take = next(node for node in graph.nodes() if node.op is Op.TAKE)
     assert take.inputs[1].op is Op.APPLY
+
+
+@pytest.mark.parametrize("source", ["argument", "outside tensor"])
+def test_columns_of_one_source_are_checked_together(source):
+    weights, outside = torch.randn(9, 9), torch.randint(0, 9, (4, 6))
+    total = torch.zeros(())
+
+    def step(labels):
+        y = outside if source == "outside tensor" else labels
+        score = sum(weights[y[:, i - 1], y[:, i]].sum() for i in range(1, 6))
+        total.add_(score)
+        return score
+
+    fast = _warm(compiled(step), outside)
+    checks = fast._programs[0].bindings.checks
+    assert len([check for check in checks if check.graph is not None]) <= 2
+    for wrong in (9, -10):
+        labels = outside.clone()
+        labels[2, 3] = wrong
+        before = total.clone()
+        if source == "outside tensor":
+            outside.copy_(labels)
+        with pytest.raises(IndexError):
+            fast(labels)
+        same(total, before)
+        if source == "outside tensor":
+            outside.fill_(0)
+    labels = outside.clone()
+    labels[1, 2] = -9  # counts from the end
+    expected = step(labels)
+    same(fast(labels), expected)
+
+
+def test_values_that_no_index_reads_may_be_anything():
+    weights, y = torch.randn(9), torch.tensor([[1, 70], [2, -90], [8, 9]])
+    fast = _warm(compiled(lambda y: weights[y[:, 0]] * 2), y)
+    served = runs(fast)
+    same(fast(y), weights[[1, 2, 8]] * 2)
+    assert runs(fast) == served + 1
+
+
+def test_indices_computed_from_arguments():
+    weights, seen = torch.randn(6), torch.zeros(())
+
+    def step(i):
+        seen.add_(1)
+        return weights[i * 2 + 1]
+
+    fast = _warm(compiled(step), torch.tensor([0, 1]))
+    before = seen.clone()
+    with pytest.raises(IndexError):
+        fast(torch.tensor([0, 3]))
+    same(seen, before + 1)  # as eagerly: the step wrote before it raised
+    same(fast(torch.tensor([2, 0])), weights[[5, 1]])
