@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd.context_wrappers import note_wrapper
+from ..native.foundation.context_wrappers import note_wrapper
 from ..native.foundation.user_frames import warn
 from ..ops.core.autocast import AUTOCAST, STATE
 from ..tensor import Tensor, dtype

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar, overload
 
+from ..native.foundation.context_wrappers import note_wrapper
 from ..native.foundation.user_frames import warn
 from ..tensor.ambient import note_change
 from ..tensor.tensor import INFERENCE, creation
-from .context_wrappers import note_wrapper
 
 F = TypeVar("F", bound=Callable)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from time import perf_counter_ns, time_ns
 from typing import Any, ClassVar, Self
 
+from ..native.foundation.context_wrappers import note_wrapper
 from ..tensor.absent import make_absent_getattr
-from .context_wrappers import note_wrapper
 from .profiler_util import (
     DeviceType as DeviceType,
     EventList, FunctionEvent, FunctionEventAvg, Interval, nest_events,

@@ -9,7 +9,7 @@ import types
 from dataclasses import replace
 from typing import Any
 
-from ...autograd.context_wrappers import look_through
+from ...native.foundation.context_wrappers import look_through
 from ...nn.module import Module
 from ...optim.lr_scheduler import LRScheduler
 from ...optim.optimizer import Optimizer

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...autograd.context_wrappers import is_wrapper_code
+from ...native.foundation.context_wrappers import is_wrapper_code
 from ...native.foundation.transparent_frames import is_skipped
 from ...nn import functional
 from ..trace.host_numbers import Read
