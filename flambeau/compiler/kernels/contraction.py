@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...native.loop_ir.ir import (
-    Accumulator, Axis, Begin, Contract, ReduceOp, Index, Kernel, LoopKind, Load, Loop, Statement,
-    Update,
+    Accumulator, Axis, Contract, ReduceOp, Index, Kernel, LoopKind, Load, Loop, Statement,
 )
-from ...native.loop_ir.ir import Apply as Applied
-from ...native.loop_ir.ir import Scalar as Operation
 from ...native.runtime.thread_pool import threads
 from ...native.target.load_balance import TYPICAL_THREADS
 from ..fusion.buffer_assignment import BufferAssignment
@@ -20,6 +17,7 @@ from ..fusion.fusion_group import (
 from ..fusion.placement import Allocation, Place
 from ..ir.graph import Node, Op
 from ..ir.strided_view import StridedView
+from .depthwise import emit_convolution, emit_weight_gradient, is_depthwise
 from .expressions import ExpressionBuilder
 from .index_maps import FIXED, Coordinate, map_index, split, wrap_in_loops
 
@@ -128,6 +126,8 @@ class ContractionKernel:
         x, w = (self.operand(operand) for operand in self.node.inputs)
         height, width, channels, _ = self.node.inputs[1].shape
         images, rows, columns, features = self.node.shape
+        if is_depthwise(self.node, channels):
+            return emit_convolution(self.node, x, w, self.load, self.epilogue)
         groups = self.node.groups
         n, h, c, k = Index("n"), Index("h"), Index("c"), Index("k")
         v, i, j, g = Index("w"), Index("kh"), Index("kw"), Index("g")
@@ -138,11 +138,6 @@ class ContractionKernel:
         down, right = (0, ((h, sh), (i, dh))), (0, ((v, sw), (j, dw)))
         a = self.load(x, [map_index(n), down, right, channel])
         b = self.load(w, [map_index(i), map_index(j), map_index(c), feature])
-        if channels == 1 and groups > 1 and groups == features:
-            a = self.load(x, [map_index(n), down, right, map_index(g)])
-            b = self.load(w, [map_index(i), map_index(j), FIXED, map_index(g)])
-            body = self.epilogue(total, [map_index(n), map_index(h), map_index(v), map_index(g)])
-            return self._emit_depthwise(a, b, total, body, (n, h, v, g, i, j), (height, width))
         body = self.epilogue(total, [map_index(n), map_index(h), map_index(v), feature])
         contract = Contract(
             (Axis(n, images), Axis(h, rows), Axis(v, columns)), Axis(k, features // groups),
@@ -151,24 +146,12 @@ class ContractionKernel:
         )
         return [Loop(g, groups, [contract], LoopKind.PARALLEL)] if groups > 1 else [contract]
 
-    def _emit_depthwise(
-        self, a: Load, b: Load, total: Accumulator, body: list[Statement],
-        indices: tuple[Index, ...], kernel: tuple[int, int],
-    ) -> list[Statement]:
-        """Depthwise convolution: vectors of channels, with loops over the kernel inside."""
-        images, rows, columns, features = self.node.shape
-        n, h, v, g, i, j = indices
-        product = Applied(Operation.MUL, (a, b), self.node.type)
-        fold: list[Statement] = [Update(total, product)]
-        window = wrap_in_loops(fold, [(i, kernel[0]), (j, kernel[1])])
-        inner = Loop(g, features, [Begin(total), *window, *body], LoopKind.VECTORIZED)
-        return wrap_in_loops([Loop(v, columns, [inner])], [(n, images), (h, rows)],
-                             LoopKind.PARALLEL)
-
     def _emit_conv_weight(self) -> list[Statement]:
         x, y = (self.operand(operand) for operand in self.node.inputs)
         images, rows, columns, features = self.node.inputs[1].shape
         height, width, channels, _ = self.node.shape
+        if is_depthwise(self.node, channels):
+            return emit_weight_gradient(self.node, x, y, self.load, self.epilogue)
         groups, parts = self.node.groups, self.node.attributes.get("parts", 1)
         n, h, c, k = Index("n"), Index("h"), Index("c"), Index("k")
         v, i, j, g = Index("w"), Index("kh"), Index("kw"), Index("g")

@@ -34,7 +34,7 @@ def _sink_below_operation(node: Node) -> Node | None:
     size = prod(node.shape)
     weights: dict[tuple[int, ...] | None, int] = {}
     for a in node.inputs:
-        count = prod(a.shape)
+        count = _count_elements(a)
         if count * NEGLIGIBLE_PERMUTE_RATIO >= size:
             sinks = a.op is Op.PERMUTE and a.inputs[0].op is not Op.CONV_WEIGHT
             axes = a.axes if sinks else None
@@ -49,6 +49,17 @@ def _sink_below_operation(node: Node) -> Node | None:
     inputs = tuple(_permute_input(a, back) for a in node.inputs)
     shape = tuple(node.shape[i] for i in back)
     return permute(Node(Op.APPLY, inputs, shape, node.type, node.attributes, node.origin), axes)
+
+
+def _count_elements(node: Node) -> int:
+    """Return how many elements a node's values come from: a permuted view of an expanded node, or
+    of what is computed from one and constants, is as cheap as the node itself."""
+    while node.op is Op.EXPAND or node.op is Op.APPLY:
+        varying = [a for a in node.inputs if a.op is not Op.CONSTANT]
+        if len(varying) != 1:
+            break
+        node = varying[0]
+    return prod(node.shape)
 
 
 def _permute_input(node: Node, axes: tuple[int, ...]) -> Node:

@@ -15,6 +15,7 @@ from .load_balance import TYPICAL_THREADS, utilization
 
 CACHE_LINE_ELEMENTS = 16  # of float32
 VECTOR_COLUMNS = 16  # of a full AVX-512 vector of float32
+DEPTHWISE_COLUMNS = 4  # of a result that share a load of the weights and hide a sum's latency
 MAX_NARROW_COLUMNS = 4  # far too few to fill a vector
 SECOND_PASS_CACHED_BYTES = 256 << 10  # of an array that a second pass still finds in L2
 COLUMN_BLOCK_ELEMENTS = 64  # adjacent columns that are folded together
