@@ -43,7 +43,8 @@ class Target:
 
     def array(self, owner: np.ndarray) -> np.ndarray:
         """Return the window of its storage that the output is written to."""
-        if self.offset == 0 and owner.shape == self.shape and owner.flags.c_contiguous:
+        if self.offset == 0 and owner.shape == self.shape and owner.flags.c_contiguous \
+                and owner.dtype == self.dtype:  # kernels may compute on the bits of numbers
             return owner
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype)

@@ -61,6 +61,9 @@ def invoke(
         return _call_python(facts, s.call, callee, callee.code, None, args, named)
     if args and args[0].kind is Kind.NUMBER and value is UNKNOWN:
         return Provenance(Kind.NUMBER)
+    if value is UNKNOWN and _is_library_module(callee):
+        file = sys.modules[callee.type.__module__].__file__ or ""
+        return _call_library(facts, s.call, Module.__call__, file, args, named)
     if value is UNKNOWN:
         raise NotProvedError("it calls an object of unknown origin")
     if isinstance(value, types.MethodType):
@@ -82,6 +85,12 @@ def _unwrap(facts: Facts, wrapper: Any, context: Any, function: Any) -> Provenan
     """Return the function that a wrapper of the library calls within a context."""
     declare_object(facts, context)
     return facts.read((id(wrapper), Aspect.CONTENT), facts.constant(function), function)
+
+
+def _is_library_module(p: Provenance) -> bool:
+    """Whether the step created this object as a module of the library, such as `nn.MSELoss()`."""
+    return (p.kind is Kind.FRESH and isinstance(p.type, type) and issubclass(p.type, Module)
+            and p.type.__module__.startswith("flambeau."))
 
 
 def _holds_receiver(function: Any) -> bool:

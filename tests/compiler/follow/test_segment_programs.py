@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import warnings
+
 import flambeau as torch
+import flambeau.nn.functional as F
 
 
 def test_a_program_built_while_an_input_lies_further_on_reads_the_right_row() -> None:
@@ -102,3 +106,21 @@ def test_a_program_that_gives_nan_where_operators_do_is_right() -> None:
     for _ in range(6):
         assert followed(torch.ones(3)).isnan().all()
     assert "is followed" in followed.explain()
+
+
+def test_results_whose_memory_was_computed_as_integers():
+    """PReLU's kernel selects by bits; its result lies in memory that NumPy knows as integers."""
+    counter, w = itertools.count(), torch.tensor([0.25])
+
+    def step(x):
+        next(counter)
+        return F.prelu(x * 2, w) + 1, F.prelu(x, w)
+
+    fast = torch.compile(step, options={"mode": "now", "follow": True})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(8):
+            x = torch.randn(64, 64)
+            for actual, expected in zip(fast(x), step(x), strict=True):
+                torch.testing.assert_close(actual, expected)
+    assert "is followed" in fast.explain()
