@@ -15,6 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 from ...native.foundation.environment import CHECK
@@ -55,6 +56,7 @@ class Compiled:
         self._recorder = CallRecorder(function, self._installer, self._fallback,
                                       self._specializations)
         self._lock = threading.RLock()
+        self._of_classes: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
         functools.update_wrapper(self, function, updated=())
         _instances.add(self)
 
@@ -112,15 +114,24 @@ class Compiled:
         return load_precedent(self._make_precedent_key(args, {})) is not None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Bind as a method, with one compiled function per instance."""
-        if instance is None:
+        """Bind as the function does: as a method, with one compiled function per object."""
+        if instance is None or not hasattr(self._function, "__get__"):
             return self
         name = f"_flambeau_compiled_{id(self)}"
-        known = instance.__dict__.get(name)
-        if known is None:
-            bound = self._function.__get__(instance, owner)
-            known = instance.__dict__[name] = Compiled(bound, self._options)
+        space = self._of_classes if isinstance(instance, type) else \
+            getattr(instance, "__dict__", None)
+        if space is None:  # of a class with slots
+            return MethodType(self, instance)
+        key = instance if space is self._of_classes else name
+        known = space.get(key)
+        if getattr(known, "__self__", None) is not instance:  # a copy has its original's entry
+            known = space[key] = BoundCompiled(self, self._function.__get__(instance, owner))
         return known
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._function, name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Return self for a plain function; recompile a bound method for its new owner."""
@@ -236,6 +247,22 @@ class Compiled:
             specialization.precedent_key = self._make_precedent_key(args, kwargs)
             if not CHECK.value():
                 specialization.precedent = load_precedent(specialization.precedent_key)
+
+
+class BoundCompiled(Compiled):
+    """A compiled function bound to an object, in whose dictionary it lies."""
+
+    def __init__(self, compiled: Compiled, method: Any) -> None:
+        super().__init__(method, compiled._options)
+        self.__self__, self.__func__ = method.__self__, compiled
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        owner = copy.deepcopy(self.__self__, memo)
+        return self.__func__.__get__(owner, type(owner))
+
+    def __reduce__(self) -> Any:
+        # If the object that holds it has no such attribute, it makes another one when called.
+        return getattr, (self.__self__, getattr(self, "__name__", ""), None)
 
 
 install(Compiled)
