@@ -118,7 +118,7 @@ class Compiled:
         if instance is None or not hasattr(self._function, "__get__"):
             return self
         name = f"_flambeau_compiled_{id(self)}"
-        space = self._of_classes if isinstance(instance, type) else \
+        space: Any = self._of_classes if isinstance(instance, type) else \
             getattr(instance, "__dict__", None)
         if space is None:  # of a class with slots
             return MethodType(self, instance)
