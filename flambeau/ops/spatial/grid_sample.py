@@ -26,6 +26,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..creation.interchange import tensor
+from ..creation.sequences import linspace
 from ..recurrent.time_steps import compute_differentiable_adjoint
 from ..view.join import stack
 from .grid_native import compute_image_adjoint, compute_points_adjoint, sample
@@ -42,6 +43,10 @@ _WORDS, _PADS = tuple(_MODES), tuple(_PADDINGS)
 # ----------------------------------------------------------------------------------- operators
 
 
+_SPLITTER = 2.0**27 + 1  # halves the significant bits of a float64 (Dekker, 1971)
+_MAX_SPLIT = 2.0**52  # numbers from here on are whole, and outside of any image
+
+
 class _Taps(NamedTuple):
     """The pixels that contribute to each point, (taps, n, points): their indices, whether they lie
     inside, their weights, and the weights' derivatives by coordinate (axes, taps, n, points)."""
@@ -52,14 +57,23 @@ class _Taps(NamedTuple):
     slopes: np.ndarray
 
 
+def _multiply_subtract(x: Array, factor: Array, shift: float) -> Array:
+    """Return x * factor - shift, rounded once. `factor` has few bits: half a size."""
+    if x.dtype != np.float64:
+        return (x * factor.astype(np.float64) - shift).astype(x.dtype)
+    high = x * _SPLITTER - (x * _SPLITTER - x)  # 26 bits, so that its product is exact
+    high = np.where(np.abs(x) < _MAX_SPLIT, high, x)
+    low = np.where(np.abs(x) < _MAX_SPLIT, x - high, 0.0)
+    return (high * factor - shift) + low * factor
+
+
 def _compute_axis_taps(
     coordinates: Array, size: int, mode: int, padding: int, align: bool
 ) -> list[tuple[Array, Array, Array]]:
     """The taps along one axis: indices, weights, and the weights' derivatives by the grid."""
     factor = np.asarray((size - 1) / 2 if align else size / 2, coordinates.dtype)
     # Rounded once, as in PyTorch and the kernels: the nearest pixel depends on it.
-    x = (coordinates + 1) * factor.astype(np.float64) - (0 if align else 0.5)
-    x = x.astype(coordinates.dtype)
+    x = _multiply_subtract(coordinates + 1, factor, 0 if align else 0.5)
     ones = np.ones_like(x)
     if mode != BICUBIC:
         x, slope = place_points(x, size, padding, align)
@@ -315,11 +329,12 @@ for _name in ("grid_sampler_2d", "grid_sampler_3d"):
 # ------------------------------------------------------------------------------------ affine grids
 
 
-def _create_axis(n: int, align: bool) -> np.ndarray:
-    """n points along an axis, from border to border."""
+def _create_axis(n: int, align: bool, kind: Any) -> Tensor:
+    """n points along an axis, from border to border, rounded as PyTorch's: an identity map reads
+    whole pixels, where a difference in the last bit decides between two slopes."""
     if n <= 1:
-        return np.zeros(n)
-    points = np.linspace(-1, 1, n)
+        return tensor([0.0] * n, dtype=kind)
+    points = linspace(-1, 1, n, dtype=kind)
     return points if align else points * (n - 1) / n
 
 
@@ -332,7 +347,7 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
               [ 0.5000,  0.0000]]]])
     """
     sizes, kind = tuple(size)[2:], theta.dtype
-    axes = [tensor(_create_axis(n, align_corners).tolist(), dtype=kind) for n in sizes]
+    axes = [_create_axis(n, align_corners, kind) for n in sizes]
     lines = [a.reshape(*(-1 if i == k else 1 for i in range(len(sizes)))).expand(*sizes)
              for k, a in enumerate(axes)]
     ones = tensor(1.0, dtype=kind).expand(*sizes)
