@@ -43,10 +43,6 @@ _WORDS, _PADS = tuple(_MODES), tuple(_PADDINGS)
 # ----------------------------------------------------------------------------------- operators
 
 
-_SPLITTER = 2.0**27 + 1  # halves the significant bits of a float64 (Dekker, 1971)
-_MAX_SPLIT = 2.0**52  # numbers from here on are whole, and outside of any image
-
-
 class _Taps(NamedTuple):
     """The pixels that contribute to each point, (taps, n, points): their indices, whether they lie
     inside, their weights, and the weights' derivatives by coordinate (axes, taps, n, points)."""
@@ -61,9 +57,10 @@ def _multiply_subtract(x: Array, factor: Array, shift: float) -> Array:
     """Return x * factor - shift, rounded once. `factor` has few bits: half a size."""
     if x.dtype != np.float64:
         return (x * factor.astype(np.float64) - shift).astype(x.dtype)
-    high = x * _SPLITTER - (x * _SPLITTER - x)  # 26 bits, so that its product is exact
-    high = np.where(np.abs(x) < _MAX_SPLIT, high, x)
-    low = np.where(np.abs(x) < _MAX_SPLIT, x - high, 0.0)
+    far = np.abs(x) > 2.0**52  # whole numbers, outside of any image
+    spread = x * (2.0**27 + 1)
+    high = np.where(far, x, spread - (spread - x))  # half of the bits (Dekker, 1971): their product
+    low = np.where(far, 0.0, x - high)  # is exact
     return (high * factor - shift) + low * factor
 
 
