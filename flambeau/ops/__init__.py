@@ -40,10 +40,8 @@ FAMILIES = {
         "cholesky eigen einsum grouped ldl linear low_rank lu matmul matrix_checks "
         "matrix_functions pinv products qr solves svd vector_distance vectors"
     ),
-    "spatial": (
-        "adaptive_pool avg_pool convolution fold fractional_pool grid_sample interpolation "
-        "max_pool unpool"
-    ),
+    "spatial": "convolution fold grid_sample interpolation",
+    "spatial.pooling": "adaptive_pool avg_pool fractional_pool max_pool unpool",
     "normalization": "batch_norm group_norm layer_norm",
     "recurrent": "elman gru lstm",
     "attention": "multihead scaled_dot_product whole_layers",

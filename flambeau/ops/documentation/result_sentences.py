@@ -257,16 +257,17 @@ sparse.entry:ccol_indices | Tensor | Where each column begins, and nnz.
 sparse.entry:col_indices | Tensor | The column of each value, (nnz,).
 sparse.entry:row_indices | Tensor | The row of each value, (nnz,).
 sparse.entry | Tensor | A sparse tensor.
-spatial.adaptive_pool:adaptive_max_pool1d | Tensor, or tuple (result, indices) | `output_size` long
-    behind batch and channels.
-spatial.adaptive_pool | Tensor | `output_size` long behind batch and channels; of indices too, if
-    asked for.
-spatial.fractional_pool | Tensor, or tuple (result, indices) | `output_size` long behind batch and
-    channels.
-spatial.avg_pool | Tensor | floor((length + 2 padding - kernel_size) / stride) + 1 along each axis.
-spatial.max_pool:max_pool2d_with_indices_backward | Tensor | Of the shape of `input`.
-spatial.max_pool | Tensor, or tuple (result, indices) | floor((length + 2 padding - dilation
-    (kernel_size - 1) - 1) / stride) + 1 along each axis.
+spatial.pooling.adaptive_pool:adaptive_max_pool1d | Tensor, or tuple (result, indices) |
+    `output_size` long behind batch and channels.
+spatial.pooling.adaptive_pool | Tensor | `output_size` long behind batch and channels; of indices
+    too, if asked for.
+spatial.pooling.fractional_pool | Tensor, or tuple (result, indices) | `output_size` long behind
+    batch and channels.
+spatial.pooling.avg_pool | Tensor | floor((length + 2 padding - kernel_size) / stride) + 1 along
+    each axis.
+spatial.pooling.max_pool:max_pool2d_with_indices_backward | Tensor | Of the shape of `input`.
+spatial.pooling.max_pool | Tensor, or tuple (result, indices) | floor((length + 2 padding -
+    dilation (kernel_size - 1) - 1) / stride) + 1 along each axis.
 spatial.convolution:conv_transpose1d,conv_transpose2d,conv_transpose3d | Tensor | (length - 1)
     stride - 2 padding + dilation (kernel - 1) + output_padding + 1 along each axis.
 spatial.convolution | Tensor | (n, o, ...), floor((length + 2 padding - dilation (kernel - 1) - 1)
@@ -278,7 +279,8 @@ spatial.grid_sample:affine_grid,affine_grid_generator | Tensor | (n, h, w, 2) or
 spatial.grid_sample | Tensor | (n, c, h', w') or (n, c, d', h', w').
 spatial.interpolation | Tensor | The shape of `input` with `size`, or floor(length * scale_factor),
     at its end.
-spatial.unpool | Tensor | Of `output_size`, or the smallest size that pools to that of `input`.
+spatial.pooling.unpool | Tensor | Of `output_size`, or the smallest size that pools to that of
+    `input`.
 special | Tensor | Of the broadcast shape of the operands.
 special.gamma:mvlgamma,polygamma | Tensor | Of the shape of `input`.
 view.join:broadcast_shapes | Size | The common shape.

@@ -15,8 +15,8 @@ from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.fast_call import call_kernel
 from ...native.target.cost_model import MAX_POOL_WINDOW_EXTENT
 from ..core.operator import Array
-from .pool_index_tables import Pixels, Reach, build_pixel_tables, list_windows
-from .pool_native import list_pixel_sizes
+from .pooling.pool_index_tables import Pixels, Reach, build_pixel_tables, list_windows
+from .pooling.pool_native import list_pixel_sizes
 
 if TYPE_CHECKING:
     from .conv_reference import Window

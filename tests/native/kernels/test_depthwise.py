@@ -10,7 +10,7 @@ from flambeau.native.kernels import conv_static, depthwise_nhwc, depthwise_plan
 from flambeau.native.loop_ir.ir import Type
 from flambeau.ops.spatial import depthwise_nhwc as depthwise_last
 from flambeau.ops.spatial.conv_reference import Window
-from flambeau.ops.spatial.pool_native import list_pixel_sizes
+from flambeau.ops.spatial.pooling.pool_native import list_pixel_sizes
 
 from ..conftest import poisoned, unharmed
 from ..contractions.test_direct_conv import expected, shapes

@@ -9,7 +9,7 @@ import pytest
 
 from flambeau.native.kernels import pool, pool_nhwc
 from flambeau.native.loop_ir.ir import Type
-from flambeau.ops.spatial import pool_native, pool_index_tables
+from flambeau.ops.spatial.pooling import pool_native, pool_index_tables
 from flambeau.ops.spatial.conv_reference import Window
 
 # shape (images, channels, axes...), kernel, stride, padding, dilation

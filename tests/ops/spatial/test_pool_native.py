@@ -12,7 +12,7 @@ import flambeau.nn.functional as F
 from flambeau.native.runtime import background_jit
 from flambeau.native.runtime.background_jit import CallCounts
 from flambeau.native.jit.kernel_function import compile_kernel
-from flambeau.ops.spatial import pool_native
+from flambeau.ops.spatial.pooling import pool_native
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from .conv_reference import Window
+from ..conv_reference import Window
 
 _AXES = {1: ("width",), 2: ("H", "W"), 3: ("T", "H", "W")}
 _NUMBERS = {1: "one int", 2: "two ints", 3: "three ints"}

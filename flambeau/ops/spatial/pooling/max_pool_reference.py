@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import POOL_BLOCK_ELEMENTS
-from ..core.operator import Array
+from ....native.target.eager_costs import POOL_BLOCK_ELEMENTS
+from ...core.operator import Array
+from ..conv_reference import Window
 from . import pool_native
-from .conv_reference import Window
 from .pool_index_tables import list_windows
 
 # ------------------------------------------------------------------------------------ windows

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ...autograd.mode import MODE
-from ...tensor.dtypes import bool_
-from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import build_missing_kernel_error
-from ...tensor.tensor import Tensor
-from ..core.arguments.checks import freeze_integers, require_bool
-from ..core.errors import explain_attribute_error
-from ..core.operator import Array, publish
-from ..core.output_layout import Layout
-from ..core.registry import Declared, composite, opaque
-from ..core.sample_inputs import Rng, Sample
-from ..pointwise.selection import where as select
-from .conv_reference import Window
+from ....autograd.mode import MODE
+from ....tensor.dtypes import bool_
+from ....tensor.meta import MetaArray, meta_array
+from ....tensor.promotion import build_missing_kernel_error
+from ....tensor.tensor import Tensor
+from ...core.arguments.checks import freeze_integers, require_bool
+from ...core.errors import explain_attribute_error
+from ...core.operator import Array
+from ...core.output_layout import Layout
+from ...core.registry import Declared, composite, opaque
+from ...core.sample_inputs import Rng, Sample
+from ...pointwise.selection import where as select
+from ..conv_reference import Window
 from .max_pool_reference import (
     find_maxima, find_maxima_and_indices, find_maxima_with_tangents, gather_at_maxima,
     gather_tangent, scatter_to_maxima,
 )
 from .pool_window import make_pooling_window
+from .ranks import publish_for_ranks
 
 
 def _sample_windows(n: int) -> Callable[[Rng], Iterator[Sample]]:
@@ -146,92 +146,83 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
     return pool_values, pool_both
 
 
+_VALUES: dict[int, Declared] = {}
+_BOTH: dict[int, Declared] = {}
+for _n in (1, 2, 3):
+    _VALUES[_n], _BOTH[_n] = _declare_operators(_n)
+    _VALUES[_n].value_and_jvp(find_maxima_with_tangents)
+
+
 # ----------------------------------------------------------------------------- public functions
 
 
-def _describe(n: int, name: str, pool: Any, torch_pool: Any, with_indices: Any) -> None:
-    """The docstrings of a rank's functions."""
-    axes = {1: "length", 2: "h, w", 3: "d, h, w"}[n]
-    x = f"torch.tensor([1., 3., 2., 0.]).reshape{(1, *(1,) * (n - 1), 4)}"
-    size = 2 if n == 1 else (*(1,) * (n - 1), 2)
-    shapes = f"""of an input (batch, c, {axes}) or (c, {axes}).
+def _read_window(n: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+                 ceil_mode: Any) -> Window:
+    name = f"max_pool{n}d"
+    try:
+        shape = input._array.shape
+    except AttributeError as error:
+        raise explain_attribute_error(error, name, _pool, (input, kernel_size), {"n": n}) from None
+    return make_pooling_window(
+        name, n, shape, freeze_integers(name, "kernel_size", kernel_size),
+        freeze_integers(name, "stride", stride), freeze_integers(name, "padding", padding),
+        freeze_integers(name, "dilation", dilation), require_bool(name, "ceil_mode", ceil_mode))
 
-    The stride is the kernel's size where none is given; padding counts as -inf."""
-    pool.__doc__ = f"""Largest element of each window {shapes}
-    With `return_indices` also the maxima's indices in the flattened image.
 
-    >>> torch.nn.functional.{name}({x}, {size}).flatten()
-    tensor([3., 2.])
-    """
-    torch_pool.__doc__ = f"""Largest element of each window {shapes}
-
-    >>> torch.{name}({x}, {size}).flatten()
-    tensor([3., 2.])
-    """
-    with_indices.__doc__ = f"""Largest element of each window, and its index in the flattened image.
+@publish_for_ranks("max_pool{n}d_with_indices")
+@publish_for_ranks("max_pool{n}d_with_indices", (1,), ("torch",))
+def _pool_with_indices(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False, *, n: int
+) -> tuple[Tensor, Tensor]:
+    """Largest element of each window, and its index in the flattened image.
 
     Input (batch, c, {axes}) or (c, {axes}).
 
-    >>> x = {x}
-    >>> torch.nn.functional.{name}_with_indices(x, {size})[1].flatten()
+    >>> x = torch.tensor([1., 3., 2., 0.]).reshape{row}
+    >>> torch.nn.functional.max_pool{n}d_with_indices(x, {pair})[1].flatten()
     tensor([1, 2])
     """
+    window = _read_window(n, input, kernel_size, stride, padding, dilation, ceil_mode)
+    result: tuple[Tensor, Tensor] = _BOTH[n](input, window)
+    return result
 
 
-_SETTINGS = ("kernel_size", "stride", "padding", "dilation")
+@publish_for_ranks("max_pool{n}d")
+def _pool(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, return_indices: bool = False, *, n: int
+) -> Tensor:
+    """Largest element of each window of an input (batch, c, {axes}) or (c, {axes}).
+
+    The stride is the kernel's size where none is given; padding counts as -inf.
+    With `return_indices` also the maxima's indices in the flattened image.
+
+    >>> x = torch.tensor([1., 3., 2., 0.]).reshape{row}
+    >>> torch.nn.functional.max_pool{n}d(x, {pair}).flatten()
+    tensor([3., 2.])
+    """
+    window = _read_window(n, input, kernel_size, stride, padding, dilation, ceil_mode)
+    result: Tensor = (_BOTH if return_indices else _VALUES)[n](input, window)
+    return result
 
 
-def _read_settings(name: str, settings: tuple) -> list[Any]:
-    *lengths, ceil_mode = settings
-    return [*map(partial(freeze_integers, name), _SETTINGS, lengths),
-            require_bool(name, "ceil_mode", ceil_mode)]
+@publish_for_ranks("max_pool{n}d", spaces=("torch",))
+def _pool_values(
+    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    ceil_mode: bool = False, *, n: int
+) -> Tensor:
+    """Largest element of each window of an input (batch, c, {axes}) or (c, {axes}).
 
+    The stride is the kernel's size where none is given; padding counts as -inf.
 
-def _publish_functions(n: int) -> None:
-    """Publish max_pool of one rank: in torch, in nn.functional, and with indices."""
-    name = f"max_pool{n}d"
-    pool_values, pool_both = _declare_operators(n)
-    pool_values.value_and_jvp(find_maxima_with_tangents)
-
-    def read_window(input: Tensor, *settings: Any) -> Window:
-        try:
-            shape = input._array.shape
-        except AttributeError as error:
-            raise explain_attribute_error(error, name, pool, (input, settings[0])) from None
-        return make_pooling_window(name, n, shape, *_read_settings(name, settings))
-
-    def with_indices(
-        input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-        ceil_mode: bool = False, return_indices: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        window = read_window(input, kernel_size, stride, padding, dilation, ceil_mode)
-        return pool_both(input, window)
-
-    def pool(
-        input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-        ceil_mode: bool = False, return_indices: bool = False
-    ) -> Tensor:
-        window = read_window(input, kernel_size, stride, padding, dilation, ceil_mode)
-        return pool_both(input, window) if return_indices else pool_values(input, window)
-
-    def torch_pool(
-        input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-        ceil_mode: bool = False
-    ) -> Tensor:
-        window = read_window(input, kernel_size, stride, padding, dilation, ceil_mode)
-        return pool_values(input, window)
-
-    _describe(n, name, pool, torch_pool, with_indices)
-    for f, path in ((pool, name), (torch_pool, name), (with_indices, f"{name}_with_indices")):
-        f.__name__ = f.__qualname__ = path
-    publish(pool, (name,), ("nn.functional",))
-    publish(torch_pool, (name,), ("torch",))
-    spaces = ("nn.functional", "torch") if n == 1 else ("nn.functional",)
-    publish(with_indices, (f"{name}_with_indices",), spaces)
-
-
-for _n in (1, 2, 3):
-    _publish_functions(_n)
+    >>> x = torch.tensor([1., 3., 2., 0.]).reshape{row}
+    >>> torch.max_pool{n}d(x, {pair}).flatten()
+    tensor([3., 2.])
+    """
+    window = _read_window(n, input, kernel_size, stride, padding, dilation, ceil_mode)
+    result: Tensor = _VALUES[n](input, window)
+    return result
 
 
 @composite(expose=("aten",), explains=True)

@@ -10,22 +10,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import build_missing_kernel_error
-from ...tensor.tensor import Tensor
-from ..core.arguments.checks import freeze_integers, require_bool, require_int
-from ..core.autocast import Policy
-from ..core.operator import PUBLIC, Array, publish
-from ..core.output_layout import Layout
-from ..core.promotion import compute_dtype
-from ..core.registry import composite, opaque
-from ..core.sample_inputs import Rng, Sample
-from ..native.row_copies import fill
-from ..native.rows import reduce_axes
+from ....tensor.meta import MetaArray, meta_array
+from ....tensor.promotion import build_missing_kernel_error
+from ....tensor.tensor import Tensor
+from ...core.arguments.checks import freeze_integers, require_bool, require_int
+from ...core.autocast import Policy
+from ...core.operator import PUBLIC, Array
+from ...core.output_layout import Layout
+from ...core.promotion import compute_dtype
+from ...core.registry import composite, opaque
+from ...core.sample_inputs import Rng, Sample
+from ...native.row_copies import fill
+from ...native.rows import reduce_axes
+from ..conv_reference import Window
 from . import pool_native
-from .conv_reference import Window
 from .pool_index_tables import Reach, list_windows, turn_tables
 from .pool_window import expand_to_axes, make_pooling_window
+from .ranks import publish_for_ranks
 
 
 class Average(NamedTuple):
@@ -292,33 +293,25 @@ def avg_pool3d(
                      divisor_override)
 
 
-def _declare_lp_pool(n: int) -> None:
-    def pool(
-        input: Tensor, norm_type: float, kernel_size: Any,
-        stride: int | Sequence[int] | None = None, ceil_mode: bool = False
-    ) -> Tensor:
-        if norm_type in (math.inf, -math.inf):  # the maximum or minimum of the absolute values
-            sign = 1 if norm_type > 0 else -1
-            largest = PUBLIC["nn.functional"][f"max_pool{n}d"]
-            return largest(input.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
-        size = 1
-        for k in expand_to_axes(kernel_size, n, f"lp_pool{n}d", "kernel_size"):
-            size *= k
-        mean = _run_pool(n, input.pow(norm_type), kernel_size, stride, 0, ceil_mode, True, None)
-        return (mean.sign() * mean.abs().relu()).mul(size).pow(1.0 / norm_type)
-
-    pool.__name__ = pool.__qualname__ = f"lp_pool{n}d"
-    size = 2 if n == 1 else (*(1,) * (n - 1), 2)
-    pool.__doc__ = f"""(Sum of each window's elements to the power norm_type) ** (1 / norm_type).
+@publish_for_ranks("lp_pool{n}d")
+def _lp_pool(
+    input: Tensor, norm_type: float, kernel_size: Any,
+    stride: int | Sequence[int] | None = None, ceil_mode: bool = False, *, n: int
+) -> Tensor:
+    """(Sum of each window's elements to the power norm_type) ** (1 / norm_type).
 
     An infinite norm_type gives the largest absolute value.
 
-    >>> x = torch.tensor([3., 4., 0., 5.]).reshape{(1, *(1,) * (n - 1), 4)}
-    >>> torch.nn.functional.lp_pool{n}d(x, 2, {size}).flatten()
+    >>> x = torch.tensor([3., 4., 0., 5.]).reshape{row}
+    >>> torch.nn.functional.lp_pool{n}d(x, 2, {pair}).flatten()
     tensor([5., 5.])
     """
-    publish(pool, (f"lp_pool{n}d",), ("nn.functional",))
-
-
-for _n in (1, 2, 3):
-    _declare_lp_pool(_n)
+    if norm_type in (math.inf, -math.inf):  # the maximum or minimum of the absolute values
+        sign = 1 if norm_type > 0 else -1
+        largest = PUBLIC["nn.functional"][f"max_pool{n}d"]
+        y: Tensor = largest(input.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
+        return y
+    size = prod(expand_to_axes(kernel_size, n, f"lp_pool{n}d", "kernel_size"))
+    mean = _run_pool(n, input.pow(norm_type), kernel_size, stride, 0, ceil_mode, True, None)
+    result: Tensor = (mean.sign() * mean.abs().relu()).mul(size).pow(1.0 / norm_type)
+    return result

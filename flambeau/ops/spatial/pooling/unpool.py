@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.determinism import alert_not_deterministic
-from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.promotion import legacy_name
-from ...tensor.tensor import Tensor
-from ..core.operator import Array, publish
-from ..core.output_layout import Layout
-from ..core.registry import opaque
-from ..core.sample_inputs import Rng, Sample
-from ..native import gather_scatter
+from ....tensor.determinism import alert_not_deterministic
+from ....tensor.dtypes import FROM_NUMPY
+from ....tensor.promotion import legacy_name
+from ....tensor.tensor import Tensor
+from ...core.operator import Array
+from ...core.output_layout import Layout
+from ...core.registry import opaque
+from ...core.sample_inputs import Rng, Sample
+from ...native import gather_scatter
 from .flat_indices import gather_flat
 from .pool_window import expand_to_axes
+from .ranks import publish_for_ranks
 
 
 def _samples(n: int) -> Callable[[Rng], Iterator[Sample]]:
@@ -65,6 +66,9 @@ def _declare(n: int) -> Any:
         return gather_flat(g, indices, n)
 
     return unpool
+
+
+_OPERATORS = {n: _declare(n) for n in (1, 2, 3)}
 
 
 def _choose_output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any,
@@ -120,32 +124,22 @@ def _check(n: int, input: Tensor, indices: Tensor, spatial: Sequence[int]) -> No
             )
 
 
-def _publish_functions(n: int) -> None:
-    operator = _declare(n)
-
-    def unpool(
-        input: Tensor, indices: Tensor, kernel_size: Sequence[int],
-        stride: Sequence[int] | None = None, padding: int | Sequence[int] = 0,
-        output_size: Sequence[int] | None = None
-    ) -> Tensor:
-        spatial = _choose_output(n, input, kernel_size, stride, padding, output_size)
-        _check(n, input, indices, spatial)
-        return operator(input, indices, spatial)
-
-    unpool.__name__ = unpool.__qualname__ = f"max_unpool{n}d"
-    size = 2 if n == 1 else (*(1,) * (n - 1), 2)
-    unpool.__doc__ = f"""Write maxima to the indices that max_pool{n}d returned, zeros elsewhere.
+@publish_for_ranks("max_unpool{n}d")
+def _unpool(
+    input: Tensor, indices: Tensor, kernel_size: Sequence[int],
+    stride: Sequence[int] | None = None, padding: int | Sequence[int] = 0,
+    output_size: Sequence[int] | None = None, *, n: int
+) -> Tensor:
+    """Write maxima to the indices that max_pool{n}d returned, zeros elsewhere.
 
     `output_size` selects one of the sizes that pool to the input's size.
 
-    >>> x = torch.tensor([1., 3., 2., 0.]).reshape{(1, *(1,) * (n - 1), 4)}
-    >>> pool = torch.nn.functional.max_pool{n}d
-    >>> y, indices = pool(x, {size}, return_indices=True)
-    >>> torch.nn.functional.max_unpool{n}d(y, indices, {size}).flatten()
+    >>> x = torch.tensor([1., 3., 2., 0.]).reshape{row}
+    >>> y, indices = torch.nn.functional.max_pool{n}d(x, {pair}, return_indices=True)
+    >>> torch.nn.functional.max_unpool{n}d(y, indices, {pair}).flatten()
     tensor([0., 3., 2., 0.])
     """
-    publish(unpool, (f"max_unpool{n}d",), ("nn.functional",))
-
-
-for _n in (1, 2, 3):
-    _publish_functions(_n)
+    spatial = _choose_output(n, input, kernel_size, stride, padding, output_size)
+    _check(n, input, indices, spatial)
+    result: Tensor = _OPERATORS[n](input, indices, spatial)
+    return result

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...native.kernels.pool import lanes_of
-from ...native.target.cost_model import MAX_POOL_ROW_ELEMENTS, MAX_POOL_WINDOW_EXTENT
-from ..core.operator import Array
+from ....native.kernels.pool import lanes_of
+from ....native.target.cost_model import MAX_POOL_ROW_ELEMENTS, MAX_POOL_WINDOW_EXTENT
+from ...core.operator import Array
 
 if TYPE_CHECKING:
-    from .conv_reference import Window
+    from ..conv_reference import Window
 
 
 class Reach(NamedTuple):

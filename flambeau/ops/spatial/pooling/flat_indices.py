@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.tensor import Tensor
-from ..core.operator import Array
-from ..core.output_layout import Layout
-from ..core.promotion import compute_dtype
-from ..core.registry import opaque
-from ..native import gather_scatter
+from ....tensor.tensor import Tensor
+from ...core.operator import Array
+from ...core.output_layout import Layout
+from ...core.promotion import compute_dtype
+from ...core.registry import opaque
+from ...native import gather_scatter
 
 
 @opaque(linear_in="g", layout=Layout.FREE, name="_scatter_add_flat", expose=(), ref=None,

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.tensor import Tensor
-from ..core.operator import Array, publish
-from ..core.registry import opaque
-from ..core.sample_inputs import Rng, Sample
-from ..creation.random import rand
+from ....tensor.tensor import Tensor
+from ...core.operator import Array
+from ...core.registry import opaque
+from ...core.sample_inputs import Rng, Sample
+from ...creation.random import rand
 from .flat_indices import scatter_add_flat
 from .pool_window import expand_to_axes
+from .ranks import publish_for_ranks
 
 
 def _place_windows(samples: Array, length: int, output: int, pool: int) -> Array:
@@ -77,6 +78,9 @@ def _declare(n: int) -> Any:
     return pool
 
 
+_OPERATORS = {n: _declare(n) for n in (2, 3)}
+
+
 def _expand_setting(value: Any, n: int, name: str, argument: str) -> tuple[int, ...]:
     """Return a setting for each of n axes, from one number or n. A tuple must have n of them."""
     if hasattr(value, "__len__") and len(value) != n:
@@ -129,59 +133,46 @@ def _check_samples(n: int, x: Tensor, random: Tensor) -> None:
         raise RuntimeError("Expect _random_samples to have the same dtype as input")
 
 
-def _describe(n: int, name: str, pool: Any, with_indices: Any) -> None:
-    """Write the docstrings of the functions for n axes."""
-    axes, x = ("h, w", "zeros(1, 3, 8, 8)") if n == 2 else ("t, h, w", "zeros(1, 3, 8, 8, 8)")
-    pool.__doc__ = f"""Largest elements of windows placed at random, nearly evenly.
+@publish_for_ranks("fractional_max_pool{n}d_with_indices", (2, 3))
+def _pool_with_indices(
+    input: Tensor, kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = None, output_ratio: Any = None,
+    return_indices: bool = False, _random_samples: Tensor | None = None, *, n: int
+) -> Any:
+    """Fractional max pooling, with the flat indices of the maxima.
 
-    input (batch, c, {axes}) or (c, {axes}). The result has `output_size`, or `output_ratio` times
-    the input's size; the windows may overlap. With `return_indices` also the maxima's flat
+    >>> x = torch.zeros(1, 3, *[8] * {n})
+    >>> y, indices = torch.nn.functional.fractional_max_pool{n}d_with_indices(x, 2, 5)
+    >>> indices.shape == (1, 3, *[5] * {n}), indices.dtype
+    (True, torch.int64)
+    """
+    kernel, output = _choose_sizes(n, input, kernel_size, output_size, output_ratio)
+    x = input if input.dim() == n + 2 else input.unsqueeze(0)
+    random = _random_samples
+    if random is None:
+        random = rand(x.size(0), x.size(1), n, dtype=input.dtype)
+    _check_samples(n, x, random)
+    random = random[: x.size(0)]  # each image takes its own numbers; there may be more
+    y, indices = _OPERATORS[n](x, random, kernel, output)
+    return (y, indices) if x is input else (y.squeeze(0), indices.squeeze(0))
+
+
+@publish_for_ranks("fractional_max_pool{n}d", (2, 3))
+def _pool(
+    input: Tensor, kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = None, output_ratio: Any = None,
+    return_indices: bool = False, _random_samples: Tensor | None = None, *, n: int
+) -> Any:
+    """Largest elements of windows placed at random, nearly evenly.
+
+    input (batch, c, {axes}) or (c, {axes}). The result has `output_size`, or `output_ratio`
+    times the input's size; the windows may overlap. With `return_indices` also the maxima's flat
     indices. Graham, Fractional Max-Pooling, 2014.
 
-    >>> torch.nn.functional.{name}(torch.{x}, 2, output_size=5).shape
-    torch.Size({[1, 3, *(5,) * n]})
+    >>> x = torch.zeros(1, 3, *[8] * {n})
+    >>> torch.nn.functional.fractional_max_pool{n}d(x, 2, output_size=5).shape[-1]
+    5
     """
-    with_indices.__doc__ = f"""Fractional max pooling, with the flat indices of the maxima.
-
-    >>> y, places = torch.nn.functional.{name}_with_indices(torch.{x}, 2, 5)
-    >>> places.shape, places.dtype
-    (torch.Size({[1, 3, *(5,) * n]}), torch.int64)
-    """
-
-
-def _publish_functions(n: int) -> None:
-    name = f"fractional_max_pool{n}d"
-    operator = _declare(n)
-
-    def with_indices(
-        input: Tensor, kernel_size: int | Sequence[int],
-        output_size: int | Sequence[int] | None = None, output_ratio: Any = None,
-        return_indices: bool = False, _random_samples: Tensor | None = None
-    ) -> Any:
-        kernel, output = _choose_sizes(n, input, kernel_size, output_size, output_ratio)
-        x = input if input.dim() == n + 2 else input.unsqueeze(0)
-        random = _random_samples
-        if random is None:
-            random = rand(x.size(0), x.size(1), n, dtype=input.dtype)
-        _check_samples(n, x, random)
-        random = random[: x.size(0)]  # each image takes its own numbers; there may be more
-        y, indices = operator(x, random, kernel, output)
-        return (y, indices) if x is input else (y.squeeze(0), indices.squeeze(0))
-
-    def pool(
-        input: Tensor, kernel_size: int | Sequence[int],
-        output_size: int | Sequence[int] | None = None, output_ratio: Any = None,
-        return_indices: bool = False, _random_samples: Tensor | None = None
-    ) -> Any:
-        result = with_indices(input, kernel_size, output_size, output_ratio, return_indices,
-                              _random_samples)
-        return result if return_indices else result[0]
-
-    _describe(n, name, pool, with_indices)
-    for function, path in ((pool, name), (with_indices, f"{name}_with_indices")):
-        function.__name__ = function.__qualname__ = path
-        publish(function, (path,), ("nn.functional",))
-
-
-for _n in (2, 3):
-    _publish_functions(_n)
+    result = _pool_with_indices(input, kernel_size, output_size, output_ratio, return_indices,
+                                _random_samples, n=n)
+    return result if return_indices else result[0]

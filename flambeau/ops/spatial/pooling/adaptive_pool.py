@@ -10,21 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.dtypes import BOOL, INTEGER
-from ...tensor.layout import get_strides, is_channels_last
-from ...tensor.meta import MetaArray, meta_array
-from ...tensor.promotion import build_missing_kernel_error
-from ...tensor.tensor import Tensor
-from ..core.arguments.checks import freeze_integers
-from ..core.errors import explain_attribute_error
-from ..core.operator import Array, publish
-from ..core.output_layout import Layout, lay_out_again
-from ..core.promotion import compute_dtype
-from ..core.registry import opaque
-from ..core.sample_inputs import Rng, Sample
+from ....tensor.dtypes import BOOL, INTEGER
+from ....tensor.layout import get_strides, is_channels_last
+from ....tensor.meta import MetaArray, meta_array
+from ....tensor.promotion import build_missing_kernel_error
+from ....tensor.tensor import Tensor
+from ...core.arguments.checks import freeze_integers
+from ...core.errors import explain_attribute_error
+from ...core.operator import Array
+from ...core.output_layout import Layout, lay_out_again
+from ...core.promotion import compute_dtype
+from ...core.registry import opaque
+from ...core.sample_inputs import Rng, Sample
 from . import pool_native
 from .flat_indices import scatter_add_flat
 from .pool_index_tables import Reach, list_adaptive_windows, turn_tables
+from .ranks import publish_for_ranks
+
+Sizes = int | Sequence[int | None] | None
 
 ARRAYS_COME_FROM_SHAPES = True  # for arrays passed to operators here: tensor/capture_marks.py
 
@@ -220,11 +223,11 @@ def _declare_largest(n: int) -> Any:
     return pool
 
 
+_AVERAGES = {n: _declare_average(n) for n in (1, 2, 3)}
+_MAXIMA = {n: _declare_largest(n) for n in (1, 2, 3)}
+
+
 # --------------------------------------------------------------------------- public functions
-
-
-def _adaptive_pool(input: Tensor, output_size: Any) -> None:
-    """The parameters of these functions, for error messages."""
 
 
 def _read_sizes(name: str, n: int, size: Any) -> tuple:
@@ -236,18 +239,20 @@ def _read_sizes(name: str, n: int, size: Any) -> tuple:
     return sizes * n if len(sizes) == 1 else sizes
 
 
-def _choose_output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
-    """Return the requested lengths, those of the input for None."""
+def _choose_output(kind: str, n: int, input: Tensor, size: Any) -> tuple[int, ...]:
+    """Return the requested lengths, those of the input for None. `kind`: "avg" or "max"."""
+    name, is_max = f"adaptive_{kind}_pool{n}d", kind == "max"
     try:
         shape = input._array.shape
     except AttributeError as error:
-        raise explain_attribute_error(error, name, _adaptive_pool, (input, size)) from None
+        raise explain_attribute_error(
+            error, name, _pool_averages, (input, size), {"n": n}) from None
     if n > 1 and isinstance(size, (tuple, list)) and len(shape) <= len(size):
         raise ValueError(f"Input dimension should be at least {len(size) + 1}")
     if len(shape) not in (n + 1, n + 2):
         raise RuntimeError(
             f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(shape)}"
-            if "max" in name else
+            if is_max else
             f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got {list(shape)}"
         )
     sizes = _read_sizes(name, n, size)
@@ -257,26 +262,27 @@ def _choose_output(name: str, n: int, input: Tensor, size: Any) -> tuple[int, ..
                 f"{name}() argument 'output_size' should contain one int (got {len(sizes)})"
             )
         raise RuntimeError(f"{name}(): internal error: output_size.size() must be {n}"
-                           if "max" in name else f"{name}: output_size must be {n}")
+                           if is_max else f"{name}: output_size must be {n}")
     result = tuple([k if m is None else int(m) for k, m in zip(shape[-n:], sizes, strict=True)])
-    if "max" in name and any(m < 0 for m in result):
-        outer = [*(shape[:-n] if len(shape) > n + 1 else (1, *shape[:-n])), *[1] * (n == 1)]
-        raise RuntimeError("Trying to create tensor with negative dimension "
-                           f"{min(result)}: {[*outer, *result]}")
-    if any(m < 0 for m in result):
+    if min(result) < 0:
+        raise RuntimeError(_describe_negative(name, n, shape, result, is_max))
+    first = 1 if is_max or n == 3 else len(shape) - n  # means allow no channels
+    if 0 in shape[first:]:
         raise RuntimeError(
-            f"{name}: elements of output_size must be greater than or equal to 0 but received "
-            f"{{{', '.join(map(str, result))}}}"
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
+            f"has sizes {list(shape)} with dimension {shape.index(0, first)} being empty"
         )
-    first = 1 if "max" in name or n == 3 else len(shape) - n  # means allow no channels
-    for axis in range(first, len(shape)):
-        if shape[axis] == 0:
-            raise RuntimeError(
-                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
-                f"input has sizes {list(shape)} with dimension {axis} being empty"
-            )
     _check_dtype(name, n, input)
     return result
+
+
+def _describe_negative(name: str, n: int, shape: tuple[int, ...], output: tuple[int, ...],
+                       is_max: bool) -> str:
+    if not is_max:
+        return (f"{name}: elements of output_size must be greater than or equal to 0 but received "
+                f"{{{', '.join(map(str, output))}}}")
+    outer = [*(shape[:-n] if len(shape) > n + 1 else (1, *shape[:-n])), *[1] * (n == 1)]
+    return f"Trying to create tensor with negative dimension {min(output)}: {[*outer, *output]}"
 
 
 def _check_dtype(name: str, n: int, input: Tensor) -> None:
@@ -310,67 +316,53 @@ def _average_images(input: Tensor, n: int) -> Tensor:
     return result
 
 
-def _describe(
-    n: int, average_name: str, largest_name: str, avg_pool: Any, max_pool: Any, with_indices: Any
-) -> None:
-    """Set the docstrings of one rank's functions."""
-    shape, axes = (1, 1, *(1,) * (n - 1), 4), {1: "length", 2: "h, w", 3: "d, h, w"}[n]
-    shapes = f"""    Input (batch, c, {axes}) or (c, {axes}). None keeps an axis as it is.
+@publish_for_ranks("adaptive_avg_pool{n}d")
+@publish_for_ranks("adaptive_avg_pool{n}d", (1,), ("torch",))
+def _pool_averages(input: Tensor, output_size: Sizes, *, n: int) -> Tensor:
+    """Means of `output_size` windows spread evenly.
 
-    >>> x = torch.tensor([0., 2., 4., 6.]).reshape{shape}"""
-    size = (*(None,) * (n - 1), 2) if n > 1 else 2
-    avg_pool.__doc__ = f"""Means of `output_size` windows spread evenly.
+    Input (batch, c, {axes}) or (c, {axes}). None keeps an axis as it is.
 
-{shapes}
-    >>> torch.nn.functional.{average_name}(x, {size}).flatten()
+    >>> x = torch.tensor([0., 2., 4., 6.]).reshape{row}
+    >>> torch.nn.functional.adaptive_avg_pool{n}d(x, {half}).flatten()
     tensor([1., 5.])
     """
-    max_pool.__doc__ = f"""Largest elements of `output_size` windows spread evenly.
+    output = _choose_output("avg", n, input, output_size)
+    if n > 1 and set(output) == {1}:
+        return _average_images(input, n)
+    result: Tensor = _AVERAGES[n](input, output)
+    return result
 
-    With `return_indices` also their indices in the flattened image.
-{shapes}
-    >>> torch.nn.functional.{largest_name}(x, {size}).flatten()
-    tensor([2., 6.])
-    """
-    with_indices.__doc__ = f"""Largest elements of evenly spread windows, and their indices.
 
-{shapes}
-    >>> y, places = torch.nn.functional.{largest_name}_with_indices(x, {size})
-    >>> places.flatten()
+@publish_for_ranks("adaptive_max_pool{n}d_with_indices")
+@publish_for_ranks("adaptive_max_pool{n}d", (1,), ("torch",))
+def _pool_maxima_with_indices(
+    input: Tensor, output_size: Sizes, return_indices: bool = False, *, n: int
+) -> Any:
+    """Largest elements of evenly spread windows, and their indices in the flattened image.
+
+    Input (batch, c, {axes}) or (c, {axes}). None keeps an axis as it is.
+
+    >>> x = torch.tensor([0., 2., 4., 6.]).reshape{row}
+    >>> y, indices = torch.nn.functional.adaptive_max_pool{n}d_with_indices(x, {half})
+    >>> indices.flatten()
     tensor([1, 3])
     """
+    return _MAXIMA[n](input, _choose_output("max", n, input, output_size))
 
 
-def _publish_functions(n: int) -> None:
-    average, largest = _declare_average(n), _declare_largest(n)
-    average_name, largest_name = f"adaptive_avg_pool{n}d", f"adaptive_max_pool{n}d"
+@publish_for_ranks("adaptive_max_pool{n}d")
+def _pool_maxima(
+    input: Tensor, output_size: Sizes, return_indices: bool = False, *, n: int
+) -> Any:
+    """Largest elements of `output_size` windows spread evenly.
 
-    def avg_pool(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
-        output = _choose_output(average_name, n, input, output_size)
-        if n > 1 and set(output) == {1}:
-            return _average_images(input, n)
-        return average(input, output)
+    With `return_indices` also their indices in the flattened image.
+    Input (batch, c, {axes}) or (c, {axes}). None keeps an axis as it is.
 
-    def max_pool(
-        input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
-    ) -> Any:
-        result = largest(input, _choose_output(largest_name, n, input, output_size))
-        return result if return_indices else result[0]
-
-    def with_indices(
-        input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
-    ) -> Any:
-        return largest(input, _choose_output(largest_name, n, input, output_size))
-
-    _describe(n, average_name, largest_name, avg_pool, max_pool, with_indices)
-    for function, name in ((avg_pool, average_name), (max_pool, largest_name),
-                           (with_indices, f"{largest_name}_with_indices")):
-        function.__name__ = function.__qualname__ = name
-        publish(function, (name,), ("nn.functional",))
-    if n == 1:
-        publish(avg_pool, (average_name,), ("torch",))
-        publish(with_indices, (largest_name,), ("torch",))
-
-
-for _n in (1, 2, 3):
-    _publish_functions(_n)
+    >>> x = torch.tensor([0., 2., 4., 6.]).reshape{row}
+    >>> torch.nn.functional.adaptive_max_pool{n}d(x, {half}).flatten()
+    tensor([2., 6.])
+    """
+    result = _pool_maxima_with_indices(input, output_size, n=n)
+    return result if return_indices else result[0]

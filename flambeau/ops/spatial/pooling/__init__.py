@@ -1,0 +1,1 @@
+"""Pooling: average, maximum, adaptive and fractional windows, and unpooling."""
