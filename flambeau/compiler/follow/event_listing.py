@@ -50,7 +50,8 @@ def list_constant(session: Session, array: np.ndarray, function: Any = None) -> 
         return result is not None and following.begins(entry, entry.event.results[0], array) \
             and are_same_bits(np.asarray(result), array)
 
-    if session.following is None and session.exit.varies == CONSTANT and session.recorder is None:
+    if session.following is None and session.recorder is None \
+            and session.position.exit.varies == CONSTANT:
         return
     following = session.following
     if following is not None and following.segment.takes_constants:
@@ -64,7 +65,7 @@ def list_constant(session: Session, array: np.ndarray, function: Any = None) -> 
         and np.shape(following.next.event.array) == array.shape
     if session.match(CONSTANT, test) is None:
         if other and session.recorder is None and not session.retired:
-            session.exit.varies, session.tried = CONSTANT, 0
+            session.position.vary(CONSTANT)
             return
         recorder = session.next_recorder()
         if recorder is not None:

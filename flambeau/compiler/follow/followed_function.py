@@ -20,15 +20,15 @@ from ...tensor.ambient import AMBIENT
 from ..ir.errors import Unfit, catch_memory_errors, describe_failure
 from ..ir.graph import Graph
 from .following import Following
-from .growing_program import GrowingProgram, Plan
 from .growing_segment import GrowingSegment, find_growth
 from .holder_census import take_census
 from .hooks import ACTIVE, TABLE
 from .interception import hooks
 from .orphans import drop_orphans
+from .programs.growing_program import GrowingProgram, Plan
+from .programs.segment_program import SegmentProgram
 from .replay import Replay
 from .segment import Exit, Program, Segment
-from .segment_program import SegmentProgram
 from .session import Session
 from .trial import Trial
 

@@ -239,7 +239,7 @@ def end_recording(session: Session) -> None:
             if recorder.trace.events:
                 _count_failure(session, recorder.why)
             return
-        exit, segment = session.exit, result[0]
+        exit, segment = session.position.exit, result[0]
         exit.segments.insert(0, segment)
         grown = session.driver.grow(exit, result[3])
         is_partial = exit.fresh > 0 or recorder.cut is not None
@@ -251,14 +251,14 @@ def end_recording(session: Session) -> None:
         else:
             session.driver.build(segment, segment.count, *result[1:])
     if not is_partial:
-        session.exit, session.tried = segment.exit(segment.count), 0
+        session.position.move_to(segment.exit(segment.count))
     else:  # events after the cut ran eagerly and belong to no segment
         session.retire()
 
 
 def _record_from_fork(session: Session, exit: Exit) -> None:
     """After a merge at an exit, record the next calls from the fork that led there, if any."""
-    exit.fresh, fork = 0, session.fork
+    exit.fresh, fork = 0, session.position.fork
     if fork is not None and fork is not exit and fork.grows:
         fork.fresh = LENGTHS_BEFORE_MERGING
 
@@ -273,7 +273,7 @@ def _count_fresh(exit: Exit) -> None:
 
 def _count_failure(session: Session, why: str) -> None:
     """Count a failed recording; close the exit after MAX_FAILED_RECORDINGS."""
-    exit = session.exit
+    exit = session.position.exit
     exit.failures += 1
     if exit.failures >= MAX_FAILED_RECORDINGS:
         exit.closed = why or "it cannot be recorded"

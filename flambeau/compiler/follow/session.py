@@ -1,8 +1,4 @@
-"""Session: the state of one followed call.
-
-At any time it follows a known segment, records a new one, or is at an exit, where every tensor has
-its values. A retired session runs the rest of the call eagerly.
-"""
+"""Session: the state of one followed call."""
 
 from __future__ import annotations
 
@@ -25,8 +21,9 @@ from .following import Following
 from .foreign_tensors import has_foreign
 from .hooks import ACTIVE, RECORDING, Hook
 from .other_threads import compute_for_another
+from .position import Position
 from .replay import Replay
-from .segment import Entry, Exit
+from .segment import Entry
 from .segment_recorder import SegmentRecorder, end_recording
 from .varying_number import is_number_alone, replace_number
 
@@ -34,7 +31,12 @@ NO = object()  # sentinel: the operator is not the segment's next event
 
 
 class Session:
-    """One followed call: its position, and how it handles each intercepted function."""
+    """One followed call: its state, and how it handles each intercepted function.
+
+    It is in one of four states. It follows a known segment if `following` is set, and records a new
+    one if `recorder` is; never both. Otherwise it is at the exit of `position`, where every tensor
+    has its values, or `retired`: the rest of the call runs eagerly.
+    """
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -43,10 +45,7 @@ class Session:
         self.composites = 0  # that are running and `repeat_operators`, while cues are generated
         self.recorder: SegmentRecorder | None = None
         self.following: Following | None = None
-        self.exit: Exit = driver.root
-        self.tried = 0  # index of the next segment of this exit to try
-        self.fork: Exit | None = None  # the exit from which the call got here by leaving segments
-        self.calls: list[Any] = []  # composite functions that may have started at the exit
+        self.position = Position(driver.root)
         self.retired = False
         self.took_new_path = False  # whether it recorded
         self.strays = False  # whether it took a path without a program
@@ -69,45 +68,37 @@ class Session:
 
     def advance(self) -> bool:
         """Start following the next candidate segment of this exit. Return False if none is left."""
-        segments = self.exit.segments
-        if self.tried < len(segments) and not self.exit.fresh:
-            modes = read_ambient_modes()
-            for i in range(self.tried, len(segments)):
-                if segments[i].is_ready and segments[i].modes == modes:
-                    self.tried = i + 1
-                    self.following = Following(segments[i])
-                    segments[i].last_call = self.driver.calls
-                    return True
-        # Candidates with other modes remain untried: a backward pass may restore their grad mode.
-        return False
+        position = self.position
+        if position.tried >= len(position.exit.segments) or position.exit.fresh:
+            return False
+        segment = position.take_untried(read_ambient_modes())
+        if segment is None:
+            return False
+        self.following = Following(segment)
+        segment.last_call = self.driver.calls
+        return True
 
     def mismatch(self) -> None:
         """Leave the segment, because the call differs from its next event."""
         ACTIVE.cue = None
         if self.following is not None and self.following.pos:
-            fork = self.fork or self.exit
+            fork = self.position.fork or self.position.exit
             self.flush()
-            self.fork = fork
+            self.position.fork = fork
         elif self.following is not None:
-            self._keep_calls(self.following)
+            self.position.add_calls(self.following)
             self.following = None
-
-    def _keep_calls(self, following: Following) -> None:
-        """Keep the composite functions that may have started where a segment is left: the next
-        segment may start inside one of them."""
-        calls = following.segment.calls.get(following.pos, ())
-        self.calls += [call for call in calls if call not in self.calls]
 
     def flush(self) -> None:
         """Compute all listed events, or end the recording, so that every tensor has its values."""
         if self.recorder is not None:
             end_recording(self)
-        following, self.following, self.fork = self.following, None, None
+        following, self.following, self.position.fork = self.following, None, None
         ACTIVE.cue = None
         if following is None:
             return
         if not following.pos:
-            self.tried -= 1  # nothing was compared yet
+            self.position.tried -= 1  # nothing was compared yet
             return
         _compute(self, following)
 
@@ -142,8 +133,8 @@ class Session:
         if self.is_guarded and has_foreign(args, kwargs):
             self.leave()
             return hook.function(*args, **kwargs)
-        if self.following is None and self.exit.varies is not None \
-                and self.exit.varies is hook.operator and self.recorder is None:
+        if self.following is None and self.position.exit.varies is not None \
+                and self.position.exit.varies is hook.operator and self.recorder is None:
             lifted = replace_number(args)
             if lifted is not None:
                 return hook.function(*lifted, **kwargs)
@@ -182,7 +173,7 @@ class Session:
         """Return the recorder, starting a new segment if needed; None if the call is now eager."""
         if self.recorder is not None or self.retired:
             return self.recorder
-        exit = self.exit
+        exit = self.position.exit
         self.strays = self.strays or not exit.pending
         if exit.closed or not self.driver.may_record(exit):
             self.retire()
@@ -193,8 +184,8 @@ class Session:
         self.took_new_path = True
         with self.silence():
             self.recorder = SegmentRecorder(self)
-            if self.calls:
-                self.recorder.calls[0], self.calls = self.calls, []
+            if self.position.calls:
+                self.recorder.calls[0] = self.position.take_calls()
             RECORDING.install()
         return self.recorder
 
@@ -243,7 +234,7 @@ class Session:
                 operator, entry.event.args, bound)
             self.mismatch()
             if varies and self.following is None and replace_number(args) is not None:
-                self.exit.varies, self.tried = operator, 0
+                self.position.vary(operator)
                 return self.follow(hook, args, kwargs)
 
     def _create_views(self, hook: Hook, bound: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -305,9 +296,8 @@ def _compute(session: Session, following: Following) -> None:
         if following.cues is not None:
             link(following.segment, following.cues)
             following.cues = None
-        session.exit, session.tried = following.segment.exit(following.pos), 0
-        session.calls = []
-        session._keep_calls(following)
+        session.position.move_to(following.segment.exit(following.pos))
+        session.position.add_calls(following)
         session.quiet += 1  # no inline cache is active
         try:
             session.driver.compute(session, following)

@@ -6,7 +6,7 @@ restored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ def check(step: Any, bindings: Bindings, backward: Any = None,
     If they agree, `take` gets the program's outputs, and its writes are kept.
     """
     slots, states = bindings.slots, _States(step, bindings)
-    noise = _estimate_noise_floor(bindings)
+    noise = estimate_noise_floor(bindings.recorded)
     try:
         states.rewind()
         inputs = [_as_argument(slots[i], bindings.recorded[i]) for i in step.changing]
@@ -176,8 +176,9 @@ def is_small_change(gap: float, moved: float) -> bool:
     return gap <= 0.1 * moved + 1e-12
 
 
-def _estimate_noise_floor(bindings: Bindings) -> float:
-    arrays = [x for x in bindings.recorded if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+def estimate_noise_floor(arguments: Iterable[Any]) -> float:
+    """Return how far results may be off by cancellation, for arrays among these arguments."""
+    arrays = [x for x in arguments if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
     return CANCELLATION_TOLERANCE * min(1.0, max(map(compute_max_magnitude, arrays), default=0.0))
 
 

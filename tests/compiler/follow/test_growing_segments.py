@@ -10,7 +10,7 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.follow.growing_program import GrowingProgram
+from flambeau.compiler.follow.programs.growing_program import GrowingProgram
 from flambeau.compiler.schedule.polynomials import NoCommonForm, Polynomial, fit
 
 HEADS, WIDTH = 2, 8

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...native.target.compile_costs import COMPARED_GROWING_CALLS, GROWING_CAPACITY
-from ...tensor.layout import find_owner
-from ..ir.any_length import plan_for_any_length
-from ..ir.errors import Unfit
-from ..ir.graph import Graph
-from ..runtime.sized_program import SizedProgram
-from ..schedule.polynomials import NoCommonForm, fit
-from ..schedule.sized_kernels import CommonTasks
-from ..schedule.tasks import Task
-from ..trace.bindings import Argument
-from ..validation.self_check import CANCELLATION_TOLERANCE, agree, compute_max_magnitude
-from .following import Following
-from .growing_segment import GrowingSegment
-from .memory_layout import allocate
+from ....native.target.compile_costs import COMPARED_GROWING_CALLS, GROWING_CAPACITY
+from ....tensor.layout import find_owner
+from ...ir.any_length import plan_for_any_length
+from ...ir.errors import Unfit
+from ...ir.graph import Graph
+from ...runtime.sized_program import SizedProgram
+from ...schedule.polynomials import NoCommonForm, fit
+from ...schedule.sized_kernels import CommonTasks
+from ...schedule.tasks import Task
+from ...trace.bindings import Argument
+from ...validation.self_check import agree, compute_max_magnitude, estimate_noise_floor
+from ..following import Following
+from ..growing_segment import GrowingSegment
+from ..memory_layout import allocate
 from .segment_program import SegmentProgram
 
 # Primes, far apart, so that no block size divides them and no block count follows from them. Cost
@@ -137,10 +137,7 @@ class GrowingProgram:
         replay()
         if not ran:
             return None
-        floats = [following.inputs[s] for s in self.leaves
-                  if following.inputs[s].dtype.kind == "f"]
-        least = CANCELLATION_TOLERANCE * min(1.0,
-                                             max(map(compute_max_magnitude, floats), default=0.0))
+        least = estimate_noise_floor(following.inputs[s] for s in self.leaves)
         scale = max((compute_max_magnitude(b) for b in owners if b.dtype.kind == "f"), default=0.0)
         for k, (a, b) in enumerate(zip(outputs, owners, strict=True)):
             if not agree(a, b, least) and (b.dtype.kind not in "fV"
