@@ -17,7 +17,8 @@ from ...target.amx import SIDE, TILE_BYTES
 from ..llvm.address import add, constant, multiply, offset_bytes, subtract
 from ..llvm.loop import emit_loop
 from ..llvm.types import I64, Number
-from .amx_split import SplitOperand, count_bf16_terms, declare_fallback, declare_packer
+from .amx_fallback import declare_fallback
+from .amx_split import SplitOperand, count_bf16_terms, declare_packer
 from .amx_tiles import configured_tiles, count_tile_steps, declare_multiplier, list_term_products
 from .blocking import GemmPlan, GemmProblem
 from .macro_kernel import MacroKernel

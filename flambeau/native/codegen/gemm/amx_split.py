@@ -6,14 +6,12 @@ products matter, and about 16 bits are correct. (Henry, Tang, Heinecke: Leveragi
 Artificial Intelligence Datatype For Higher-Precision Computations, 2019.)
 
 Packing detects non-finite values, and panels of numbers so small that AMX flushes their terms to
-zero. `declare_fallback` multiplies those in float32.
+zero. Those are multiplied in float32 (amx_fallback.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from llvmlite import ir
 
@@ -23,7 +21,7 @@ from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.loop import declare_internal, emit_loop
 from ..llvm.transpose import transpose_block
 from ..llvm.types import F32, I1, I16, I32, I64, POINTER, Number
-from ..llvm.vectors import first_lanes, fma, load_vector, splat, store_vector, widen
+from ..llvm.vectors import first_lanes, load_vector, store_vector, widen
 from .amx_tiles import count_tile_steps
 
 _WIDE, _FLOATS, _SHORT = ir.VectorType(I32, SIDE), ir.VectorType(F32, SIDE), \
@@ -120,14 +118,14 @@ def declare_packer(module: ir.Module, operand: SplitOperand) -> ir.Function:
     for pointer in (source, panel):
         pointer.add_attribute("noalias")
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    body = _pack_along_depth if along else _pack_along_width
+    packer = (_DepthPacker if along else _WidthPacker)(b, operand, source, stride, valid)
     steps = count_tile_steps(b, depth)
     turn = along == operand.turned
 
     def step(s: ir.Value, carried: list) -> list:
         into = offset_bytes(b, panel, multiply(b, s, operand.step))
         remaining = b.sub(depth, multiply(b, s, DEPTH_PER_TILE))
-        largest = body(b, operand, source, stride, valid, s, remaining, into, carried[0])
+        largest = packer.pack(s, remaining, into, carried[0])
         if turn:
             emit_loop(b, 2 * operand.parts, [], lambda i, _: _transpose_tile(b, into, i))
         return [largest]
@@ -169,172 +167,101 @@ def _needs_fallback(b: ir.IRBuilder, largest: ir.Value) -> ir.Value:
     return b.zext(b.and_(has_any, beyond), I64)
 
 
-def _pack_along_depth(
-    b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
-    s: ir.Value, remaining: ir.Value, into: ir.Value, largest: ir.Value,
-) -> ir.Value:
-    """Pack one depth step of all rows, each contiguous along the depth."""
-    size, stored = operand.stored.size, operand.stored
-    masks = [first_lanes(b, add(b, remaining, -first), SIDE) for first in (0, SIDE)]
-    chunk = offset_bytes(b, source, multiply(b, s, DEPTH_PER_TILE * size))
-    odd_lanes = ir.Constant(ir.VectorType(I32, 2 * SIDE), list(range(1, 4 * SIDE, 2)))
+@dataclass(frozen=True)
+class _Packer:
+    """Packs depth steps of a panel. `source`: its first number; `stride`: from row to row for rows
+    along the depth, else from depth to depth; `valid`: how many rows it has."""
 
-    def row(i: ir.Value, carried: list) -> list:
-        greatest, split = carried[0], []
-        pointer = offset_bytes(b, chunk, b.mul(i, stride))
-        for first, mask in enumerate(masks):
-            here = offset_bytes(b, pointer, first * SIDE * size)
-            x = widen(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
-            greatest = _update_max_magnitude(b, x, greatest) if operand.checked else greatest
-            split.append(_split_terms(b, x, operand.parts))
-        for part, (low, high) in enumerate(zip(*split, strict=True)):
-            both = b.shuffle_vector(b.bitcast(low, _SHORT), b.bitcast(high, _SHORT), odd_lanes)
-            target = offset_bytes(b, into, multiply(b, i, 64))
-            store_vector(b, both, offset_bytes(b, target, part * 2 * TILE_BYTES), 2)
-        return [greatest]
+    b: ir.IRBuilder
+    operand: SplitOperand
+    source: ir.Value
+    stride: ir.Value
+    valid: ir.Value
 
-    [largest] = emit_loop(b, valid, [largest], row)
-
-    def none(i: ir.Value, _: list) -> list:
-        target = offset_bytes(b, into, multiply(b, b.add(valid, i), 64))
-        for part in range(operand.parts):
-            store_vector(
-                b, ir.Constant(_WIDE, None), offset_bytes(b, target, part * 2 * TILE_BYTES), 4
-            )
-        return []
-
-    emit_loop(b, b.sub(constant(2 * SIDE), valid), [], none)
-    return largest
+    def split(self, pointer: ir.Value, mask: ir.Value, largest: ir.Value
+              ) -> tuple[list[ir.Value], ir.Value]:
+        """Load 16 numbers; return their terms and the greatest magnitude so far."""
+        b, stored = self.b, self.operand.stored
+        x = widen(b, load_vector(b, pointer, stored, SIDE, mask), stored, Type.F32)
+        if self.operand.checked:
+            largest = _update_max_magnitude(b, x, largest)
+        return _split_terms(b, x, self.operand.parts), largest
 
 
-def _pack_along_width(
-    b: ir.IRBuilder, operand: SplitOperand, source: ir.Value, stride: ir.Value, valid: ir.Value,
-    s: ir.Value, remaining: ir.Value, into: ir.Value, largest: ir.Value,
-) -> ir.Value:
-    """Pack one depth step, two rows at a time, each contiguous along the width."""
-    size, stored = operand.stored.size, operand.stored
-    masks = [first_lanes(b, add(b, valid, -first), SIDE) for first in (0, SIDE)]
-    sixteen = _broadcast(16)
-    odd_lanes = ir.Constant(ir.VectorType(I1, 2 * SIDE), [0, 1] * SIDE)
-    none = ir.Constant(ir.VectorType(I1, SIDE), None)
+class _DepthPacker(_Packer):
+    """Packs rows that are contiguous along the depth."""
 
-    def pair(i: ir.Value, carried: list) -> list:
-        greatest = carried[0]
-        first = add(b, multiply(b, s, DEPTH_PER_TILE), multiply(b, i, 2))
-        for tile in (0, 1):
-            split = []
-            for half in (0, 1):
-                is_inside = b.icmp_signed("<", constant(add(b, multiply(b, i, 2), half)), remaining)
-                mask = b.select(is_inside, masks[tile], none)
-                here = offset_bytes(b, source, b.mul(constant(add(b, first, half)), stride))
-                here = offset_bytes(b, here, tile * SIDE * size)
-                x = widen(b, load_vector(b, here, stored, SIDE, mask), stored, Type.F32)
-                greatest = _update_max_magnitude(b, x, greatest) if operand.checked else greatest
-                split.append(_split_terms(b, x, operand.parts))
-            for part, (even, uneven) in enumerate(zip(*split, strict=True)):
-                low = b.bitcast(b.lshr(even, sixteen), _SHORT)
-                both = b.select(odd_lanes, b.bitcast(uneven, _SHORT), low)
+    def pack(self, s: ir.Value, remaining: ir.Value, into: ir.Value, largest: ir.Value
+             ) -> ir.Value:
+        """Pack depth step `s` of all rows; return the greatest magnitude so far."""
+        b, size = self.b, self.operand.stored.size
+        masks = [first_lanes(b, add(b, remaining, -first), SIDE) for first in (0, SIDE)]
+        chunk = offset_bytes(b, self.source, multiply(b, s, DEPTH_PER_TILE * size))
+        odd_lanes = ir.Constant(ir.VectorType(I32, 2 * SIDE), list(range(1, 4 * SIDE, 2)))
+
+        def row(i: ir.Value, carried: list) -> list:
+            greatest, split = carried[0], []
+            pointer = offset_bytes(b, chunk, b.mul(i, self.stride))
+            for first, mask in enumerate(masks):
+                here = offset_bytes(b, pointer, first * SIDE * size)
+                terms, greatest = self.split(here, mask, greatest)
+                split.append(terms)
+            for part, (low, high) in enumerate(zip(*split, strict=True)):
+                both = b.shuffle_vector(b.bitcast(low, _SHORT), b.bitcast(high, _SHORT), odd_lanes)
                 target = offset_bytes(b, into, multiply(b, i, 64))
-                place = part * 2 * TILE_BYTES + tile * TILE_BYTES
-                store_vector(b, both, offset_bytes(b, target, place), 2)
-        return [greatest]
+                store_vector(b, both, offset_bytes(b, target, part * 2 * TILE_BYTES), 2)
+            return [greatest]
 
-    return emit_loop(b, SIDE, [largest], pair)[0]
+        [largest] = emit_loop(b, self.valid, [largest], row)
+        self._clear_other_rows(into)
+        return largest
 
+    def _clear_other_rows(self, into: ir.Value) -> None:
+        """Fill the panel's rows after the valid ones with zeros."""
+        b = self.b
 
-# ------------------------------------------------------------------------------ number by number
-
-
-def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
-    """Declare void(a, b, steps, sums, resume, rows, columns): the work of `declare_multiplier` in
-    float32.
-
-    `rows` counts single rows, `columns` counts tiles.
-    """
-    name = f"careful_{parts[0]}{parts[1]}"
-    if name in module.globals:
-        return module.globals[name]
-    kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, POINTER, *[I64] * 3])
-    function = declare_internal(module, name, kind)
-    a, other, steps, sums, resume, rows, columns = function.args
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    line = b.mul(columns, constant(64))
-    vectors = b.mul(rows, columns)
-    with b.if_then(b.icmp_signed("==", resume, constant(0))):
-        _clear_sums(b, sums, vectors)
-
-    def element(s: ir.Value, pair: ir.Value, half: ir.Value, tile: ir.Value) -> None:
-        right = offset_bytes(
-            b, other, add(b, multiply(b, s, 2 * TILE_BYTES * parts[1]), multiply(b, pair, 64))
-        )
-        right = offset_bytes(b, right, multiply(b, tile, TILE_BYTES))
-        y = _add_terms(
-            b,
-            [
-                _load_half(b, offset_bytes(b, right, p * 2 * TILE_BYTES), half)
-                for p in range(parts[1])
-            ],
-        )
-        left = offset_bytes(b, a, multiply(b, s, 2 * TILE_BYTES * parts[0]))
-        left = offset_bytes(b, left, add(b, multiply(b, pair, 4), multiply(b, half, 2)))
-        into = offset_bytes(b, sums, multiply(b, tile, 64))
-
-        def row(r: ir.Value, _: list) -> list:
-            x = splat(b, _join_terms(b, offset_bytes(b, left, multiply(b, r, 64)), parts[0]), SIDE)
-            place = offset_bytes(b, into, b.mul(r, line))
-            store_vector(b, fma(b, x, y, load_vector(b, place, Type.F32, SIDE)), place, 4)
+        def clear(i: ir.Value, _: list) -> list:
+            target = offset_bytes(b, into, multiply(b, b.add(self.valid, i), 64))
+            for part in range(self.operand.parts):
+                store_vector(b, ir.Constant(_WIDE, None),
+                             offset_bytes(b, target, part * 2 * TILE_BYTES), 4)
             return []
 
-        emit_loop(b, rows, [], row)
-
-    _emit_nested_loops(b, [steps, constant(SIDE), constant(2), columns], element)
-    b.ret_void()
-    return function
+        emit_loop(b, b.sub(constant(2 * SIDE), self.valid), [], clear)
 
 
-def _clear_sums(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
-    """Zero `vectors` vectors of sums."""
-    def clear_vector(i: ir.Value, _: list) -> list:
-        store_vector(b, ir.Constant(_FLOATS, None), offset_bytes(b, sums, multiply(b, i, 64)), 4)
-        return []
+class _WidthPacker(_Packer):
+    """Packs two rows at a time, each contiguous along the width."""
 
-    emit_loop(b, vectors, [], clear_vector)
+    def pack(self, s: ir.Value, remaining: ir.Value, into: ir.Value, largest: ir.Value
+             ) -> ir.Value:
+        """Pack depth step `s` of all rows; return the greatest magnitude so far."""
+        b, size = self.b, self.operand.stored.size
+        masks = [first_lanes(b, add(b, self.valid, -first), SIDE) for first in (0, SIDE)]
+        sixteen = _broadcast(16)
+        odd_lanes = ir.Constant(ir.VectorType(I1, 2 * SIDE), [0, 1] * SIDE)
+        none = ir.Constant(ir.VectorType(I1, SIDE), None)
 
+        def pair(i: ir.Value, carried: list) -> list:
+            greatest = carried[0]
+            first = add(b, multiply(b, s, DEPTH_PER_TILE), multiply(b, i, 2))
+            for tile in (0, 1):
+                split = []
+                for half in (0, 1):
+                    is_inside = b.icmp_signed(
+                        "<", constant(add(b, multiply(b, i, 2), half)), remaining)
+                    mask = b.select(is_inside, masks[tile], none)
+                    here = offset_bytes(
+                        b, self.source, b.mul(constant(add(b, first, half)), self.stride))
+                    here = offset_bytes(b, here, tile * SIDE * size)
+                    terms, greatest = self.split(here, mask, greatest)
+                    split.append(terms)
+                for part, (even, uneven) in enumerate(zip(*split, strict=True)):
+                    low = b.bitcast(b.lshr(even, sixteen), _SHORT)
+                    both = b.select(odd_lanes, b.bitcast(uneven, _SHORT), low)
+                    target = offset_bytes(b, into, multiply(b, i, 64))
+                    place = part * 2 * TILE_BYTES + tile * TILE_BYTES
+                    store_vector(b, both, offset_bytes(b, target, place), 2)
+            return [greatest]
 
-def _emit_nested_loops(
-    b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None]
-) -> None:
-    """Nest loops around body(index of each)."""
-    def inner(i: ir.Value, _: list) -> list:
-        _emit_nested_loops(b, extents[1:], partial(body, i))
-        return []
-
-    if extents:
-        emit_loop(b, extents[0], [], inner)
-    else:
-        body()
-
-
-def _join_terms(b: ir.IRBuilder, place: ir.Value, parts: int) -> ir.Value:
-    """Return the number whose terms lie in consecutive tiles."""
-    terms = []
-    for part in range(parts):
-        bits = b.load(offset_bytes(b, place, part * 2 * TILE_BYTES), typ=I16, align=2)
-        terms.append(b.bitcast(b.shl(b.zext(bits, I32), ir.Constant(I32, 16)), F32))
-    return _add_terms(b, terms)
-
-
-def _load_half(b: ir.IRBuilder, place: ir.Value, half: ir.Value) -> ir.Value:
-    """Return one of the two numbers in each lane of a row of pairs."""
-    bits = load_vector(b, place, Type.I32, SIDE)
-    low = b.shl(bits, _broadcast(16))
-    high = b.and_(bits, _broadcast(_HIGH))
-    return b.bitcast(b.select(b.icmp_signed("==", half, constant(0)), low, high), _FLOATS)
-
-
-def _add_terms(b: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
-    """Add terms, smallest first, which is exact."""
-    total = parts[-1]
-    for part in reversed(parts[:-1]):
-        total = b.fadd(total, part)
-    return total
+        return emit_loop(b, SIDE, [largest], pair)[0]

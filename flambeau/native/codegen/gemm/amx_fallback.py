@@ -1,0 +1,121 @@
+"""The multiplier for panels that AMX would get wrong: number by number, in float32.
+
+AMX flushes tiny terms to zero, and terms of infinities multiply to NaN; packing detects both
+(amx_split.py). Panels have the layout that packing writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from llvmlite import ir
+
+from ...loop_ir.ir import Type
+from ...target.amx import SIDE, TILE_BYTES
+from ..llvm.address import add, constant, multiply, offset_bytes
+from ..llvm.loop import declare_internal, emit_loop
+from ..llvm.types import F32, I16, I32, I64, POINTER, Number
+from ..llvm.vectors import fma, load_vector, splat, store_vector
+
+_FLOATS = ir.VectorType(F32, SIDE)
+_UPPER_HALF = -65536
+
+
+def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
+    """Declare void(a, b, steps, sums, resume, rows, columns): the work of `declare_multiplier` in
+    float32.
+
+    `rows` counts single rows, `columns` counts tiles.
+    """
+    name = f"careful_{parts[0]}{parts[1]}"
+    if name in module.globals:
+        return module.globals[name]
+    kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, POINTER, *[I64] * 3])
+    function = declare_internal(module, name, kind)
+    a, other, steps, sums, resume, rows, columns = function.args
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    line = b.mul(columns, constant(64))
+    vectors = b.mul(rows, columns)
+    with b.if_then(b.icmp_signed("==", resume, constant(0))):
+        _clear_sums(b, sums, vectors)
+
+    def element(s: ir.Value, pair: ir.Value, half: ir.Value, tile: ir.Value) -> None:
+        right = offset_bytes(
+            b, other, add(b, multiply(b, s, 2 * TILE_BYTES * parts[1]), multiply(b, pair, 64))
+        )
+        right = offset_bytes(b, right, multiply(b, tile, TILE_BYTES))
+        y = _add_terms(
+            b,
+            [
+                _load_half(b, offset_bytes(b, right, p * 2 * TILE_BYTES), half)
+                for p in range(parts[1])
+            ],
+        )
+        left = offset_bytes(b, a, multiply(b, s, 2 * TILE_BYTES * parts[0]))
+        left = offset_bytes(b, left, add(b, multiply(b, pair, 4), multiply(b, half, 2)))
+        into = offset_bytes(b, sums, multiply(b, tile, 64))
+
+        def row(r: ir.Value, _: list) -> list:
+            x = splat(b, _join_terms(b, offset_bytes(b, left, multiply(b, r, 64)), parts[0]), SIDE)
+            place = offset_bytes(b, into, b.mul(r, line))
+            store_vector(b, fma(b, x, y, load_vector(b, place, Type.F32, SIDE)), place, 4)
+            return []
+
+        emit_loop(b, rows, [], row)
+
+    _emit_nested_loops(b, [steps, constant(SIDE), constant(2), columns], element)
+    b.ret_void()
+    return function
+
+
+def _clear_sums(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
+    """Zero `vectors` vectors of sums."""
+    def clear_vector(i: ir.Value, _: list) -> list:
+        store_vector(b, ir.Constant(_FLOATS, None), offset_bytes(b, sums, multiply(b, i, 64)), 4)
+        return []
+
+    emit_loop(b, vectors, [], clear_vector)
+
+
+def _emit_nested_loops(
+    b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None]
+) -> None:
+    """Nest loops around body(index of each)."""
+    def inner(i: ir.Value, _: list) -> list:
+        _emit_nested_loops(b, extents[1:], partial(body, i))
+        return []
+
+    if extents:
+        emit_loop(b, extents[0], [], inner)
+    else:
+        body()
+
+
+def _join_terms(b: ir.IRBuilder, place: ir.Value, parts: int) -> ir.Value:
+    """Return the number whose terms lie in consecutive tiles."""
+    terms = []
+    for part in range(parts):
+        bits = b.load(offset_bytes(b, place, part * 2 * TILE_BYTES), typ=I16, align=2)
+        terms.append(b.bitcast(b.shl(b.zext(bits, I32), ir.Constant(I32, 16)), F32))
+    return _add_terms(b, terms)
+
+
+def _load_half(b: ir.IRBuilder, place: ir.Value, half: ir.Value) -> ir.Value:
+    """Return one of the two numbers in each lane of a row of pairs."""
+    bits = load_vector(b, place, Type.I32, SIDE)
+    low = b.shl(bits, _broadcast(16))
+    high = b.and_(bits, _broadcast(_UPPER_HALF))
+    return b.bitcast(b.select(b.icmp_signed("==", half, constant(0)), low, high), _FLOATS)
+
+
+def _broadcast(value: int) -> ir.Value:
+    return ir.Constant(ir.VectorType(I32, SIDE), [value] * SIDE)
+
+
+def _add_terms(b: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
+    """Add terms, smallest first, which is exact."""
+    total = parts[-1]
+    for part in reversed(parts[:-1]):
+        total = b.fadd(total, part)
+    return total
