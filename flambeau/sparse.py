@@ -7,7 +7,7 @@ from typing import Any
 
 from .native.foundation.user_frames import warn
 from .ops.sparse import entry
-from .ops.sparse.construction import spdiags
+from .ops.sparse.diagonals import spdiags
 from .ops.sparse.gradcheck import reduce_to_values
 from .ops.sparse.invariants import CHECKS
 from .ops.sparse.products import sampled_addmm

@@ -17,7 +17,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
 from ..interception.window_stubs import choose
 from . import formats
-from .construction import create_coo, create_compressed
+from .assembly import create_compressed, create_coo
 from .conversion_checks import check_conversion, check_sparse_dim
 from .dispatch import implements, implements_each, sparse_operator
 from .masking import mask_by_pattern

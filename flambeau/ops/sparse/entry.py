@@ -199,9 +199,9 @@ for _alias, _name in (("dsmm", "mm"), ("spmm", "mm"), ("saddmm", "sspaddmm")):
 
 # ------------------------------------------------------------- functions for other packages
 
-_publish_entry("construction", "allocate_in_layout",
+_publish_entry("empty", "allocate_in_layout",
                "Return a sparse tensor with a shape, dtype and layout but no values.", ("sparse",))
-_publish_entry("construction", "scatter_rows",
+_publish_entry("assembly", "scatter_rows",
                "Return the sparse gradient of a table: one row for each lookup.", ("sparse",))
 _publish_entry("masked_reductions", "reduce_masked",
                "Apply a reduction of torch.masked to a sparse tensor.", ("sparse",))
@@ -209,12 +209,12 @@ for _name in ("convert_indices_from_coo_to_csr", "convert_indices_from_csr_to_co
     _publish_entry("formats", f"_{_name}",
                    "Convert row indices between coordinate and compressed form.", target=_name)
 for _layout in ("coo", "csr", "csc", "bsr", "bsc", "compressed"):
-    _publish_entry("construction", f"_validate_sparse_{_layout}_tensor_args",
+    _publish_entry("invariants", f"_validate_sparse_{_layout}_tensor_args",
                    "Raise RuntimeError if the parts do not form a valid sparse tensor.",
                    target="validate", first=(_layout,), returns="None")
-_publish_entry("construction", "_validate_compressed_sparse_indices",
+_publish_entry("invariants", "_validate_compressed_sparse_indices",
                "Raise RuntimeError if the indices do not form valid compressed rows or columns.",
                target="validate_indices", returns="None")
-_publish_entry("construction", "_sparse_compressed_tensor_with_dims",
+_publish_entry("empty", "_sparse_compressed_tensor_with_dims",
                "Return a compressed tensor with `nnz` stored values, all parts zero.", ("aten",),
                target="with_dims")

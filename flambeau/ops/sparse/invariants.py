@@ -1,4 +1,4 @@
-"""Invariants of sparse tensors, checked on request."""
+"""Invariants of sparse tensors: shapes are checked always, indices on request."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...tensor.meta import MetaArray
+from ...tensor import layout as layouts
+from ...tensor.meta import MetaArray, meta_array
 from ...tensor.sparse import CompressedArray
+from ...tensor.tensor import Tensor
 from .meta_device import refuse_reading
 
 
@@ -20,6 +22,44 @@ class CHECKS:
 def _check(holds: Any, text: str) -> None:
     if not holds:
         raise RuntimeError(text)
+
+
+def as_indices(indices: Any, keep_int32: bool = False) -> np.ndarray:
+    """The indices as integers."""
+    array: np.ndarray = indices._array if isinstance(indices, Tensor) else np.asarray(indices)
+    if keep_int32 and array.dtype == np.int32:
+        return array
+    if array.__class__ is MetaArray:
+        return meta_array(array.shape, np.dtype(np.int64))
+    return array.astype(np.int64, copy=False)
+
+
+def infer_coo_shape(indices: np.ndarray, values: np.ndarray, size: Any) -> tuple[int, ...]:
+    """Return `size` if indices and values fit it; None: the smallest size that holds them."""
+    if indices.ndim != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices.shape)}")
+    if indices.shape[1] != values.shape[0]:
+        raise RuntimeError(
+            "indices and values must have same nnz, but got nnz from indices: "
+            f"{indices.shape[1]}, nnz from values: {values.shape[0]}"
+        )
+    sparse, dense = indices.shape[0], values.ndim - 1
+    if size is None:
+        refuse_reading(indices)
+        lengths = (indices.max(1) + 1).tolist() if indices.shape[1] else [0] * sparse
+        return (*lengths, *values.shape[1:])
+    shape = tuple(int(n) for n in size)
+    if len(shape) != sparse + dense:
+        raise RuntimeError(
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(shape)}, "
+            f"sparse_dim = {sparse}, dense_dim = {dense}"
+        )
+    if values.shape[1:] != shape[sparse:]:
+        expected = [values.shape[0], *shape[sparse:]]
+        raise RuntimeError(
+            f"values has incorrect size, expected {expected}, got {list(values.shape)}"
+        )
+    return shape
 
 
 def check_coo(
@@ -111,3 +151,32 @@ def _check_sorted(a: CompressedArray, compressed_name: str, plain_name: str, nam
             f"i = 1, ..., {name} are sorted and distinct along the last dimension values` is not "
             "satisfied.",
         )
+
+
+# ------------------------------------------------- public checks of the parts of a tensor
+
+
+def validate(kind: str, *args: Any, layout: Any = None, is_coalesced: Any = None,
+             check_pinning: Any = None) -> None:
+    """Raise RuntimeError for the first invariant violated by the parts of a tensor."""
+    if kind == "coo":
+        indices, values, size = args[:3]
+        infer_coo_shape(as_indices(indices), values._array, size)
+        check_coo(as_indices(indices), values._array, tuple(size), bool(is_coalesced))
+        return
+    form = layout or (args[4] if len(args) > 4 else getattr(layouts, f"sparse_{kind}"))
+    compressed, plain, values, size = args[:4]
+    check_compressed(CompressedArray(
+        form, compressed._array, plain._array, values._array, tuple(size)))
+
+
+def validate_indices(
+    is_crow: bool, compressed_idx: Tensor, plain_idx: Tensor, cdim: int, dim: int, nnz: int,
+) -> None:
+    """Raise RuntimeError for the first invariant violated by compressed indices."""
+    form = layouts.sparse_csr if is_crow else layouts.sparse_csc
+    values = np.empty(plain_idx._array.shape, bool)
+    batch = compressed_idx._array.shape[:-1]
+    shape = (*batch, cdim, dim) if is_crow else (*batch, dim, cdim)
+    check_compressed(CompressedArray(
+        form, compressed_idx._array, plain_idx._array, values, shape))

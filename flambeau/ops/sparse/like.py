@@ -14,8 +14,8 @@ from ...tensor.sparse import (
     COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse,
 )
 from ...tensor.tensor import Tensor, wrap
-from .construction import allocate_coo, allocate_in_layout
 from .dispatch import implements, refuse
+from .empty import allocate_coo, allocate_in_layout
 from .meta_device import find_target, move_to_meta
 
 

@@ -368,7 +368,7 @@ def sspaddmm(
 @implements("smm")
 def smm(input: Tensor, mat: Tensor) -> Tensor:
     """Return the product of a sparse and a dense matrix as a sparse matrix."""
-    from .construction import allocate_coo
+    from .empty import allocate_coo
 
     zero = wrap_sparse(allocate_coo((input.shape[0], mat.shape[1]), input._array.dtype))
     return sspaddmm(zero, input, mat)

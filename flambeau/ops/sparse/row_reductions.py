@@ -8,7 +8,7 @@ from ...tensor.layout import sparse_csr
 from ...tensor.sparse import CompressedArray
 from ...tensor.tensor import Tensor, wrap
 from . import formats
-from .construction import create_compressed
+from .assembly import create_compressed
 from .conversion import get_values
 from .products import sparse_mm
 

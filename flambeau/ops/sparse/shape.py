@@ -564,7 +564,7 @@ def resize_as_(self: Tensor, other: Tensor, **kwargs: Any) -> Tensor:
 
 def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
     """Resize in place and drop all values."""
-    from .construction import allocate_coo
+    from .empty import allocate_coo
 
     if not self.is_sparse:
         refuse("sparse_resize_and_clear_", (self,))

@@ -12,7 +12,7 @@ from ...tensor.sparse import SparseTensor
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
 from ..linalg.matrix_checks import LinAlgError
-from .construction import create_compressed
+from .assembly import create_compressed
 from .dispatch import sparse_operator
 from .products import to_scipy
 
