@@ -171,11 +171,6 @@ def rewrite(graph: Graph, rule: Callable[[Node, tuple[Node, ...]], Node]) -> Gra
     )
 
 
-def rewrite_nodes(graph: Graph, rule: Callable[[Node], Node]) -> Graph:
-    """Rebuild each node on its new inputs and replace it by rule(node), inputs first."""
-    return rewrite(graph, lambda node, inputs: rule(with_inputs(node, inputs)))
-
-
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
     """Return the node if its inputs did not change, else a copy that reads the new ones."""
     if inputs == node.inputs:  # nodes compare by identity

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 
 from ...native.foundation.user_frames import warn
-from ..core.operator import Array
 
 NONE, MEAN, SUM = 0, 1, 2  # torch.kl_div and its like reduce nothing unless told to
 _NUMBERS = {"none": NONE, "mean": MEAN, "sum": SUM, NONE: NONE, MEAN: MEAN, SUM: SUM}
@@ -34,16 +32,6 @@ def _choose_by_flags(size_average: Any, reduce: Any) -> str:
     warn("size_average and reduce args will be deprecated, please use "
          f"reduction='{name}' instead.")
     return name
-
-
-def reduce_loss(y: Array, reduction: int, kind: np.dtype) -> Array:
-    """Return a loss's elements, or their mean or sum."""
-    if reduction == NONE:
-        return np.asarray(y, kind)
-    y = np.add.reduce(y, None)
-    if reduction == MEAN:
-        return y  # the caller divides: it knows the count
-    return np.asarray(y, kind)
 
 
 def reduce_tensor(loss: Any, reduction: int | str) -> Any:

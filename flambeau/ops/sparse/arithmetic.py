@@ -109,17 +109,6 @@ def _sum_compressed(a: CompressedArray, b: CompressedArray) -> CompressedArray:
     return formats.compress(total, a.layout, a.block, a.plain.dtype)
 
 
-def _check_same_size(name: str, a: Any, b: Any) -> None:
-    if a.shape != b.shape:
-        raise RuntimeError(
-            f"{name}: expected 'self' and 'other' to have same size, but self has size "
-            f"{list(a.shape)} while other has size {list(b.shape)} (FYI: op2-op1 broadcasting "
-            "is not supported)" if name != "add" else
-            f"The size of tensor a ({a.shape[-1] if a.shape else 1}) must match the size of "
-            f"tensor b ({b.shape[-1] if b.shape else 1})"
-        )
-
-
 @sparse_operator(node="AddBackward0")
 def _add(input: Array, other: Array, alpha: Number | None) -> Array:
     a: Any = input

@@ -140,13 +140,6 @@ def reduce_axes(node: Node, fold: ReduceOp, axes: Sequence[int], keep: bool = Fa
     return reshape_node(reduced, [n for i, n in enumerate(node.shape) if i not in axes])
 
 
-def move_axis(node: Node, source: int, target: int) -> Node:
-    """Move one axis to another place."""
-    order = [i for i in range(len(node.shape)) if i != source]
-    order.insert(target, source)
-    return graph.permute(node, order)
-
-
 def slice_axis(node: Node, axis: int, start: int, length: int, step: int = 1) -> Node:
     """Slice `length` elements of one axis."""
     starts, steps = [0] * len(node.shape), [1] * len(node.shape)
