@@ -15,6 +15,10 @@ from ...programs import edit
 from ..rule import Rule
 
 _TIMES = 5
+_MAX_DRAWS = 256  # that are remembered
+_MAX_NUMBERS = 1 << 20  # of a draw
+_MIN_DIFFERING = 0.3  # share of the integers of two unrelated batches
+_MIN_CORRELATION = 0.99999  # of numbers that are the same but for scale and shift
 
 
 @dataclass
@@ -96,9 +100,10 @@ for _ in range(8):
 
     def on_draw(self, tensor: Any, spot: Spot | None) -> None:
         array = tensor._array
-        if array.ndim and array.shape[0] > 3 and len(self.draws) < 256 and array.size < 1 << 20:
+        if array.ndim and array.shape[0] > 3 and len(self.draws) < _MAX_DRAWS \
+                and array.size < _MAX_NUMBERS:
             self.draws[id(tensor)] = _Draw(weakref.ref(tensor), array, spot, self.session.updates)
-        if self.session.updates and len(self.draws) > 128:
+        if self.session.updates and len(self.draws) > _MAX_DRAWS // 2:
             self.draws = {k: d for k, d in self.draws.items() if d.tensor() is not None}
 
     def on_call(self, call: ModuleCall) -> None:
@@ -150,7 +155,7 @@ for _ in range(8):
 def _is_unrelated(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two batches have other samples, not the same ones with some noise."""
     if a.dtype.kind != "f":
-        return bool((a != b).mean() > 0.3)
+        return bool((a != b).mean() > _MIN_DIFFERING)
     rows = a.reshape(len(a), -1)[:64], b.reshape(len(b), -1)[:64]
     centred = [r - r.mean(0) for r in rows]
     size = float(np.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum()))
@@ -163,4 +168,4 @@ def _is_alike(a: np.ndarray, b: np.ndarray) -> bool:
     a, b = a.astype(np.float64), b.astype(np.float64)
     a, b = a - a.mean(), b - b.mean()
     size = float(np.sqrt((a * a).sum() * (b * b).sum()))
-    return size > 0 and float(abs((a * b).sum())) > 0.99999 * size
+    return size > 0 and float(abs((a * b).sum())) > _MIN_CORRELATION * size

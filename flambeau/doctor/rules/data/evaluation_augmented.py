@@ -16,6 +16,7 @@ from ...source import find_assignment
 from ..rule import Rule
 
 _SAMPLES = 4  # of the first batch that are compared
+_MAX_DATASETS = 8  # of training that are remembered
 
 
 class EvaluationAugmented(Rule):
@@ -105,7 +106,8 @@ for epoch in range(3):
     def on_call(self, call: ModuleCall) -> None:
         if call.recorded and call.module.training and self.latest is not None:
             dataset = getattr(self.latest, "dataset", None)
-            if all(dataset is not known for known in self.trained) and len(self.trained) < 8:
+            if all(dataset is not known for known in self.trained) \
+                    and len(self.trained) < _MAX_DATASETS:
                 self.trained.append(dataset)
         elif self.changing is not None and not call.recorded and not call.module.training:
             loader, self.changing = self.changing, None

@@ -17,6 +17,7 @@ from ..rule import Rule
 _FACTOR = 10.0  # between deviations, or of a deviation between means
 _NUMBERS = 256  # of each part, at least
 _BATCHES = 32  # of each part that are looked at
+_MOST = 0.8  # share of the columns that are off
 
 
 class Scale:
@@ -128,7 +129,7 @@ with torch.no_grad():
             is_shifted = np.abs(test_mean - mean)[valid] > _FACTOR * np.maximum(test_spread,
                                                                                 spread)[valid]
             is_off = (ratio > _FACTOR) | (ratio < 1 / _FACTOR) | is_shifted
-            if is_off.mean() > 0.8 and valid.mean() > 0.5:
+            if is_off.mean() > _MOST and valid.mean() > 0.5:
                 self.report("the model is evaluated with inputs on a different scale than in "
                             "training", *test.places,
                             **{"deviation in training": float(np.median(spread[valid])),

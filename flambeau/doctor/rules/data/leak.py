@@ -15,6 +15,10 @@ from ...source import find_assignment
 from ..rule import Rule
 
 _ROWS = 1 << 14  # that are remembered of a model
+_MAX_PENDING = 8  # batches that no step has trained on yet
+_MIN_ROWS = 16  # that were trained on
+_MIN_SHARE, _MAX_SHARE = 0.05, 0.95  # of a batch that was trained on: all of it is intended
+_MAX_TOTAL_SHARE = 0.98  # of an evaluation
 
 
 class Leak(Rule):
@@ -101,7 +105,7 @@ for fold in range(4):
         key = id(call.module)
         if call.recorded and call.module.training:
             trained = self.trained.get(key)
-            if len(array) > LOOKED or len(self.pending) >= 8 \
+            if len(array) > LOOKED or len(self.pending) >= _MAX_PENDING \
                     or trained and len(trained[1]) >= _ROWS:
                 self.partial.add(key)
             if key not in self.partial:
@@ -118,15 +122,15 @@ for fold in range(4):
         n_trained = sum(h in trained for h in hashes)
         counts[0] += len(hashes)
         counts[1] += n_trained
-        counts[2] += 0.05 * len(hashes) <= n_trained < 0.95 * len(hashes)
-        if n_trained >= 16 and n_trained == len(hashes):
+        counts[2] += _MIN_SHARE * len(hashes) <= n_trained < _MAX_SHARE * len(hashes)
+        if n_trained >= _MIN_ROWS and n_trained == len(hashes):
             spot = self.loader[1] if self.loader[0] is not None else call.spot
             self.again[spot] = self.again.get(spot, 0) + n_trained
         elif hashes:
             self.again[None] = 1
         has_loader = self.loader[0] is not None  # else the same line may read training data
-        if counts[1] >= 16 and 0.05 * counts[0] <= counts[1] < 0.98 * counts[0] \
-                and (counts[2] or has_loader):
+        is_in_part = _MIN_SHARE * counts[0] <= counts[1] < _MAX_TOTAL_SHARE * counts[0]
+        if counts[1] >= _MIN_ROWS and is_in_part and (counts[2] or has_loader):
             dataset = getattr(self.loader[0], "dataset", None)
             line = find_assignment(dataset, find_user_frame(1)) if has_loader else None
             self.report("evaluation samples were in the training batches",

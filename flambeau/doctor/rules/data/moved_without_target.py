@@ -12,6 +12,7 @@ from ...programs import edit
 from ..rule import Rule
 
 _SAMPLES = 6
+_MAX_MOVED = 64  # that are remembered
 
 
 class MovedWithoutTarget(Rule):
@@ -79,7 +80,7 @@ for image, mask in DataLoader(Shapes(), batch_size=4):
         self.times: dict[Spot | None, int] = {}
 
     def on_moved(self, name: str, before: Any, after: Any, spot: Spot | None) -> None:
-        if spot is not None and spot[0].co_name == "__getitem__" and len(self.moved) < 64:
+        if spot is not None and spot[0].co_name == "__getitem__" and len(self.moved) < _MAX_MOVED:
             self.moved.append((before._array, after._array, spot))
 
     def on_batch(self, iterator: Any, batch: Any, spot: Spot | None) -> None:

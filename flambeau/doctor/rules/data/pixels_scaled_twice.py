@@ -15,6 +15,9 @@ from ..rule import Rule
 
 _CALLS = 3
 _MAX_PIXELS = 1 << 16  # numbers that are looked at
+_MIN_PIXELS = 64
+_COUNTED_PIXELS = 1024  # among which levels are counted
+_TOLERANCE = 0.02  # of a level: distance from whole numbers
 
 
 class PixelsScaledTwice(Rule):
@@ -59,7 +62,7 @@ for _ in range(4):
         if self.times.get(key, 0) >= _CALLS or not call.tensors or not call.recorded:
             return
         values = call.tensors[0]._array.reshape(-1)[:_MAX_PIXELS]
-        scaled = values.dtype.kind == "f" and values.size >= 64 and values.min() >= 0 \
+        scaled = values.dtype.kind == "f" and values.size >= _MIN_PIXELS and values.min() >= 0 \
             and 0.5 < values.max() * 255 < 1.001 and _on_grid(values * (255.0 * 255.0))
         self.times[key] = self.times.get(key, 0) + 1 if scaled else _CALLS
         if scaled and self.times[key] == _CALLS:
@@ -69,5 +72,5 @@ for _ in range(4):
 
 
 def _on_grid(values: np.ndarray) -> bool:
-    return bool(np.abs(values - np.round(values)).max() < 0.02) \
-        and len(np.unique(np.round(values[:1024]))) > 2
+    return bool(np.abs(values - np.round(values)).max() < _TOLERANCE) \
+        and len(np.unique(np.round(values[:_COUNTED_PIXELS]))) > 2

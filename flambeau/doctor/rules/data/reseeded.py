@@ -10,6 +10,8 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
+_TIMES = 5
+
 
 class Reseeded(Rule):
     """Counts calls of manual_seed with the same seed between updates."""
@@ -89,6 +91,6 @@ for _ in range(8):
         is_repeated = last_seed == seed and 0 < updates - last_update <= 2 \
             and self.continued.pop(spot, False)
         self.times[spot] = self.times.get(spot, 0) + 1 if is_repeated else 0
-        if self.times[spot] >= 5:
+        if self.times[spot] >= _TIMES:
             self.report("the generator is seeded with the same number in every step", spot,
                         seed=int(seed), times=self.times[spot] + 1)

@@ -12,6 +12,9 @@ from ...programs import edit
 from ..rule import Rule
 
 _GROUPS = 64  # more different weights than this are not those of classes
+_MIN_IMBALANCE = 1.5  # between the most and the least frequent class
+_MIN_ROWS_PER_WEIGHT = 8  # fewer are weights of samples, not of classes
+_TOLERANCE = 1e-3  # of ratios of weights to counts that are equal
 
 
 class SamplerFavoursFrequent(Rule):
@@ -61,11 +64,12 @@ for xb, yb in loader:
             return
         weights: np.ndarray = sampler.weights._array
         values, counts = np.unique(weights, return_counts=True)
-        if not 2 <= len(values) <= _GROUPS or values[0] <= 0 or max(counts) < 1.5 * min(counts) \
-                or len(values) * 8 > len(weights):
+        if not 2 <= len(values) <= _GROUPS or values[0] <= 0 \
+                or max(counts) < _MIN_IMBALANCE * min(counts) \
+                or len(values) * _MIN_ROWS_PER_WEIGHT > len(weights):
             return
         ratio = values / counts
-        if np.ptp(ratio) < 1e-3 * ratio[0]:
+        if np.ptp(ratio) < _TOLERANCE * ratio[0]:
             self.report("the weights of the samples grow with the counts of their classes",
                         self.session.built_at.get(sampler), spot,
                         counts=[int(n) for n in counts[:6]],

@@ -9,6 +9,8 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
+_MIN_RATIO = 10  # of samples to weights
+
 
 class SamplerOfClasses(Rule):
     """Compares the number of weights of a WeightedRandomSampler with that of the samples."""
@@ -57,7 +59,7 @@ for xb, yb in loader:
         if type(sampler).__name__ != "WeightedRandomSampler":
             return
         weights, samples = len(sampler.weights), len(loader.dataset)
-        if weights * 10 < samples:
+        if weights * _MIN_RATIO < samples:
             self.report(f"the sampler has {weights} weights for {samples} samples: only the first "
                         f"{weights} are drawn", self.session.built_at.get(sampler), spot,
                         weights=weights, samples=samples)

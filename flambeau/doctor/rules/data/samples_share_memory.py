@@ -15,6 +15,8 @@ from ..rule import Rule
 
 _SAMPLES = 8
 _TIMES = 3
+_MAX_SHARED = 256  # that are remembered
+_MIN_SHARE = 0.75  # of the samples of a batch
 
 
 class SamplesShareMemory(Rule):
@@ -78,7 +80,7 @@ for step in range(24):
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:
         if name == "from_numpy":
-            if len(self.shared) < 256 and isinstance(args[0], np.ndarray):
+            if len(self.shared) < _MAX_SHARED and isinstance(args[0], np.ndarray):
                 self.shared.setdefault(args[0].ctypes.data, spot)
             return
         tensors = args[0] if name == "stack" and args else ()
@@ -89,7 +91,7 @@ for step in range(24):
             return
         address = first._array.ctypes.data
         aliases = [t for t in tensors if t._array.ctypes.data == address and t.shape == first.shape]
-        if len({id(t) for t in aliases}) >= max(_SAMPLES, 0.75 * len(tensors)):
+        if len({id(t) for t in aliases}) >= max(_SAMPLES, _MIN_SHARE * len(tensors)):
             self._compare(first._array, address, spot, len(aliases))
 
     def _compare(self, array: np.ndarray, address: int, spot: Spot | None, count: int) -> None:

@@ -19,6 +19,7 @@ _ROWS = 16  # of each part
 _MAX_ROWS = 1 << 14  # rows of a part that are added up
 _ERROR = 2e-4  # of a mean and a deviation that were set to 0 and 1: float32, and an epsilon
 _SCALERS = ("fit_transform", "fit")
+_MAX_STATISTICS = 64  # that are remembered
 
 
 class Part:
@@ -137,7 +138,7 @@ with torch.no_grad():
         self.statistics: list[Statistic] = []
 
     def on_statistic(self, statistic: Statistic) -> None:
-        if len(self.statistics) < 64:
+        if len(self.statistics) < _MAX_STATISTICS:
             self.statistics.append(statistic)
 
     def on_call(self, call: ModuleCall) -> None:

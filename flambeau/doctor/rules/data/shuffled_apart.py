@@ -13,6 +13,8 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
+_MAX_ORDERS = 256  # that are remembered
+
 
 def find_owner(array: Any) -> int:
     """What identifies the memory that an array looks at."""
@@ -82,7 +84,7 @@ for (xb, yb), (other,) in zip(labelled, unlabelled):
 
     def on_function(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any],
                     spot: Spot | None) -> None:
-        if name == "randperm" and len(self.permutations) < 256:
+        if name == "randperm" and len(self.permutations) < _MAX_ORDERS:
             self.permutations[id(args[0])] = args[0]
         elif name == "getitem" and len(args) == 3 and id(args[1]) in self.permutations:
             order = self.permutations[id(args[1])]
@@ -99,7 +101,7 @@ for (xb, yb), (other,) in zip(labelled, unlabelled):
                 self._remember(element, id(loader), len(loader.dataset), spot)
 
     def _remember(self, tensor: Tensor, order: int, n: int, spot: Spot | None) -> None:
-        if len(self.orders) > 256:
+        if len(self.orders) > _MAX_ORDERS:
             self.orders.clear()
         self.orders[find_owner(tensor._array)] = order, n, spot, tensor._array
 

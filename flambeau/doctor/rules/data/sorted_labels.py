@@ -14,6 +14,8 @@ from ...programs import edit
 from ..rule import Rule
 
 _BATCHES = 8
+_MOST_RISING = 0.85  # share of the batches that go on in order
+_MOST_PURE = 0.75  # share of the batches of a single class
 
 
 class SortedLabels(Rule):
@@ -101,7 +103,7 @@ for step in range(8):
         self.last = int(labels[-1])
         if len(self.classes) < _BATCHES:
             return
-        if self.rising >= 0.85 * len(self.classes) and -1 in self.classes \
+        if self.rising >= _MOST_RISING * len(self.classes) and -1 in self.classes \
                 and len({*self.classes} - {-1}) > 1:
             self.report("the labels of the batches are in order", self.loader, call.spot,
                         **{"batches in order": f"{self.rising} of {len(self.classes)}"})
@@ -109,7 +111,7 @@ for step in range(8):
         pure = [c for c in self.classes if c >= 0]
         distinct = set(pure)
         changes = sum(a != b for a, b in zip(pure, pure[1:], strict=False))
-        if len(pure) >= 0.75 * len(self.classes) and len(distinct) > 1 \
+        if len(pure) >= _MOST_PURE * len(self.classes) and len(distinct) > 1 \
                 and changes < len(pure) / 2:
             self.report("most batches hold a single class, and the classes form runs",
                         self.loader, call.spot,

@@ -19,6 +19,7 @@ _BATCHES = 3
 _ROWS = 32
 _LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
            "binary_cross_entropy_with_logits", "cross_entropy")
+_COLUMNS = 3, 512  # at least and at most
 
 
 class TargetInInputs(Rule):
@@ -84,7 +85,7 @@ for rows in t.split(16):
                 and array.dtype.kind == "f" and not call.tensors[0].requires_grad:
             self.windows = array
         usable = array is not None and array.ndim == 2 and array.dtype.kind == "f" \
-            and 3 <= array.shape[1] <= 512 and not call.tensors[0].requires_grad
+            and _COLUMNS[0] <= array.shape[1] <= _COLUMNS[1] and not call.tensors[0].requires_grad
         if usable:
             self.inputs = array
 

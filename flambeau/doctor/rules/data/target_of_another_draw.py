@@ -17,6 +17,9 @@ _MAX_ROWS = 1 << 14  # rows that are remembered
 _TIMES = 6
 _NUMBERS = 4096  # of each tensor
 _LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+_MIN_NUMBERS = 64
+_MAX_DRAWS = 8  # of a step that are remembered
+_UNRELATED, _RELATED, _SAME = 0.1, 0.15, 0.999  # correlations: at most, at least, at most
 
 
 class TargetOfAnotherDraw(Rule):
@@ -80,7 +83,7 @@ for _ in range(9):
         self.clean: dict[Spot | None, int] = {}
 
     def on_draw(self, tensor: Any, spot: Spot | None) -> None:
-        if tensor._array.dtype.kind == "f" and tensor._array.ndim and len(self.draws) < 8:
+        if tensor._array.dtype.kind == "f" and tensor._array.ndim and len(self.draws) < _MAX_DRAWS:
             self.draws.append((tensor, spot))
 
     def on_call(self, call: ModuleCall) -> None:
@@ -105,11 +108,11 @@ for _ in range(9):
                        for d, _ in self.draws if d is not target and d._array.shape == shape]
         chance_level = min(target._array.size, _NUMBERS) ** -0.5  # of numbers that are independent
         is_noised = any(
-            _correlate(source, target._array) < max(0.1, 3 * chance_level)
-            and any(max(0.15, 4 * chance_level) < _correlate(source, draw) < 0.999
+            _correlate(source, target._array) < max(_UNRELATED, 3 * chance_level)
+            and any(max(_RELATED, 4 * chance_level) < _correlate(source, draw) < _SAME
                     for draw in other_draws)
             for source in (_select_part(array, shape) for array in self.inputs)
-            if source is not None and source.size >= 64
+            if source is not None and source.size >= _MIN_NUMBERS
         )
         count = self.times.get(call.spot, 0) + 1 if is_noised else 0
         self.times[call.spot] = count

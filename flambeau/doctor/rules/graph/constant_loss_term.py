@@ -17,6 +17,7 @@ from ...source import find_body, find_statements
 from ..rule import Rule
 
 _CUTS = ("data", "detach", "item")
+_MAX_TERMS = 64  # that are remembered, of each kind
 
 
 class ConstantLossTerm(Rule):
@@ -89,7 +90,7 @@ for _ in range(4):
     def on_cut(self, method: str, tensor: Any, spot: Spot | None) -> None:
         if method == "argmax()":
             self.on_slope(list_callers(4))
-        if method != "item()" or len(self.items) >= 64:
+        if method != "item()" or len(self.items) >= _MAX_TERMS:
             return
         spots = list_callers(4)
         if spots not in self.items:
@@ -123,14 +124,14 @@ for _ in range(4):
             self.on_slope(list_callers(4))
 
     def on_slope(self, spots: tuple[Spot, ...]) -> None:
-        if len(self.ends) < 64:
+        if len(self.ends) < _MAX_TERMS:
             self.ends.add(spots)
 
     def on_alias(self, result: Any, spot: Spot | None) -> None:
         self.on_slope(list_callers(4))
 
     def on_addend(self, constant: Any, spot: Spot | None) -> None:
-        if spot is not None and len(self.addends) < 64:
+        if spot is not None and len(self.addends) < _MAX_TERMS:
             self.addends.add(spot)
 
     def _end_in(self, statements: list[ast.expr] | list[ast.stmt], file: str) -> Place | None:

@@ -14,6 +14,7 @@ from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 3
+_MAX_PASSES = 64  # backward passes that are looked at
 
 
 @dataclass
@@ -101,7 +102,7 @@ for _ in range(5):
         cut.parameters = {key for key, leaf in leaves.items() if isinstance(leaf, Parameter)}
 
     def on_call(self, call: ModuleCall) -> None:
-        if self.session.watching and call.backwards < 64:
+        if self.session.watching and call.backwards < _MAX_PASSES:
             keys = [id(p) for p in call.module.parameters() if p.requires_grad]
             if call.recorded:
                 self.ran.update(keys)
@@ -116,7 +117,7 @@ for _ in range(5):
             self.inner.update(dict.fromkeys(keys, call.spot))
 
     def on_backward(self, backward: Backward) -> None:
-        if backward.watched and self.session.clock.passes < 64:
+        if backward.watched and self.session.clock.passes < _MAX_PASSES:
             self.reached.update(backward.graph.leaves)
 
     def on_step(self, update: Update) -> None:

@@ -14,6 +14,7 @@ from ...programs import edit
 from ..rule import Rule
 
 _LARGEST = 1 << 16  # numbers that are copied to compare
+_MAX_COPIES = 64  # that are remembered
 
 
 class DataWrite(Rule):
@@ -70,7 +71,7 @@ for _ in range(3):
     def on_cut(self, method: str, tensor: Any, spot: Spot | None) -> None:
         array = tensor._array
         if method == ".data" and isinstance(array, np.ndarray) and array.size <= _LARGEST \
-                and len(self.copies) < 64:
+                and len(self.copies) < _MAX_COPIES:
             self.copies.setdefault(id(array), (array, array.copy(), spot))
 
     def on_backward(self, backward: Backward) -> None:

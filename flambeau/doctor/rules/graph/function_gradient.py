@@ -23,6 +23,10 @@ _NUMBERS = 1 << 14  # of the arguments that are copied
 _FUNCTIONS = 16
 _STEPS = (1e-4, 1e-5)  # of the differences: where both agree the function is smooth
 _DIRECTIONS = 3
+_SMOOTH = 1e-3  # by how much both differences may differ
+_MIN_SLOPE = 1e-9  # below, differences are rounding
+_AGREEMENT = 0.05  # of backward and differences
+_LINEAR = 1e-6  # by how much backward of a negated gradient may differ
 
 
 class FunctionGradient(Rule):
@@ -159,7 +163,7 @@ class Comparison:
             return None
         rows, opposite = self.backward(self.weight), self.backward(-self.weight)
         for row, opposite_row in zip(rows, opposite, strict=True):
-            linear = np.allclose(row, -opposite_row, rtol=1e-6, atol=1e-12)
+            linear = np.allclose(row, -opposite_row, rtol=_LINEAR, atol=1e-12)
             straight = row.shape == self.weight.shape and np.allclose(row, self.weight)
             if straight or not linear:
                 return None
@@ -169,8 +173,8 @@ class Comparison:
             coarse, fine = (self.slope(directions, step) for step in _STEPS)
             derivative = sum(float((row * direction).sum())
                              for row, direction in zip(rows, directions, strict=True))
-            smooth = abs(coarse - fine) <= 1e-3 * abs(fine) and abs(fine) > 1e-9
-            if not smooth or not np.isfinite(derivative) or abs(derivative / fine - 1) < 0.05:
+            smooth = abs(coarse - fine) <= _SMOOTH * abs(fine) and abs(fine) > _MIN_SLOPE
+            if not smooth or not np.isfinite(derivative) or abs(derivative / fine - 1) < _AGREEMENT:
                 return None
             ratios.append(derivative / fine)
         return float(np.median(ratios))

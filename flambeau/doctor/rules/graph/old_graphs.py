@@ -18,6 +18,7 @@ from ...source import find_body
 from ..rule import Rule
 
 _ALIVE = 10
+_MOST = 0.8  # share of the graphs that are still alive
 
 
 def mentions(value: ast.AST, name: str) -> bool:
@@ -112,7 +113,7 @@ for _ in range(16):
             return
         roots = self.roots.setdefault(backward.spot, [])
         alive = [reference for reference in roots if reference() is not None]
-        if len(alive) >= _ALIVE and len(alive) >= 0.8 * len(roots):
+        if len(alive) >= _ALIVE and len(alive) >= _MOST * len(roots):
             self._tell(backward, len(alive))
         roots.append(weakref.ref(node))
 

@@ -12,6 +12,9 @@ from ...programs import edit
 from ..rule import Rule
 from .softmax_before_cross_entropy import are_probabilities
 
+_MAX_LOG = 1e-3  # of a probability: 0, and rounding
+_ROUNDING = 1e-6  # of a probability
+
 
 class KlDivArguments(Rule):
     """Looks at the values of both arguments."""
@@ -70,12 +73,12 @@ for _ in range(4):
         if name == "softmax" or are_probabilities(values, -1):
             self.report("the input of kl_div is probabilities; it takes log-probabilities",
                         call.spot, *origin, largest=float(values.max()))
-        elif values.max() > 1e-3:
+        elif values.max() > _MAX_LOG:
             self.report("the input of kl_div is positive, so it is not log-probabilities",
                         call.spot,
                         *origin, largest=float(values.max()))
         if not call.argument("log_target", False) and target_values.dtype.kind == "f" \
-                and target_values.min() < -1e-6:
+                and target_values.min() < -_ROUNDING:
             self.report("the target of kl_div is negative, so it is not probabilities; "
                         "log-probabilities need log_target=True", call.spot,
                         smallest=float(np.min(target_values)))

@@ -12,6 +12,8 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
+_MAX_DRAWS = 64  # that are remembered
+
 
 class LogVariance(Rule):
     """Looks at what noise is multiplied by, and at the same numbers in a divergence."""
@@ -74,7 +76,7 @@ for _ in range(3):
         self.scales: list[tuple[Any, Spot | None]] = []  # nodes of exp that scale noise
 
     def on_draw(self, tensor: Any, spot: Spot | None) -> None:
-        if len(self.draws) < 64:
+        if len(self.draws) < _MAX_DRAWS:
             self.draws[id(tensor)] = weakref.ref(tensor)
 
     def on_operand(self, name: str, recorded: Any, constant: Any, spot: Spot | None) -> None:

@@ -11,6 +11,9 @@ from ...programs import edit
 from ..rule import Rule
 from .softmax_before_cross_entropy import are_probabilities
 
+_MAX_LOG = 1e-3  # of a probability: 0, and rounding
+_MIN_EXCESS = 0.05  # by which all sums of probabilities differ from 1
+
 
 class NllOfUnnormalised(Rule):
     """Looks at the values: exp of log-probabilities sums to 1 over the classes."""
@@ -75,12 +78,12 @@ for _ in range(4):
                         *self.origin(call.node), call.spot, largest=largest)
             return
         sums = np.exp(np.minimum(values.astype(np.float64), 50)).sum(axis)
-        if largest > 1e-3:
+        if largest > _MAX_LOG:
             self.report(f"{call.name} receives logits; it takes log-probabilities", call.spot,
                         *self.origin(call.node),
                         **{"largest": largest,
                            "exp sums to": [float(sums.min()), float(sums.max())]})
-        elif np.abs(sums - 1).min() > 0.05:
+        elif np.abs(sums - 1).min() > _MIN_EXCESS:
             self.report(f"{call.name} receives numbers whose exp does not sum to 1", call.spot,
                         *self.origin(call.node), level=Level.LIKELY,
                         **{"exp sums to": [float(sums.min()), float(sums.max())]})

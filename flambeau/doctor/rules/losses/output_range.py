@@ -17,6 +17,8 @@ _POSITIVE = ("exp", "softplus", "relu", "relu_only")
 _REGRESSION = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _LOGITS = ("cross_entropy", "binary_cross_entropy_with_logits", "nll_loss", "multi_margin_loss")
 _SHARE = 0.15  # of the targets that have to be out of reach
+_MIN_NUMBERS = 8
+_ROUNDING = 1e-6
 
 
 class OutputRange(Rule):
@@ -91,12 +93,13 @@ for _ in range(4):
             return
         target = call.target
         if call.name not in _REGRESSION or not isinstance(target, Tensor) or target.requires_grad \
-                or target._array.shape != call.values.shape or call.values.size < 8:
+                or target._array.shape != call.values.shape or call.values.size < _MIN_NUMBERS:
             return
         if name not in _RANGES:
             return
         low, high = _RANGES[name]
-        outside_share = ((target._array < low - 1e-6) | (target._array > high + 1e-6)).mean()
+        values = target._array
+        outside_share = ((values < low - _ROUNDING) | (values > high + _ROUNDING)).mean()
         if outside_share >= _SHARE:
             self.report(
                 f"{float(outside_share):.0%} of the targets lie outside of what {activation} can "

@@ -15,6 +15,7 @@ from ..rule import Rule
 
 _TIMES = 3
 _SCALED = RESHAPES | {"_div", "mul"}
+_MOST = 0.9  # share of the rows that resemble themselves most
 
 
 class PairOfTheSame(Rule):
@@ -114,6 +115,6 @@ def _name_similarity(call: LossCall, target: np.ndarray) -> str | None:
     if np.array_equal(target, rows):
         return "both sides of the similarities are equal, and each row's target is itself"
     diagonal = call.values.diagonal() >= call.values.max(1)
-    if not (target == rows).any() and diagonal.mean() > 0.9:
+    if not (target == rows).any() and diagonal.mean() > _MOST:
         return "the greatest similarity of each row is that with itself, which is not masked"
     return None

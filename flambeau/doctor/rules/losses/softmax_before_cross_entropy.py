@@ -11,13 +11,16 @@ from ...finding import Level
 from ...graph import get_operator_name
 from ..rule import Rule
 
+_TOLERANCE = 1e-4  # of a sum of probabilities
+_CERTAIN = 0.999  # a probability: inputs of ones and zeros may be one-hot
+
 
 def are_probabilities(values: np.ndarray, axis: int) -> bool:
     """Whether all slices along an axis are distributions, not all of them one-hot."""
     if values.ndim < 2 or values.shape[axis] < 2 or values.min() < 0 or values.max() > 1:
         return False
     sums = values.sum(axis)
-    return bool(np.abs(sums - 1).max() < 1e-4) and bool((values.max(axis) < 0.999).any())
+    return bool(np.abs(sums - 1).max() < _TOLERANCE) and bool((values.max(axis) < _CERTAIN).any())
 
 
 class SoftmaxBeforeCrossEntropy(Rule):

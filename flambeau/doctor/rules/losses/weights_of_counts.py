@@ -14,6 +14,7 @@ from ...source import find_assignment
 from ..rule import Rule
 
 _TARGETS = 192  # to be seen before shares are believed
+_MIN_RATIO, _MAX_FALL = 1.5, 0.67  # of weights: at least, and at most its inverse
 
 
 class WeightsOfCounts(Rule):
@@ -93,7 +94,7 @@ for _ in range(5):
             return
         frequent = counts[:, None] >= 3 * counts[None]
         heavier = weight[:, None] / weight[None]
-        if frequent.any() and (heavier[frequent] >= 1.5).all():
+        if frequent.any() and (heavier[frequent] >= _MIN_RATIO).all():
             self._tell(call, counts, weight)
 
     def _check_binary(self, call: LossCall, target: np.ndarray) -> None:
@@ -106,7 +107,7 @@ for _ in range(5):
         if counts.sum() < _TARGETS or not counts.all():
             return
         ratio = counts[0] / counts[1]
-        if (ratio > 3 and factor < 0.67) or (ratio < 1 / 3 and factor > 1.5):
+        if (ratio > 3 and factor < _MAX_FALL) or (ratio < 1 / 3 and factor > _MIN_RATIO):
             self._tell(call, counts, np.array([1.0, factor]))
 
     def _add(self, weight: Any, counts: np.ndarray) -> np.ndarray:

@@ -22,6 +22,8 @@ _NAMES = re.compile(r"(^|_)(test|te|val|valid|validation|held|holdout|dev)(_|\d|
 _TRAINED = re.compile(r"(^|_)(train|training|tr)(_|\d|$)", re.IGNORECASE)
 _TIMES = 2  # losses of all rows
 _ROWS = 8
+_MAX_TARGETS = 64  # that are remembered
+_MAX_SHARE = 0.8  # of the rows that are held out
 
 
 class HeldOutInLoss(Rule):
@@ -85,7 +87,7 @@ for _ in range(4):
                 or np.any(target == call.argument("ignore_index", -100)):
             return
         previous = self.whole.get(_make_key(call.target))
-        if len(self.whole) < 64 or previous is not None:
+        if len(self.whole) < _MAX_TARGETS or previous is not None:
             self.whole[
                 _make_key(call.target)
             ] = call.target, call.spot, previous[2] + 1 if previous else 1
@@ -116,7 +118,7 @@ for _ in range(4):
         _, loss, times = self.whole[_make_key(target)]
         rows = index._array
         count = int(rows.sum()) if rows.dtype.kind == "b" else len(rows)
-        if times < _TIMES or not 0 < count < 0.8 * len(target._array) \
+        if times < _TIMES or not 0 < count < _MAX_SHARE * len(target._array) \
                 or find_bound_name(index, _TRAINED, find_user_frame(1)):
             return
         name = find_held_out_name(index, find_user_frame(1)) or _find_subscript_name(spot)

@@ -17,6 +17,7 @@ from ..rule import Rule
 _LOSS = re.compile(r"loss|err(or)?\b|mse|rmse|mae|perplexity|ppl|nll|cross_entropy", re.IGNORECASE)
 _NEGATED = re.compile(r"neg|minus|acc|score|gain|reduction|improve", re.IGNORECASE)
 _KEEPS = re.compile(r"state_dict|deepcopy|\.save\b|save_|checkpoint")
+_MAX_FILES = 8  # that are read
 
 
 class KeepsTheWorst(Rule):
@@ -86,7 +87,7 @@ for _ in range(4):
         if backward.spot is None:
             return
         file = backward.spot[0].co_filename
-        if file in self.files or len(self.files) > 8:
+        if file in self.files or len(self.files) > _MAX_FILES:
             return
         self.files.add(file)
         tree = parse_file(file)

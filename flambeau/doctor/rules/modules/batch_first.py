@@ -12,6 +12,7 @@ from ...programs import edit
 from ..rule import Rule
 
 _RECURRENT = ("RNN", "LSTM", "GRU")
+_MAX_CALLS = 16  # that wait for the loss
 
 
 class BatchFirst(Rule):
@@ -100,7 +101,8 @@ for _ in range(3):
         attention, shape = self.session.stack[-1], args[0]._array.shape
         first = getattr(attention, "batch_first", True)
         layer = next((m for m in self.session.stack if hasattr(m, "self_attn")), attention)
-        if len(shape) == 3 and not first and shape[0] != shape[1] > 1 and len(self.waiting) < 16:
+        if len(shape) == 3 and not first and shape[0] != shape[1] > 1 \
+                and len(self.waiting) < _MAX_CALLS:
             self.waiting.append((layer, spot, *shape[:2]))
 
     def on_loss(self, call: LossCall) -> None:

@@ -17,6 +17,8 @@ from ..rule import Rule
 _STEPS = 12
 _ROWS = 256
 _SHARE = 0.9
+_MIN_UNITS = 8
+_MAX_NUMBERS = 1 << 20  # of an output that is looked at
 
 
 @dataclass
@@ -93,7 +95,8 @@ for _ in range(16):
             if get_operator_name(node) not in ("relu", "relu_only"):
                 continue
             output = get_array(get_saved(node, "y"))
-            if output is None or output.ndim < 2 or output.shape[1] < 8 or output.size > 1 << 20:
+            if output is None or output.ndim < 2 or output.shape[1] < _MIN_UNITS \
+                    or output.size > _MAX_NUMBERS:
                 continue
             self._look(node, output, position)
 

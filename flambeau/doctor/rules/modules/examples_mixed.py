@@ -20,6 +20,8 @@ _PROBES = 2
 _MIN_EXAMPLES = 4  # examples
 _MEANT = ("norm", "batch", "memory", "mix", "shuffle")  # in names of modules that mix on purpose
 _STATISTICS = ("batch_norm", "std", "var", "index")  # and of operators
+_MIN_LEAKAGE = 1e-5  # of the greatest slope
+_ROUNDING = 1e-6  # of the greatest slope
 
 
 class ExamplesMixed(Rule):
@@ -171,7 +173,7 @@ def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Any]:
     if slope is None or not np.abs(slope).max() > 0:
         return None, None
     leakage = np.abs(np.delete(slope, middle, axis=0)).max()
-    if not leakage > 1e-5 * np.abs(slope).max():
+    if not leakage > _MIN_LEAKAGE * np.abs(slope).max():
         return False, None
     for node in reversed(graph.nodes):
         output_array = arrays.get(id(node))
@@ -186,7 +188,7 @@ def probe(output: Any, first: Any, graph: Graph) -> tuple[bool | None, Any]:
 
 def is_apart(slope: np.ndarray, examples: int) -> bool:
     """Whether the nonzero slopes lie within one example's share of some axis."""
-    used = np.abs(slope) > 1e-6 * np.abs(slope).max()
+    used = np.abs(slope) > _ROUNDING * np.abs(slope).max()
     for axis, length in enumerate(used.shape):
         if length % examples == 0:
             is_used = used.any(axis=tuple(i for i in range(used.ndim) if i != axis))

@@ -13,6 +13,8 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
+_MAX_TENSORS = 4096  # that are remembered
+
 
 class UnfilledParameter(Rule):
     """Remembers the numbers of parameters from torch.empty until their first update."""
@@ -64,7 +66,7 @@ optimizer.step()
         self.unwritten: dict[int, tuple[int, bytes, Spot | None]] = {}
 
     def on_empty(self, tensor: Any) -> None:
-        if len(self.empty) < 4096:
+        if len(self.empty) < _MAX_TENSORS:
             self.empty[tensor._array.ctypes.data] = _start(tensor._array)
 
     def on_parameter(self, parameter: Any, source: Any, spot: Spot | None) -> None:

@@ -13,6 +13,7 @@ from ..rule import Rule
 
 _MULTIPLYING = ("StepLR", "MultiStepLR", "ExponentialLR", "MultiplicativeLR")
 _LOST = 1e-4  # of its initial value
+_MOST = 0.8  # share of the steps
 
 
 class CollapsedLearningRate(Rule):
@@ -101,7 +102,7 @@ for epoch in range(3):
             return
         rate = float(scheduler.optimizer.param_groups[0]["lr"])
         steps = self.steps.get(id(scheduler.optimizer), 0)
-        if rate > _LOST * self.first[key] or count < 0.8 * steps or spot is None:
+        if rate > _LOST * self.first[key] or count < _MOST * steps or spot is None:
             return
         if len(find_running_loops(find_user_frame(1)) - self.around[key]) >= 2:
             self.report(

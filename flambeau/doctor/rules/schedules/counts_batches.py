@@ -10,6 +10,7 @@ from ...programs import edit
 from ..rule import Rule
 
 _HORIZONS = ("total_steps", "T_max", "total_iters")
+_MAX_STEPS = 4096  # that are remembered
 
 
 class CountsBatches(Rule):
@@ -60,7 +61,7 @@ for epoch in range(epochs):
 
     def on_schedule(self, scheduler: Any, spot: Spot | None, args: tuple[Any, ...]) -> None:
         entry = self.at.setdefault(id(scheduler), (scheduler, spot, []))
-        if len(entry[2]) < 4096:
+        if len(entry[2]) < _MAX_STEPS:
             entry[2].append(self.session.step_numbers.get(scheduler.optimizer, 0))
 
     def finish(self) -> None:

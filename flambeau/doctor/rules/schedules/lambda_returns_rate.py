@@ -10,6 +10,8 @@ from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 8
+_MAX_RATE = 0.1  # a greater one may be meant as a factor
+_ROUNDING = 1e-6
 
 
 class LambdaReturnsRate(Rule):
@@ -80,11 +82,11 @@ for _ in range(16):
             return
         base = float(scheduler.base_lrs[0])
         rate = float(scheduler.optimizer.param_groups[0]["lr"])
-        if not 0 < base < 0.1:
+        if not 0 < base < _MAX_RATE:
             return
         entry = self.greatest.setdefault(key, [0.0, 0.0])
         entry[0] = max(entry[0], rate / base)
         entry[1] += 1
-        if entry[1] >= _STEPS and abs(entry[0] / base - 1) < 1e-6:
+        if entry[1] >= _STEPS and abs(entry[0] / base - 1) < _ROUNDING:
             self.report("the function returns the optimizer's rate and is multiplied by it",
                         self.constructors[key], spot, factor=entry[0], lr=rate)

@@ -15,6 +15,8 @@ from ..rule import Rule
 _SCORE = re.compile(r"acc|f1|auc|iou|dice|precision|recall|score|reward|return|bleu|r2|map")
 _ERROR = re.compile(r"loss|err|mse|mae|nll|perplexity|ppl|cost")
 _CALLS = 5
+_MAX_VALUES = 64  # that are remembered
+_MIN_TREND = 1e-3  # of the earlier mean
 
 
 class PlateauDirection(Rule):
@@ -88,13 +90,13 @@ for _ in range(8):
         self.session.follow(scheduler)
         values = self.told.setdefault(id(scheduler), [])
         values.append(float(args[0]))
-        if len(values) < _CALLS or len(values) > 64:
+        if len(values) < _CALLS or len(values) > _MAX_VALUES:
             return
         middle = len(values) // 2
         early_mean = sum(values[:middle]) / middle
         late_mean = sum(values[middle:]) / (len(values) - middle)
-        rises = late_mean > early_mean + 1e-3 * abs(early_mean)
-        falls = late_mean < early_mean - 1e-3 * abs(early_mean)
+        rises = late_mean > early_mean + _MIN_TREND * abs(early_mean)
+        falls = late_mean < early_mean - _MIN_TREND * abs(early_mean)
         name = _find_argument(spot)
         is_reversed = (scheduler.mode == "min" and rises and _SCORE.search(name)
                        and not _ERROR.search(name)

@@ -12,6 +12,8 @@ from ...programs import edit
 from ...source import parse_file
 from ..rule import Rule
 
+_MIN_STEPS = 10  # of an optimizer
+
 
 class UnusedScheduler(Rule):
     """Compares schedulers that were constructed with those that were stepped."""
@@ -96,11 +98,11 @@ for epoch in range(2):
             if key in inner_ids:
                 continue
             if key in self.stepped and not steps and not self.session.rested \
-                    and max(self.steps.values(), default=0) >= 10:
+                    and max(self.steps.values(), default=0) >= _MIN_STEPS:
                 self.report(f"{name} changes the rate of an optimizer that never steps", spot,
                             self.session.optimizers.get(scheduler.optimizer),
                             level=Level.CERTAIN)
-            elif key not in self.stepped and steps >= 10:
+            elif key not in self.stepped and steps >= _MIN_STEPS:
                 self.report(f"{name} is created, but step() is never called", spot,
                             level=Level.HINT if _is_stepped_in(spot) else None,
                             **{"optimizer steps": steps})

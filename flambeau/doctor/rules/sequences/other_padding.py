@@ -13,6 +13,8 @@ from ...programs import edit
 from ..rule import Rule
 
 _ROWS = 32  # that are looked at before a judgement
+_MAX_TOKENS = 1 << 18  # of a batch that is looked at
+_MIN_ROWS_PER_PADDED = 8
 
 
 class OtherPadding(Rule):
@@ -70,12 +72,14 @@ for _ in range(4):
 
     def on_embedding(self, tokens: Tokens) -> None:
         indices, padding, spot = tokens.indices, tokens.padding, tokens.spot
-        if padding is None or indices.ndim != 2 or indices.shape[1] < 3 or indices.size > 1 << 18:
+        if padding is None or indices.ndim != 2 or indices.shape[1] < 3 \
+                or indices.size > _MAX_TOKENS:
             return
         counts = self.counts.setdefault((spot, padding), [0, 0, set(), set()])
         _note(counts, indices, padding)
         rows, n_with_padding, lengths, fillers = counts
-        if rows < _ROWS or len(fillers) != 1 or len(lengths) < 3 or n_with_padding < rows // 8:
+        if rows < _ROWS or len(fillers) != 1 or len(lengths) < 3 \
+                or n_with_padding < rows // _MIN_ROWS_PER_PADDED:
             return
         module = self.session.stack[-1] if self.session.stack else None
         built_at: Spot | None = self.session.built_at.get(module) if module is not None else None

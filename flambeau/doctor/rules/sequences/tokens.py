@@ -8,6 +8,8 @@ import numpy as np
 from ....autograd.backward import grad
 from ...events import LossCall, Tokens
 
+_MIN_VALID = 0.3  # share of the targets
+
 
 @dataclass
 class Pairing:
@@ -39,7 +41,8 @@ def find_pairing(call: LossCall, tokens: Tokens) -> Pairing | None:
                 target_part = np.take(targets, range(common), axis)
                 token_part = np.take(indices, range(shift, shift + common), axis)
                 valid = np.take(counted.reshape(shape), range(common), axis)
-                if valid.mean() > 0.3 and np.array_equal(target_part[valid], token_part[valid]) \
+                if valid.mean() > _MIN_VALID \
+                        and np.array_equal(target_part[valid], token_part[valid]) \
                         and len(np.unique(target_part[valid])) > 1:
                     return Pairing(axis, shift, length)
     return None

@@ -19,6 +19,10 @@ from ...weak_table import WeakTable
 from ..rule import Rule
 
 _STEPS = 6
+_MAX_NUMBERS = 1 << 16  # of a parameter that is looked at
+_MAX_RESIDUAL = 1e-4  # of the squared gap: by how much an average may miss the line to the weights
+_MIN_SHARE, _MAX_SHARE = 0.8, 0.9999  # of the new weights that the average takes
+_TOLERANCE = 0.02  # between the shares of several steps
 
 
 class _Average:
@@ -119,7 +123,7 @@ for step in range(9):
                 is_copy = len(averages) == len(sources) and id(sources[0]) in optimized and all(
                     a._array.shape == b._array.shape
                     for a, b in zip(averages, sources, strict=True))
-                if is_copy and averages[0]._array.size < 1 << 16:
+                if is_copy and averages[0]._array.size < _MAX_NUMBERS:
                     self.known[follower] = None
                     self.averages.append(_Average(follower, averages[0], sources[0]))
                     break
@@ -134,14 +138,14 @@ for step in range(9):
         if length > 0:
             fraction = float(change @ gap) / length
             residual = change - fraction * gap
-            is_interpolation = float(residual @ residual) <= 1e-4 * length
-            if is_interpolation and 0.8 < fraction < 0.9999:
+            is_interpolation = float(residual @ residual) <= _MAX_RESIDUAL * length
+            if is_interpolation and _MIN_SHARE < fraction < _MAX_SHARE:
                 average.shares.append(fraction)
             else:
                 average.shares.clear()
         average.followed, average.led = current.copy(), average.leader._array.copy()
         shares = average.shares[-_STEPS:]
-        if len(shares) == _STEPS and np.ptp(shares) < 0.02:
+        if len(shares) == _STEPS and np.ptp(shares) < _TOLERANCE:
             writer: Spot | None = getattr(average.weight._counter, "writer", None)
             place = place_of(writer) or find_averaging(update.spot)
             name = self.session.name_of(average.follower(), "the average")

@@ -10,6 +10,8 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
+_MIN_SHARE = 0.1  # of the names, if they were meant to fit
+
 
 def find_common_prefix(names: Iterable[str]) -> str:
     """Return the prefix of modules, as `module.`, that all names share; empty if none."""
@@ -66,7 +68,7 @@ net.load_state_dict(state, strict=False)
         if not expected or not supplied:
             return
         fitting = len(expected & supplied)
-        if fitting >= 0.1 * min(len(expected), len(supplied)):
+        if fitting >= _MIN_SHARE * min(len(expected), len(supplied)):
             return
         prefix = find_common_prefix(supplied)
         evidence: dict[str, Any] = {"names that fit": f"{fitting} of {len(supplied)}"}

@@ -16,6 +16,7 @@ from ..rule import Rule
 
 _NUMBERS = 4096  # of a weight that are compared
 _RESEMBLE = 0.3  # correlation, from which on weights are the loaded ones, changed
+_MIN_NUMBERS = 16  # of a parameter: fewer may agree by chance
 
 
 class OverwrittenLoad(Rule):
@@ -82,7 +83,8 @@ loss = F.cross_entropy(net(x), y)
             current = dict(module.named_parameters())
             pairs = [(array, _copy_numbers(current[name]._array))
                      for name, array in entry[1].items()
-                     if name in current and current[name]._array.size >= 16 and array.std()]
+                     if name in current and current[name]._array.size >= _MIN_NUMBERS
+                     and array.std()]
             if len(pairs) > 1 and not any(_resemble(a, b) for a, b in pairs):
                 self.report("none of the loaded weights is left",
                             _find_later_initialization(entry[2]),

@@ -8,6 +8,8 @@ from ...finding import Level
 from ...programs import edit
 from ..rule import Rule
 
+_MIN_TARGET, _MAX_TARGET = -0.25, 1.5  # of smoothed or noisy labels
+
 
 class BinaryTargetRange(Rule):
     """Looks at the targets' values."""
@@ -61,6 +63,6 @@ for _ in range(4):
                 or not target._array.size:
             return
         low, high = float(target._array.min()), float(target._array.max())
-        if low < -0.25 or high > 1.5:
+        if low < _MIN_TARGET or high > _MAX_TARGET:
             self.report(f"{call.name} has targets from {low:g} to {high:g}; they must be "
                         "probabilities", call.spot, targets=[low, high])

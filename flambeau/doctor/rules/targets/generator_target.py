@@ -16,6 +16,7 @@ from ..rule import Rule
 
 _LOSSES = ("binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss")
 _TIMES = 4
+_MAX_DETACHED = 16  # that are remembered
 
 
 class GeneratorTarget(Rule):
@@ -75,7 +76,7 @@ for _ in range(6):
     def on_cut(self, method: str, tensor: Any, spot: Spot | None) -> None:
         if method == "detach()":
             self.detached[tensor._array.ctypes.data] = None
-            if len(self.detached) > 16:
+            if len(self.detached) > _MAX_DETACHED:
                 self.detached.pop(next(iter(self.detached)))
 
     def on_call(self, call: ModuleCall) -> None:

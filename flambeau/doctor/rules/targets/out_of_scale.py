@@ -17,6 +17,8 @@ _LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _RATIO = 1e4  # of the targets to the outputs
 _TIMES = 24  # batches in which they are that far apart
 _NUMBERS = 4096
+_MIN_NUMBERS = 8
+_MIN_REACHED = 0.01  # by outputs that start near 0
 
 
 class TargetsOutOfScale(Rule):
@@ -65,11 +67,11 @@ for _ in range(30):
     def on_loss(self, call: LossCall) -> None:
         target = call.target
         if call.name not in _LOSSES or not call.recorded or not isinstance(target, Tensor) \
-                or target.requires_grad or target._array.size < 8:
+                or target.requires_grad or target._array.size < _MIN_NUMBERS:
             return
         magnitude, reached = (float(np.median(np.abs(values.reshape(-1)[:_NUMBERS])))
                               for values in (target._array, call.values))
-        if not magnitude > _RATIO * max(reached, 1e-2):
+        if not magnitude > _RATIO * max(reached, _MIN_REACHED):
             self.times[call.spot] = -(1 << 30)  # it is near once: it can be
             return
         self.times[call.spot] = times = self.times.get(call.spot, 0) + 1

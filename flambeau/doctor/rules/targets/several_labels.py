@@ -10,6 +10,10 @@ from ...finding import Level
 from ...programs import edit
 from ..rule import Rule
 
+_MIN_LABELS = 1.5  # of a sample with several
+_TOLERANCE = 1e-3  # of equal sums
+_MAX_EXCESS = 0.02  # of sums over 1 that are meant to be probabilities
+
 
 class SeveralLabels(Rule):
     """Looks at targets that are given as probabilities."""
@@ -68,11 +72,12 @@ for _ in range(4):
         values = target._array
         sums = values.sum(1)
         binary = bool(np.isin(values, (0, 1)).all())
-        if binary and bool((sums > 1.5).any()):
+        if binary and bool((sums > _MIN_LABELS).any()):
             self.report("samples have several labels, which compete in a softmax",
                         call.spot, **{"labels a sample": [float(sums.min()), float(sums.max())]})
-        elif not binary and sums.size > 1 and values.min() >= 0 and np.ptp(sums) < 1e-3 * abs(
-                sums.max()) and abs(sums.mean() - 1) > 0.02 and not call.target.requires_grad:
+        elif not binary and sums.size > 1 and values.min() >= 0 \
+                and np.ptp(sums) < _TOLERANCE * abs(sums.max()) \
+                and abs(sums.mean() - 1) > _MAX_EXCESS and not call.target.requires_grad:
             self.report("the targets of each sample do not sum to 1", call.spot,
                         fix="smoothed labels are one_hot * (1 - e) + e / classes",
                         sum=float(sums.mean()), classes=values.shape[1])

@@ -11,6 +11,8 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
+_MAX_UPDATES = 4096  # that are remembered
+
 
 class AccumulationLeftOver(Rule):
     """Counts the passes of each update."""
@@ -87,7 +89,7 @@ for k in (2, 2, 2, 3, 3, 3, 4, 4, 4):
         fewest = min(self.counts)
         if self.done or passes <= fewest or fewest < 2:
             return
-        self.done = len(self.session.optimizers) > 1 or len(self.counts) > 4096
+        self.done = len(self.session.optimizers) > 1 or len(self.counts) > _MAX_UPDATES
         uneven = [i for i, count in enumerate(self.counts) if count != fewest]
         last = self.counts[uneven[0]]
         periods = {later - earlier for earlier, later in pairwise(uneven)}

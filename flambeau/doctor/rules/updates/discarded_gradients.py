@@ -11,6 +11,8 @@ from ...programs import edit
 from ..rule import Rule
 from .step_without_gradients import has_gradient
 
+_MANY = 6  # passes a step: then two steps suffice
+
 
 class DiscardedGradients(Rule):
     """Counts backward passes whose gradients are cleared unread, between two steps."""
@@ -107,7 +109,7 @@ for _ in range(6):
             self.times[key] = 0
             return
         self.times[key] = self.times.get(key, 0) + 1
-        if self.times[key] >= (2 if len(repeated) > 6 else 3):
+        if self.times[key] >= (2 if len(repeated) > _MANY else 3):
             self.report("zero_grad() discards gradients that no step has used",
                         repeated[0][1], update.spot, source,
                         **{"backward passes a step": len(repeated) + 1, "lost": len(repeated)})

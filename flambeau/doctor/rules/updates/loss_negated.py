@@ -16,6 +16,7 @@ _LOSSES = (
     "_binary_cross_entropy_with_logits", "_l1_loss", "_smooth_l1_loss", "_huber_loss",
 )
 _STEPS = 10
+_MIN_GROWTH = 1.05
 
 
 class LossNegated(Rule):
@@ -91,7 +92,7 @@ for _ in range(14):
             self.over = True
             return
         self.values.append(-self.pending[1].value)
-        if len(self.values) == _STEPS and self.values[-1] > 1.05 * self.values[0]:
+        if len(self.values) == _STEPS and self.values[-1] > _MIN_GROWTH * self.values[0]:
             self.over = True
             self.report("the loss rises in every step: its negative is minimized",
                         self.pending[0], self.pending[1].spot,

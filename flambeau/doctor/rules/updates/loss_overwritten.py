@@ -14,6 +14,7 @@ from ...source import find_statements, parse_file
 from ..rule import Rule
 
 _TIMES = 3
+_MAX_LOSSES = 64  # that are remembered
 
 
 class LossOverwritten(Rule):
@@ -65,7 +66,8 @@ for _ in range(5):
 
     def on_loss(self, call: LossCall) -> None:
         node = get_node(getattr(call.result, "_node", None))
-        if call.recorded and node is not None and call.spot is not None and len(self.losses) < 64:
+        if call.recorded and node is not None and call.spot is not None \
+                and len(self.losses) < _MAX_LOSSES:
             self.losses[call.spot] = node.sequence
 
     def on_backward(self, backward: Backward) -> None:

@@ -15,6 +15,7 @@ from ..rule import Rule
 
 _TIMES = 4  # the same number of unused losses before one that is used
 _PENDING = 256
+_MAX_LINES = 8  # of the call stack
 
 
 class LossesNotUsed(Rule):
@@ -128,7 +129,7 @@ def list_running_lines() -> tuple[Any, ...]:
     """The user's functions that are running, each with its place in the bytecode."""
     frame = find_user_frame(1)
     lines: list[tuple[Any, int]] = []
-    while frame is not None and len(lines) < 8:
+    while frame is not None and len(lines) < _MAX_LINES:
         if not is_internal(frame.f_code):
             lines.append((frame.f_code, frame.f_lasti))
         frame = frame.f_back

@@ -10,6 +10,8 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
+_TIMES = 5
+
 
 class OptimizerEachStep(Rule):
     """Counts optimizers of the same parameters that are constructed on the same line."""
@@ -79,7 +81,7 @@ for _ in range(8):
         self.spots[id(optimizer)] = spot
         group = optimizer.param_groups[0]
         stateless = type(optimizer).__name__ == "SGD" and not group.get("momentum")
-        if times >= 5 and not stateless:
+        if times >= _TIMES and not stateless:
             frequency = "at every step" if steps == 1 else f"after every {steps} steps"
             self.report(f"{type(optimizer).__name__} is recreated {frequency}", spot,
                         **{"times": times, "steps each": steps})
