@@ -23,7 +23,7 @@ from ..tensor.meta import MetaArray, meta_array
 from ..tensor.storage import get_version
 from ..tensor.tensor import Tensor, wrap
 from ..tensor.windows.batched_window import is_example
-from .hooks import run_leaf_hooks, run_node_hooks
+from .hooks import run_leaf_hooks, run_output_hooks, run_post_hooks, run_pre_hooks
 from .mode import MODE, set_saved_hooks
 from .node import Node
 from .outputs import Output
@@ -349,15 +349,15 @@ class _Task:
         if self.needed is not None and id(node) not in self.needed and not self.is_wanted(node):
             return None
         if node.hooks is not None and not self.partial:
-            g = run_node_hooks(node, "tensor", g)
+            g = run_output_hooks(node, g)
         if self.captures is not None:
             self.capture_node(node, id(node), g)
             if self.needed is not None and id(node) not in self.needed:
                 return None
         if node.hooks is not None:
-            g = run_node_hooks(node, "pre", g)
+            g = run_pre_hooks(node, g)
         grads = _apply_watched(node, g) if MODE.anomaly else node.apply(g)
-        return grads if node.hooks is None else run_node_hooks(node, "post", grads, g)
+        return grads if node.hooks is None else run_post_hooks(node, grads, g)
 
     def is_wanted(self, node: Node) -> bool:
         """Return whether the caller requested the cotangent of one of a node's outputs."""

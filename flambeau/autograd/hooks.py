@@ -99,8 +99,7 @@ def move_retained(tensor: Tensor, old: Any, new: Any) -> None:
     hooks = old.shown().hooks.get(("retain", old.output_number()), {})
     keep = hooks.pop(id(tensor), None)
     if keep is not None:
-        there = new.shown().hooks_at(("retain", new.output_number()))
-        there[id(tensor)] = keep
+        new.shown().hooks_at(("retain", new.output_number()))[id(tensor)] = keep
 
 
 def run_leaf_hooks(leaf: Tensor, g: Tensor, before: bool, accumulates: bool = True) -> Tensor:
@@ -137,29 +136,32 @@ def _check_nothing_returned(result: Any, leaf: Tensor) -> None:
     raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
-def run_node_hooks(node: Node, when: str, grads: Any, cotangents: Any = None) -> Any:
-    """Run the hooks of one kind ("tensor", "pre" or "post"); return the resulting gradients."""
-    hooks = node.hooks
-    if when == "tensor":
-        for kind in ("tensor", "retain"):
-            for i in range(node.outputs):
-                for hook in tuple(hooks.get((kind, i), {}).values()):
-                    grads = _run_on_output(hook, grads, i)
-        return grads
-    known = hooks.get((when, None))
-    if not known:
-        return grads
-    for hook in tuple(known.values()):
-        if when == "pre":
-            supplied = grads if grads.__class__ is tuple else (grads,)
-            new = _check_count(hook, hook(supplied), len(supplied))
-            if new is not None:
-                grads = tuple(new) if grads.__class__ is tuple else new[0]
-        else:
-            supplied = cotangents if cotangents.__class__ is tuple else (cotangents,)
-            new = _check_count(hook, hook(tuple(grads), supplied), len(grads))
-            if new is not None:
-                grads = list(new)
+def run_output_hooks(node: Node, grads: Any) -> Any:
+    """Run the hooks of a node's outputs, `retain_grad` last; return the resulting gradients."""
+    for kind in ("tensor", "retain"):
+        for i in range(node.outputs):
+            for hook in tuple(node.hooks.get((kind, i), {}).values()):
+                grads = _run_on_output(hook, grads, i)
+    return grads
+
+
+def run_pre_hooks(node: Node, grads: Any) -> Any:
+    """Run the hooks before a node; return the resulting gradients of its outputs."""
+    for hook in tuple(node.hooks.get(("pre", None), {}).values()):
+        supplied = grads if grads.__class__ is tuple else (grads,)
+        new = _check_count(hook, hook(supplied), len(supplied))
+        if new is not None:
+            grads = tuple(new) if grads.__class__ is tuple else new[0]
+    return grads
+
+
+def run_post_hooks(node: Node, grads: Any, cotangents: Any) -> Any:
+    """Run the hooks after a node; return the resulting gradients of its inputs."""
+    for hook in tuple(node.hooks.get(("post", None), {}).values()):
+        supplied = cotangents if cotangents.__class__ is tuple else (cotangents,)
+        new = _check_count(hook, hook(tuple(grads), supplied), len(grads))
+        if new is not None:
+            grads = list(new)
     return grads
 
 

@@ -54,7 +54,7 @@ class ProgramNames:
 
 
 class _FileNames(ast.NodeVisitor):
-    """Return the torch names of a file: its imports, and the attribute chains that start there."""
+    """The torch names of a file: its imports, and the attribute chains that start there."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
