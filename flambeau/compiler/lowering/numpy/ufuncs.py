@@ -20,25 +20,25 @@ def number_like(value: Any, like: Node) -> Node:
     return number(value, like.type, len(like.shape))
 
 
-def _not(a: Node) -> Node:
-    return apply_operation(Scalar.NOT, a)
+def _build_operation(operation: Scalar) -> Callable[..., Node]:
+    return lambda *nodes: apply_operation(operation, *nodes)
 
 
-def logical_or(a: Node, b: Node) -> Node:
-    """Logical or."""
-    return apply_operation(Scalar.OR, a, b)
-
-
-def logical_and(a: Node, b: Node) -> Node:
-    """Logical and."""
-    return apply_operation(Scalar.AND, a, b)
+_abs, _neg, _not, _floor, _sqrt, _log1p = map(_build_operation, (
+    Scalar.ABS, Scalar.NEG, Scalar.NOT, Scalar.FLOOR, Scalar.SQRT, Scalar.LOG1P))
+_add, _sub, _mul, _div, _rem, _pow = map(_build_operation, (
+    Scalar.ADD, Scalar.SUB, Scalar.MUL, Scalar.DIV, Scalar.REM, Scalar.POW))
+_eq, _ne, _lt, _gt, _ge = map(_build_operation, (
+    Scalar.EQ, Scalar.NE, Scalar.LT, Scalar.GT, Scalar.GE))
+_and, _or, _xor, _maximum, _minimum, _copysign, _shift_right = map(_build_operation, (
+    Scalar.AND, Scalar.OR, Scalar.XOR, Scalar.MAXIMUM, Scalar.MINIMUM, Scalar.COPYSIGN, Scalar.SHR))
 
 
 # ------------------------------------------------------------------------------- one operand
 
 
 def _absolute(a: Node) -> Node:
-    return a if not a.type.floating and not a.type.signed else apply_operation(Scalar.ABS, a)
+    return a if not a.type.floating and not a.type.signed else _abs(a)
 
 
 def _build_rounding(operation: Scalar) -> Callable[[Node], Node]:
@@ -47,20 +47,17 @@ def _build_rounding(operation: Scalar) -> Callable[[Node], Node]:
 
 def _sign(a: Node) -> Node:
     zero = number_like(0, a)
-    above = cast(apply_operation(Scalar.GT, a, zero), a.type)
+    above = cast(_gt(a, zero), a.type)
     if not a.type.floating and not a.type.signed:
         return above
-    sign = apply_operation(Scalar.SUB, above, cast(apply_operation(Scalar.LT, a, zero), a.type))
+    sign = _sub(above, cast(_lt(a, zero), a.type))
     return where(isnan(a), a, sign) if a.type.floating else sign
 
 
 def isnan(a: Node) -> Node:
     """Whether elements are NaN."""
-    return (
-        apply_operation(Scalar.NE, a, a)
-        if a.type.floating
-        else apply_operation(Scalar.NE, _cast_bool_to_byte(a), _cast_bool_to_byte(a))
-    )
+    a = a if a.type.floating else _cast_bool_to_byte(a)
+    return _ne(a, a)
 
 
 def _cast_bool_to_byte(a: Node) -> Node:
@@ -68,34 +65,30 @@ def _cast_bool_to_byte(a: Node) -> Node:
 
 
 def _isinf(a: Node) -> Node:
-    return apply_operation(Scalar.EQ, apply_operation(Scalar.ABS, a), number_like(math.inf, a))
+    return _eq(_abs(a), number_like(math.inf, a))
 
 
 def _isfinite(a: Node) -> Node:
-    return apply_operation(Scalar.LT, apply_operation(Scalar.ABS, a), number_like(math.inf, a))
+    return _lt(_abs(a), number_like(math.inf, a))
 
 
 def _signbit(a: Node) -> Node:
     if not a.type.floating:
-        return apply_operation(Scalar.LT, a, number_like(0, a))
+        return _lt(a, number_like(0, a))
     read = bitcast(a, _INTEGERS_OF[a.type.size])
-    return apply_operation(Scalar.LT, read, number_like(0, read))
+    return _lt(read, number_like(0, read))
 
 
 def _build_multiplication(factor: float) -> Callable[[Node], Node]:
-    return lambda a: apply_operation(Scalar.MUL, a, number_like(factor, a))
+    return lambda a: _mul(a, number_like(factor, a))
 
 
 def _cast_to_bool(a: Node) -> Node:
-    return a if a.type is Type.BOOL else apply_operation(Scalar.NE, a, number_like(0, a))
+    return a if a.type is Type.BOOL else _ne(a, number_like(0, a))
 
 
 def _logical_not(a: Node) -> Node:
-    return _not(a) if a.type is Type.BOOL else apply_operation(Scalar.EQ, a, number_like(0, a))
-
-
-def _build_operation(operation: Scalar) -> Callable[..., Node]:
-    return lambda *nodes: apply_operation(operation, *nodes)
+    return _not(a) if a.type is Type.BOOL else _eq(a, number_like(0, a))
 
 
 UNARY: dict[str, Callable[[Node], Node]] = {
@@ -113,12 +106,12 @@ UNARY |= {
     "ceil": _build_rounding(Scalar.CEIL), "trunc": _build_rounding(Scalar.TRUNC),
     "rint": _build_rounding(Scalar.ROUND), "sign": _sign, "isnan": isnan, "isinf": _isinf,
     "isfinite": _isfinite, "signbit": _signbit, "logical_not": _logical_not,
-    "square": lambda a: apply_operation(Scalar.MUL, a, a), "positive": lambda a: a,
+    "square": lambda a: _mul(a, a), "positive": lambda a: a,
     "conjugate": lambda a: a, "deg2rad": _build_multiplication(math.pi / 180),
     "radians": _build_multiplication(math.pi / 180),
     "rad2deg": _build_multiplication(180 / math.pi),
     "degrees": _build_multiplication(180 / math.pi),
-    "reciprocal": lambda a: apply_operation(Scalar.DIV, number_like(1, a), a),
+    "reciprocal": lambda a: _div(number_like(1, a), a),
 }
 
 
@@ -146,43 +139,36 @@ def _build_logical(operation: Scalar) -> Callable[[Node, Node], Node]:
 def _has_opposite_sign(remainder: Node, b: Node) -> Node:
     """Where a remainder is nonzero and its sign differs from the divisor's."""
     zero = number_like(0, remainder)
-    signs = apply_operation(Scalar.XOR, apply_operation(Scalar.LT, remainder, zero),
-                            apply_operation(Scalar.LT, b, number_like(0, b)))
-    return logical_and(apply_operation(Scalar.NE, remainder, zero), signs)
+    signs = _xor(_lt(remainder, zero), _lt(b, number_like(0, b)))
+    return _and(_ne(remainder, zero), signs)
 
 
 def _floor_divide(a: Node, b: Node) -> Node:
-    rest = apply_operation(Scalar.REM, a, b)
+    rest = _rem(a, b)
     if not a.type.floating:
-        truncated = apply_operation(Scalar.DIV, a, b)
+        truncated = _div(a, b)
         if not a.type.signed:
             return truncated
-        return apply_operation(Scalar.SUB, truncated, cast(_has_opposite_sign(rest, b), a.type))
-    quotient = apply_operation(Scalar.DIV, apply_operation(Scalar.SUB, a, rest), b)
-    quotient = apply_operation(Scalar.SUB, quotient, cast(_has_opposite_sign(rest, b), a.type))
-    down = apply_operation(Scalar.FLOOR, quotient)
-    over = apply_operation(
-        Scalar.GT, apply_operation(Scalar.SUB, quotient, down), number_like(0.5, a)
-    )
-    truncated = apply_operation(Scalar.ADD, down, cast(over, a.type))
-    plain = apply_operation(Scalar.DIV, a, b)
-    truncated = where(
-        apply_operation(Scalar.EQ, quotient, number_like(0, a)),
-        apply_operation(Scalar.COPYSIGN, number_like(0, a), plain),
-        truncated,
-    )
-    return where(apply_operation(Scalar.EQ, b, number_like(0, b)), plain, truncated)
+        return _sub(truncated, cast(_has_opposite_sign(rest, b), a.type))
+    quotient = _div(_sub(a, rest), b)
+    quotient = _sub(quotient, cast(_has_opposite_sign(rest, b), a.type))
+    down = _floor(quotient)
+    over = _gt(_sub(quotient, down), number_like(0.5, a))
+    truncated = _add(down, cast(over, a.type))
+    plain = _div(a, b)
+    signed_zero = _copysign(number_like(0, a), plain)
+    truncated = where(_eq(quotient, number_like(0, a)), signed_zero, truncated)
+    return where(_eq(b, number_like(0, b)), plain, truncated)
 
 
 def _remainder(a: Node, b: Node) -> Node:
-    rest = apply_operation(Scalar.REM, a, b)
+    rest = _rem(a, b)
     if not a.type.floating and not a.type.signed:
         return rest
-    remainder_fixed = where(_has_opposite_sign(rest, b), apply_operation(Scalar.ADD, rest, b), rest)
+    result = where(_has_opposite_sign(rest, b), _add(rest, b), rest)
     if not a.type.floating:
-        return remainder_fixed
-    is_zero = apply_operation(Scalar.EQ, rest, number_like(0, rest))
-    return where(is_zero, apply_operation(Scalar.COPYSIGN, number_like(0, a), b), remainder_fixed)
+        return result
+    return where(_eq(rest, number_like(0, rest)), _copysign(number_like(0, a), b), result)
 
 
 def _power(a: Node, b: Node) -> Node:
@@ -192,28 +178,28 @@ def _power(a: Node, b: Node) -> Node:
             return simple_power
     if not a.type.floating:
         refuse("integer powers")
-    return apply_operation(Scalar.POW, a, b)
+    return _pow(a, b)
 
 
 def _expand_constant_power(a: Node, b: Node) -> Node | None:
     """Expand a power into products or a root if the result is exact, or nearly so; else None."""
     n = b.value
     if a.type.floating and n == 0.5:
-        return apply_operation(Scalar.SQRT, a)
+        return _sqrt(a)
     if a.type.floating and n == -1:
-        return apply_operation(Scalar.DIV, number_like(1, a), a)
+        return _div(number_like(1, a), a)
     if n != int(n) if math.isfinite(n) else True:
         return None
     n = int(n)
     if n == 2:
-        return apply_operation(Scalar.MUL, a, a)
+        return _mul(a, a)
     if n == 3 and a.type.floating:
-        return apply_operation(Scalar.MUL, apply_operation(Scalar.MUL, a, a), a)
+        return _mul(_mul(a, a), a)
     if a.type.floating or not 0 < n <= MAX_MULTIPLIED_POWER:
         return None
     result = a
     for _ in range(n - 1):
-        result = apply_operation(Scalar.MUL, result, a)
+        result = _mul(result, a)
     return result
 
 
@@ -234,59 +220,44 @@ def _shift_builder(operation: Scalar) -> Callable[[Node, Node], Node]:
 
     def shift(a: Node, b: Node) -> Node:
         width = a.type.size * 8
-        in_range = logical_and(
-            apply_operation(Scalar.LT, b, number_like(width, b)),
-            apply_operation(Scalar.GE, b, number_like(0, b)),
-        )
+        in_range = _and(_lt(b, number_like(width, b)), _ge(b, number_like(0, b)))
         y = apply_operation(operation, a, where(in_range, b, number_like(0, b)))
         overflow = number_like(0, a)
         if operation is Scalar.SHR and a.type.signed:
-            overflow = apply_operation(Scalar.SHR, a, number_like(width - 1, a))
+            overflow = _shift_right(a, number_like(width - 1, a))
         return where(in_range, y, overflow)
 
     return shift
 
 
 def _hypot(a: Node, b: Node) -> Node:
-    a, b = apply_operation(Scalar.ABS, a), apply_operation(Scalar.ABS, b)
-    large, small = apply_operation(Scalar.MAXIMUM, a, b), apply_operation(Scalar.MINIMUM, a, b)
-    ratio = apply_operation(Scalar.DIV, small, large)
-    root = apply_operation(
-        Scalar.SQRT,
-        apply_operation(Scalar.ADD, apply_operation(Scalar.MUL, ratio, ratio), number_like(1, a)),
-    )
-    result = apply_operation(Scalar.MUL, large, root)
+    a, b = _abs(a), _abs(b)
+    large, small = _maximum(a, b), _minimum(a, b)
+    ratio = _div(small, large)
+    root = _sqrt(_add(_mul(ratio, ratio), number_like(1, a)))
     # If both are zero or infinite, their ratio is NaN; infinity wins over NaN.
-    result = where(
-        apply_operation(Scalar.EQ, small, large),
-        apply_operation(Scalar.MUL, large, number_like(math.sqrt(2), a)),
-        result,
-    )
-    infinite = logical_or(_isinf(a), _isinf(b))
+    result = where(_eq(small, large), _mul(large, number_like(math.sqrt(2), a)), _mul(large, root))
+    infinite = _or(_isinf(a), _isinf(b))
     return where(infinite, number_like(math.inf, result), result)
 
 
 def _log_sum(exp: Scalar, log: Scalar | None) -> Callable[[Node, Node], Node]:
     def log_sum(a: Node, b: Node) -> Node:
-        larger = apply_operation(Scalar.MAXIMUM, a, b)
-        gap = apply_operation(
-            Scalar.NEG, apply_operation(Scalar.ABS, apply_operation(Scalar.SUB, a, b))
-        )
-        extra = apply_operation(Scalar.LOG1P, apply_operation(exp, gap))
+        larger = _maximum(a, b)
+        gap = _neg(_abs(_sub(a, b)))
+        extra = _log1p(apply_operation(exp, gap))
         log_two = math.log(2) if log is None else 1
         if log is not None:
-            extra = apply_operation(Scalar.MUL, extra, number_like(1 / math.log(2), extra))
-        same = apply_operation(Scalar.EQ, a, b)
-        return where(same, apply_operation(Scalar.ADD, larger, number_like(log_two, larger)),
-                     apply_operation(Scalar.ADD, larger, extra))
+            extra = _mul(extra, number_like(1 / math.log(2), extra))
+        return where(_eq(a, b), _add(larger, number_like(log_two, larger)), _add(larger, extra))
 
     return log_sum
 
 
 def _build_xlogy(log: Scalar) -> Callable[[Node, Node], Node]:
     def xlogy(a: Node, b: Node) -> Node:
-        y = apply_operation(Scalar.MUL, a, apply_operation(log, b))
-        skip = logical_and(apply_operation(Scalar.EQ, a, number_like(0, a)), _not(isnan(b)))
+        y = _mul(a, apply_operation(log, b))
+        skip = _and(_eq(a, number_like(0, a)), _not(isnan(b)))
         return where(skip, number_like(0, y), y)
 
     return xlogy
