@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from types import GenericAlias
 from typing import Any
+
 from .native.foundation.public_names import class_of
 
 __all__ = ["Future", "collect_all", "wait_all"]

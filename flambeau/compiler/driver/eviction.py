@@ -7,6 +7,7 @@ specializations are in use, they stay, because compiling costs as much as hundre
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+
 from ...native.target.compile_costs import EVICTION_CALLS, MAX_WAITING_KEYS
 
 

@@ -5,6 +5,7 @@ kept. Both compute the same, so the calls of a trial do useful work.
 """
 
 from __future__ import annotations
+
 from ...native.target.compile_costs import (
     MAX_FOLLOWED_RELATIVE_TIME, MAX_TIMED_SECONDS, MIN_TIMED_CALLS, TIMED_CALLS,
 )

@@ -22,7 +22,7 @@ from .purity import (
     CHOOSING, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES, WRITING_METHODS, is_pure,
 )
 from .shadow_frame import CallState, ShadowFrame
-from .stores import Store
+from .stores import AppendedEntries
 
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodWrapperType, *_C_METHODS)
@@ -156,8 +156,9 @@ def _note_appended(facts: Facts, owner: Provenance, function: Any, added: Proven
     store, path = facts.stores.get(key), facts.proof.describe(facts.path_of(owner))
     facts.require_order(key, path)
     if store is None:
-        store = facts.stores[key] = Store(Place(owner.value, None), path, facts.line, [],
-                                          len(owner.value), after=facts.prints)
+        store = facts.stores[key] = AppendedEntries(
+            Place(owner.value, None), path, facts.line, [], after=facts.prints,
+            start=len(owner.value))
     if function is list.append:
         store.values.append(added)
     else:

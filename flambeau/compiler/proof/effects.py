@@ -18,7 +18,7 @@ from .provenance import (
     UNKNOWN, Kind, NotProvedError, Provenance, Symbol, is_plain, make_attribute_key,
 )
 from .shadow_frame import CallState, Runs, ShadowFrame
-from .stores import Store, read_position
+from .stores import AdvancedCount, Store, read_position
 
 CHANGES_ARGUMENT = "it changes a list or dict that is an argument: return what is new instead"
 _TENSOR_ATTRIBUTES = ("grad", "data", "requires_grad")
@@ -141,9 +141,10 @@ def advance_count(facts: Facts, p: Provenance) -> Provenance:
     facts.require_order(key, name)
     if store is None:
         first = _read_position(facts, key, path, now)
-        store = facts.stores[key] = facts.written[path] = Store(
-            Place(counter, None), name, facts.line, [first], now, after=facts.prints)
+        facts.stores[key] = facts.written[path] = AdvancedCount(
+            Place(counter, None), name, facts.line, [first], after=facts.prints, start=now)
         return first
+    assert isinstance(store, AdvancedCount)
     first = facts.reads[key]
     passed = Provenance(Kind.PLAIN, now - store.start)
     result = combine_numbers(facts, first, passed, "+")

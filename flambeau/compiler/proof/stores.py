@@ -20,51 +20,73 @@ _READS_VALUES = Reason("item() reads a tensor's values in Python", Advice.READ_O
 
 @dataclass
 class Store:
-    """A write to one place: the last value, or all entries appended to a list that had `start`
-    entries before. None marks unknown values. `line`: where the write happened. `adds_up`: the new
-    value is the old one plus an amount. `after`: how often the call had printed."""
+    """A write to an attribute, an entry or a cell. `values`: the provenances of what was written,
+    None where it is unknown. `line`: where the write happened. `adds_up`: the new value is the old
+    one plus an amount. `after`: how often the call had printed."""
 
     place: Place
     path: str
     line: tuple[str, int]
     values: list[Provenance | None]
-    start: int = 0
     adds_up: bool = False
     after: int = 0
 
     def read(self, is_strict: bool) -> Any:
         """Return the current value, with Reads in place of numbers from tensors."""
-        now, p = self.read_now(), self.values[-1] if self.values else None
-        if self.place.owner.__class__ is count:
-            if p is None or now != p.value:
-                raise NotProvedError(f"it calls {self.path} in an unknown way")
-            return len(self.values)
-        if self.place.key is None:
-            if len(now) != len(self.values):
-                raise NotProvedError(f"it changes {self.path} in an unknown way")
-            return [replace_numbers(x, p, is_strict)
-                    for x, p in zip(now, self.values, strict=True)]
+        p = self.values[-1] if self.values else None
         if self.adds_up:
             assert p is not None
             assert p.increment is not None
             return _add_amounts(Old(self.place), p.increment.amounts)
-        result = replace_numbers(now, p, is_strict)
+        result = replace_numbers(self.read_now(), p, is_strict)
         if not _is_new(result):
             raise NotProvedError(Reason(f"it stores a Python object in {self.path}",
                                         Advice.CHANGE_OUTSIDE))
         return result
 
     def read_now(self) -> Any:
-        """Return the place's current value; for a list that was appended to, the new entries; for
-        a count, what it gave last."""
+        """Return what the place holds."""
         owner, key = self.place.owner, self.place.key
-        if owner.__class__ is count:
-            return read_position(owner) - _step_of(owner)
-        if key is None:
-            return owner[self.start:]
         if self.place.is_attribute:
             return owner.__dict__.get(key, _MISSING)
         return owner.cell_contents if hasattr(owner, "cell_contents") else owner[key]
+
+
+@dataclass
+class AppendedEntries(Store):
+    """Entries appended to a list that had `start` entries before."""
+
+    start: int = 0
+
+    def read(self, is_strict: bool) -> list[Any]:
+        """Return the new entries, with Reads in place of numbers from tensors."""
+        now = self.read_now()
+        if len(now) != len(self.values):
+            raise NotProvedError(f"it changes {self.path} in an unknown way")
+        return [replace_numbers(x, p, is_strict) for x, p in zip(now, self.values, strict=True)]
+
+    def read_now(self) -> Any:
+        """Return the new entries."""
+        return self.place.owner[self.start :]
+
+
+@dataclass
+class AdvancedCount(Store):
+    """Calls of `next()` on a count of ints that was at `start` before."""
+
+    start: int = 0
+
+    def read(self, is_strict: bool) -> int:
+        """Return how often it was advanced."""
+        p = self.values[-1] if self.values else None
+        if p is None or self.read_now() != p.value:
+            raise NotProvedError(f"it calls {self.path} in an unknown way")
+        return len(self.values)
+
+    def read_now(self) -> int:
+        """Return what it gave last."""
+        counter = self.place.owner
+        return read_position(counter) - _step_of(counter)
 
 
 def read_position(counter: count[int]) -> int:

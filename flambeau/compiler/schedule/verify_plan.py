@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
 from ..fusion.buffer_assignment import BufferAssignment
 from ..fusion.placement import Home
 from ..ir.verify import require

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from threading import get_native_id
+
 from ..target.compile_costs import BACKGROUND_NICENESS
 
 

@@ -24,7 +24,7 @@ def gather_along_axis(t: Any, where: Any, dim: Any, keepdim: Any) -> Any:
     return t.gather(dim, where) if keepdim else t.gather(dim, where.unsqueeze(dim)).squeeze(dim)
 
 
-def put_back(
+def vjp_of_values(
     gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int,
     keepdim: bool
 ) -> Tensor:
@@ -32,8 +32,8 @@ def put_back(
     return scatter_along_axis(gs[0], ys[1], input_shape, dim, keepdim)
 
 
-def choose(
+def jvp_of_values(
     input_t: Tensor, ys: tuple[Tensor, ...], dim: int, keepdim: bool
 ) -> tuple[Tensor | None, ...]:
-    """Its jvp."""
+    """The jvp of an operator with `keepdim` that returns (values, indices)."""
     return gather_along_axis(input_t, ys[1], dim, keepdim), None

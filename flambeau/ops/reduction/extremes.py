@@ -19,7 +19,7 @@ from ..core.registry import Declared, composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import reductions
 from ..native.rows import find_extreme, reduce_axes
-from .chosen_elements import choose, put_back
+from .chosen_elements import jvp_of_values, vjp_of_values
 from .reduce import Dims, parse_axes, round_to, spread
 
 
@@ -210,8 +210,8 @@ def _declare_extreme_along(name: str, largest: bool) -> Declared:
                     result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
                     ref=lambda x, dim: (np.max if largest else np.min)(x, dim),
                     samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {})]))(body)
-    result.vjp(put_back)
-    result.jvp(choose)
+    result.vjp(vjp_of_values)
+    result.jvp(jvp_of_values)
     return result
 
 

@@ -29,7 +29,9 @@ from ..core.sample_inputs import Rng, Sample
 from ..creation.creation import public
 from ..pointwise.selection import select
 from . import sort_kernels
-from .chosen_elements import choose, gather_along_axis, put_back, scatter_along_axis
+from .chosen_elements import (
+    gather_along_axis, jvp_of_values, scatter_along_axis, vjp_of_values,
+)
 
 
 def _refuse_complex(input: Array, name: str) -> None:
@@ -250,8 +252,8 @@ def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tupl
     return (values, indices) if keepdim else (values.squeeze(axis), indices.squeeze(axis))
 
 
-kthvalue.vjp(put_back)
-kthvalue.jvp(choose)
+kthvalue.vjp(vjp_of_values)
+kthvalue.jvp(jvp_of_values)
 
 
 def _find_middle(input: Array, axis: int, ignore_nan: bool) -> Array:
@@ -329,8 +331,8 @@ def _declare_median(name: str, ignore_nan: bool) -> Any:
         values = np.take_along_axis(input, indices, axis)
         return (values, indices) if keepdim else (values.squeeze(axis), indices.squeeze(axis))
 
-    along.vjp(put_back)
-    along.jvp(choose)
+    along.vjp(vjp_of_values)
+    along.jvp(jvp_of_values)
 
     whole = _declare_median_of_all(name, along)
 
@@ -383,8 +385,8 @@ def mode(input: Array, dim: int = -1, keepdim: bool = False) -> tuple[Array, Arr
     return (values, indices) if keepdim else (values.squeeze(axis), indices.squeeze(axis))
 
 
-mode.vjp(put_back)
-mode.jvp(choose)
+mode.vjp(vjp_of_values)
+mode.jvp(jvp_of_values)
 
 
 # ------------------------------------------------------------------------------- quantiles

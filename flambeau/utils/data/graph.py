@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from flambeau.native.foundation.user_frames import warn
+
 from .datapipes.datapipe import IterDataPipe, MapDataPipe
 from .datapipes.utils.common import dill_available, import_dill
 

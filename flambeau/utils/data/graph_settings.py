@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from flambeau.native.foundation.user_frames import warn
+
 from .datapipes.iter.sharding import SHARDING_PRIORITIES, _ShardingIterDataPipe
 from .graph import DataPipeGraph, traverse_dps
 from .sampler import draw_seed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from llvmlite import ir
+
 from .address import constant
 from .types import I64, Number
 

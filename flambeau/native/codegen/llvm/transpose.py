@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llvmlite import ir
+
 from .types import I32
 
 

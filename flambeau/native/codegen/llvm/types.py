@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 from llvmlite import ir
+
 from ...loop_ir.ir import Type
 
 I1, I16, I32, I64 = (ir.IntType(n) for n in (1, 16, 32, 64))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llvmlite import ir
+
 from ...loop_ir.ir import Type
 from .address import constant
 from .constants import lane_indices, undefined

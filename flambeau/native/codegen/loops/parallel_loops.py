@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 from llvmlite import ir
+
 from ...loop_ir.ir import Buffer, Loop, LoopKind, Statement, Store, iterate_statements
 from ...target.cost_model import ITERATIONS_PER_VECTORIZED_BLOCK, MIN_ITERATIONS_TO_SPLIT
 from .context import Context, Scope

@@ -6,6 +6,7 @@ import copy
 from typing import Any, TypeVar
 
 from flambeau.native.foundation.user_frames import warn
+
 from ..datapipe import MapDataPipe
 
 __all__ = ["SequenceWrapperMapDataPipe"]
