@@ -17,9 +17,9 @@ from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.loop import declare_internal, emit_loop
 from ..llvm.types import F32, I16, I32, I64, POINTER, Number
 from ..llvm.vectors import fma, load_vector, splat, store_vector
+from .amx_split import UPPER_HALF, broadcast_bits
 
 _FLOATS = ir.VectorType(F32, SIDE)
-_UPPER_HALF = -65536
 
 
 def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
@@ -104,13 +104,9 @@ def _join_terms(b: ir.IRBuilder, place: ir.Value, parts: int) -> ir.Value:
 def _load_half(b: ir.IRBuilder, place: ir.Value, half: ir.Value) -> ir.Value:
     """Return one of the two numbers in each lane of a row of pairs."""
     bits = load_vector(b, place, Type.I32, SIDE)
-    low = b.shl(bits, _broadcast(16))
-    high = b.and_(bits, _broadcast(_UPPER_HALF))
+    low = b.shl(bits, broadcast_bits(16))
+    high = b.and_(bits, broadcast_bits(UPPER_HALF))
     return b.bitcast(b.select(b.icmp_signed("==", half, constant(0)), low, high), _FLOATS)
-
-
-def _broadcast(value: int) -> ir.Value:
-    return ir.Constant(ir.VectorType(I32, SIDE), [value] * SIDE)
 
 
 def _add_terms(b: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:

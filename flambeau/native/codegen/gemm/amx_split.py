@@ -26,7 +26,7 @@ from .amx_tiles import count_tile_steps
 
 _WIDE, _FLOATS, _SHORT = ir.VectorType(I32, SIDE), ir.VectorType(F32, SIDE), \
     ir.VectorType(I16, 2 * SIDE)
-_HIGH, _MAGNITUDE, _HALF_PLACE = -65536, 0x7FFFFFFF, 0x8000
+UPPER_HALF, _MAGNITUDE, _HALF_PLACE = -65536, 0x7FFFFFFF, 0x8000
 _INFINITY, _QUIET = 0x7F800000, 0x00400000
 _SMALL = 0x0D800000  # 2^-100: AMX treats terms of numbers far below it as 0
 
@@ -65,7 +65,8 @@ class SplitOperand:
         return 2 * TILE_BYTES * self.parts
 
 
-def _broadcast(value: int) -> ir.Value:
+def broadcast_bits(value: int) -> ir.Value:
+    """Return a vector of one 32-bit number."""
     return ir.Constant(_WIDE, [value] * SIDE)
 
 
@@ -78,28 +79,28 @@ def _split_terms(b: ir.IRBuilder, x: ir.Value, count: int) -> list[ir.Value]:
     """
     bits = b.bitcast(x, _WIDE)
     if count == 1:
-        quiet = b.or_(bits, _broadcast(_QUIET))
+        quiet = b.or_(bits, broadcast_bits(_QUIET))
         return [b.select(b.fcmp_unordered("uno", x, x), quiet, _round_to_bf16(b, bits))]
-    first = b.bitcast(b.and_(bits, _broadcast(_HIGH)), _FLOATS)
+    first = b.bitcast(b.and_(bits, broadcast_bits(UPPER_HALF)), _FLOATS)
     # Infinity minus itself would be NaN.
     differs = b.fcmp_unordered("!=", x, first)
     rest = b.select(differs, b.fsub(x, first), ir.Constant(_FLOATS, None))
     second = _round_to_bf16(b, b.bitcast(rest, _WIDE))
     if count == 2:
         return [bits, second]
-    second = b.and_(second, _broadcast(_HIGH))
+    second = b.and_(second, broadcast_bits(UPPER_HALF))
     third = b.fsub(rest, b.bitcast(second, _FLOATS))
     return [bits, second, b.bitcast(third, _WIDE)]
 
 
 def _round_to_bf16(b: ir.IRBuilder, bits: ir.Value) -> ir.Value:
     """Round to the nearest numbers that the upper halves can hold."""
-    return b.add(bits, _broadcast(_HALF_PLACE))
+    return b.add(bits, broadcast_bits(_HALF_PLACE))
 
 
 def _update_max_magnitude(b: ir.IRBuilder, x: ir.Value, largest: ir.Value) -> ir.Value:
     """Return the greatest magnitude so far, as bits."""
-    bits = b.and_(b.bitcast(x, _WIDE), _broadcast(_MAGNITUDE))
+    bits = b.and_(b.bitcast(x, _WIDE), broadcast_bits(_MAGNITUDE))
     return b.select(b.icmp_unsigned(">", bits, largest), bits, largest)
 
 
@@ -238,7 +239,7 @@ class _WidthPacker(_Packer):
         """Pack depth step `s` of all rows; return the greatest magnitude so far."""
         b, size = self.b, self.operand.stored.size
         masks = [first_lanes(b, add(b, self.valid, -first), SIDE) for first in (0, SIDE)]
-        sixteen = _broadcast(16)
+        sixteen = broadcast_bits(16)
         odd_lanes = ir.Constant(ir.VectorType(I1, 2 * SIDE), [0, 1] * SIDE)
         none = ir.Constant(ir.VectorType(I1, SIDE), None)
 
