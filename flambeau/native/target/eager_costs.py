@@ -62,6 +62,7 @@ CALLS_BEFORE_COMPILING = 32  # of pointwise and row kernels, for arrays of mediu
 CALLS_BEFORE_USE = 256
 MAX_NUMPY_ROW_ELEMENTS = 1 << 12
 MAX_NUMPY_SUM_ELEMENTS = 1 << 13
+MAX_NUMPY_SUM_ROWS = 192  # of an array whose axes are reduced
 MAX_COUNTED_ROW_ELEMENTS = 1 << 15  # up to here a row kernel waits for CALLS_BEFORE_COMPILING
 MAX_NUMPY_MEAN_ELEMENTS = MAX_COUNTED_ROW_ELEMENTS  # up to here NumPy adds and divides
 MAX_NUMPY_ATTENTION_SCORES = 1 << 15

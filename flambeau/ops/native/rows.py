@@ -18,7 +18,8 @@ from ...native.runtime.eager_kernels import EagerKernel
 from ...native.runtime.fast_call import FastCalls, call_kernel
 from ...native.target.eager_costs import (
     ELEMENTS_PER_PARTIAL_SUM, MAX_COUNTED_ROW_ELEMENTS, MAX_NUMPY_ROW_ELEMENTS,
-    MAX_NUMPY_SUM_ELEMENTS, MAX_ROW_KERNELS, MAX_SINGLE_THREAD_ELEMENTS, MIN_REDUCED_RATIO,
+    MAX_NUMPY_SUM_ELEMENTS, MAX_NUMPY_SUM_ROWS, MAX_ROW_KERNELS, MAX_SINGLE_THREAD_ELEMENTS,
+    MIN_REDUCED_RATIO,
 )
 from ...tensor.dtypes import FLOAT32, FLOAT64, bfloat16, float16
 from .pointwise import make_settings_key
@@ -252,10 +253,17 @@ _WHOLE = frozenset(np.dtype(n) for n in ("bool", "uint8", "int8", "int16", "int3
 _ORDERED = frozenset(np.dtype(n) for n in ("uint8", "int32", "int64"))
 
 
+def is_worth_reducing(x: Array) -> bool:
+    """Whether NumPy takes longer to reduce axes of an array than a kernel's call: it is large, or
+    has many rows, which cost NumPy 14 ns each."""
+    return x.size > MAX_NUMPY_SUM_ELEMENTS or (
+        x.ndim > 1 and x.size > MAX_NUMPY_SUM_ROWS * x.shape[-1])
+
+
 def _choose_accumulator_dtype(ufunc: Any, x: Array) -> np.dtype | None:
     """Return the dtype in which large arrays are folded, int64 for sums and products of integers;
     None if no kernel applies."""
-    if x.__class__ is not _ndarray or x.size <= MAX_NUMPY_SUM_ELEMENTS:
+    if x.__class__ is not _ndarray or not is_worth_reducing(x):
         return None
     kind = x.dtype
     if kind in _WHOLE and ufunc in (np.add, np.multiply):

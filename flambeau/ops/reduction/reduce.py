@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from ...native.target.eager_costs import (
-    MAX_COUNTED_ROW_ELEMENTS, MAX_NUMPY_MEAN_ELEMENTS, MAX_NUMPY_SUM_ELEMENTS,
+    MAX_COUNTED_ROW_ELEMENTS, MAX_NUMPY_MEAN_ELEMENTS,
 )
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
@@ -26,7 +26,7 @@ from ..core.registry import Declared, composite, opaque
 from ..core.sample_inputs import Rng, Sample, reductions
 from ..core.scalar_conversion import number
 from ..native.pointwise import try_kernel
-from ..native.rows import reduce_axes
+from ..native.rows import is_worth_reducing, reduce_axes
 from ..view.join import cat
 from .numpy_reductions import reduce_product, reduce_sum
 
@@ -110,7 +110,7 @@ def sum(
     >>> torch.tensor([[1., 2.], [3., 4.]]).sum(0)
     tensor([4., 6.])
     """
-    if input.size > MAX_NUMPY_SUM_ELEMENTS and dtype is None:
+    if dtype is None and is_worth_reducing(input):
         y = reduce_axes(np.add, input, parse_axes(dim, input.ndim), keepdim)
         if y is not None:
             return round_to(y, sum_dtype(input, None))
@@ -167,7 +167,8 @@ def mean(
     >>> torch.tensor([1., 2., 6.]).mean()
     tensor(3.)
     """
-    if dtype is None and 0 < input.size <= MAX_NUMPY_MEAN_ELEMENTS and input.dtype in FLOATS \
+    is_large = input.size > MAX_NUMPY_MEAN_ELEMENTS or dim is not None and is_worth_reducing(input)
+    if dtype is None and input.size and not is_large and input.dtype in FLOATS \
             and input.__class__ is Array:
         axes = None if dim is None else parse_axes(dim, input.ndim)
         y = np.add.reduce(input, axes, out=..., keepdims=keepdim)
@@ -175,7 +176,7 @@ def mean(
     kind = choose_mean_dtype(input, dtype, "mean")
     inside = compute_dtype(kind)
     axes, total = parse_axes(dim, input.ndim), None
-    if input.size > MAX_NUMPY_MEAN_ELEMENTS and dtype is None:
+    if is_large and dtype is None:
         total = reduce_axes(np.add, input, axes, keepdim)
     if total is None:
         total = reduce_sum(input, axes, inside, None, keepdim)
