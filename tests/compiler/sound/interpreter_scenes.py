@@ -1,4 +1,4 @@
-"""Steps that use objects of the interpreter and the standard library, which change between calls."""
+"""Steps that use objects of the interpreter and the standard library, which change in between."""
 
 from __future__ import annotations
 
