@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import itertools
 import sys
 import types
 from typing import Any
@@ -68,6 +69,16 @@ def loop_ends(by_offset: dict[int, Any], target: int) -> tuple[int, ...]:
         skipped = 2 if sys.version_info[:2] == (3, 13) else 1
         target = offsets[offsets.index(target) + skipped]
     return find_starts(by_offset, target)
+
+
+def keeps_locals(code: types.CodeType) -> bool:
+    """Whether code mentions `locals`, or calls `vars` without arguments."""
+    if "vars" not in code.co_names:
+        return "locals" in code.co_names
+    names = [i for i in dis.get_instructions(code) if i.opname != "PRECALL"]
+    return "locals" in code.co_names or any(
+        i.argval == "vars" and call.opname == "CALL" and call.arg == 0
+        for i, call in itertools.pairwise(names))
 
 
 def decode_exception_table(code: types.CodeType) -> list[Any]:

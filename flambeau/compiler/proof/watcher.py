@@ -18,6 +18,7 @@ from ...native.foundation.transparent_frames import is_skipped
 from ...nn import functional
 from ..trace.host_numbers import Read
 from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
+from .bytecode import keeps_locals
 from .call_results import settle
 from .calls import enter, invoke, is_collection_callback
 from .consumption import handle, returns_to_stack
@@ -190,9 +191,12 @@ class Watcher:
             return None if above is None else self._start_library(frame, above)
         if self.proof.refusals or is_collection_callback(frame):
             return None
+        if SNAPSHOTS_LOCALS and keeps_locals(code):
+            self._refuse_at(frame, "it keeps a dict of its local variables")
+            return None  # each event would refresh the dict
         shadow = self.shadows.get(frame)
         if shadow is None:
-            if above is None and self._is_served(frame, caller):
+            if above is None and _is_called_by_library(self.shadows, frame, caller):
                 return None  # called by the library internally
             if _is_performed(self.shadows, caller):
                 return None
@@ -215,13 +219,6 @@ class Watcher:
             above.call.seen.read_values = True
         frame.f_trace_lines = False
         return self._leave_library
-
-    def _is_served(self, frame: Any, caller: Any) -> bool:
-        while caller is not None and caller not in self.shadows:
-            if is_in_library(caller.f_code):
-                return is_served(frame)
-            caller = caller.f_back
-        return False
 
     def _leave_library(self, frame: Any, event: str, arg: Any) -> Any:
         above = self.shadows.get(frame.f_back)
@@ -333,6 +330,15 @@ def _taint_caller(shadows: Mapping[Any, ShadowFrame], frame: Any) -> None:
     shadow = shadows.get(caller)
     if shadow is not None and shadow.call is not None:
         shadow.call.seen.read_values = True
+
+
+def _is_called_by_library(shadows: Mapping[Any, ShadowFrame], frame: Any, caller: Any) -> bool:
+    """Whether a frame of Python's or NumPy's code runs on behalf of the library."""
+    while caller is not None and caller not in shadows:
+        if is_in_library(caller.f_code):
+            return is_served(frame)
+        caller = caller.f_back
+    return False
 
 
 def _is_performed(shadows: Mapping[Any, ShadowFrame], caller: Any) -> bool:

@@ -251,6 +251,30 @@ def a_getter_of_dotted_names() -> Scene:
 
 
 @scene
+def local_variables_as_a_dict() -> Scene:
+    config = types.SimpleNamespace(k=2.0)
+
+    def step(x: Any) -> Any:
+        scale = config.k
+        first = locals()
+        y = x * scale
+        second = vars()
+        return y * len(first), sorted(first), first is second
+
+    return Scene(step, lambda: setattr(config, "k", 3.0))
+
+
+@scene
+def local_variables_of_a_function_that_the_step_calls() -> Scene:
+    def scale(x: Any) -> Any:
+        variables = vars()
+        y = x * len(variables)
+        return y + len(vars(types.SimpleNamespace(a=1)))
+
+    return Scene(lambda x: scale(x) * 2)
+
+
+@scene
 def weak_keys() -> Scene:
     class Key:
         pass
