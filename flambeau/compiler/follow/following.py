@@ -13,6 +13,7 @@ import numpy as np
 
 from ...autograd.tape import next_sequence
 from ...native.runtime.fast_call import data_address
+from ...native.target.compile_costs import COPIED_OWNER_SLACK_BYTES, MAX_COPIED_OWNER_RATIO
 from ...ops.core.operator import Kind
 from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import is_any_exposed, is_exposed
@@ -269,7 +270,8 @@ class Following:
     def _copy(self, s: int, owner: np.ndarray, array: np.ndarray) -> bool:
         """Copy an input that Python may write unnoticed. Return False if its owner is far larger or
         not contiguous."""
-        if not owner.flags.c_contiguous or owner.nbytes > 4 * array.nbytes + 4096:
+        most = MAX_COPIED_OWNER_RATIO * array.nbytes + COPIED_OWNER_SLACK_BYTES
+        if not owner.flags.c_contiguous or owner.nbytes > most:
             return False
         copy = owner.copy()
         self.owners[s], self.sources[s], self.inputs[s] = copy, owner, copy

@@ -13,7 +13,7 @@ from math import prod
 from ...native.loop_ir.ir import Scalar
 from ...native.target.graph_costs import (
     CACHE_LINE_ELEMENTS, MAX_BUFFERS_READ, MAX_NARROW_COLUMNS,
-    MAX_SERIAL_ELEMENTS, MIN_BLOCKED_TRANSPOSE_ELEMENTS,
+    MAX_SERIAL_ELEMENTS, MIN_BLOCKED_TRANSPOSE_ELEMENTS, MIN_MERGED_ROWS,
 )
 from ..ir.graph import CONTRACTIONS, Graph, Node, Op, is_operation
 from ..ir.strided_view import make_contiguous_view
@@ -270,7 +270,7 @@ def _is_merge_profitable(merged: FusionGroup, group: FusionGroup, axes: tuple[in
     """Whether merging leaves enough parallelism: pointwise work must not end up on one thread."""
     if not merged.axes or (group.axes and axes):
         return True
-    return prod(merged.shape) <= MAX_SERIAL_ELEMENTS or prod(merged.rows) >= 16
+    return prod(merged.shape) <= MAX_SERIAL_ELEMENTS or prod(merged.rows) >= MIN_MERGED_ROWS
 
 
 def _broadcasts_rows(leaf: Node, chain: Chain, shape: tuple[int, ...]) -> bool:

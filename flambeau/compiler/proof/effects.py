@@ -95,25 +95,32 @@ def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None
     facts.written[path] = store
     before = facts.reads.get(key)
     was_needed = before is not None and before.guard is not None and before.guard.needed
-    counts = value.increment is not None and value.increment.path == path
-    if value.increment is not None and was_needed:
+    increment = value.increment
+    if increment is not None and was_needed:
         raise NotProvedError(facts.proof.depends_on(path))
-    if counts:
-        if path not in facts.counters:
-            facts.proof.constants["numbers"] = (int, float)
-            facts.guard(f"({path}.__class__ in numbers)", Test.IDENTITY, True)
-        facts.counters.add(path)
-        facts.writes[key] = value
+    if increment is not None and increment.path == path:
+        _count_from(facts, path)
         store.adds_up = True
-        return
+    else:
+        _need_stored_value(facts, name, value)
+        if was_needed and before is not None and before.value is not value.value:
+            raise NotProvedError(facts.proof.depends_on(path))
+    facts.writes[key] = value
+
+
+def _count_from(facts: Facts, path: str) -> None:
+    """Note that the step adds to a place's number. Whatever the number is, it must be a number."""
+    if path not in facts.counters:
+        facts.proof.constants["numbers"] = (int, float)
+        facts.guard(f"({path}.__class__ in numbers)", Test.IDENTITY, True)
+    facts.counters.add(path)
+
+
+def _need_stored_value(facts: Facts, name: str, value: Provenance) -> None:
     if value.kind in (Kind.NUMBER, Kind.PLAIN):
         facts.need(value)
     elif value.kind not in (Kind.TENSOR, Kind.FRESH):
-        target = facts.proof.describe(path)
-        raise NotProvedError(f"it stores an object of unknown origin in {target}")
-    facts.writes[key] = value
-    if was_needed and before is not None and before.value is not value.value:
-        raise NotProvedError(facts.proof.depends_on(path))
+        raise NotProvedError(f"it stores an object of unknown origin in {name}")
 
 
 # ------------------------------------------------------------------------- next() of a count

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...native.foundation.allocator import build_memory_error
-from ...native.target.graph_costs import COMPARED_BLOCK_BYTES
+from ...native.target.graph_costs import COMPARED_BLOCK_BYTES, MAX_COPIED_TO_COMPARE_BYTES
 from ...tensor.layout import as_bytes, find_owner
 from ...tensor.tree import collect_leaves, map_leaves_of
 from ...tensor.windows.lazy_window import LazyWindow
@@ -481,7 +481,8 @@ def are_same_bits(a: np.ndarray | None, b: np.ndarray | None) -> bool:
         return a is b
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    if a.nbytes < 1024 or not (a.flags.c_contiguous and b.flags.c_contiguous):
+    if a.nbytes < MAX_COPIED_TO_COMPARE_BYTES or not (
+            a.flags.c_contiguous and b.flags.c_contiguous):
         return a.tobytes() == b.tobytes()
     a, b = as_bytes(a), as_bytes(b)
     return all(np.array_equal(a[start : start + COMPARED_BLOCK_BYTES],

@@ -18,7 +18,8 @@ from ..loop_ir.ir import (
 )
 from ..target.cost_model import (
     MAX_PRIVATE_WEIGHT_BYTES, MAX_RECURRENT_BLOCK_ROWS, MAX_SHARED_WEIGHT_BYTES,
-    MIN_STEP_PREFETCH_BYTES, MIN_WIDE_WEIGHT_BYTES, RECURRENT_PANEL_WIDTHS,
+    MIN_SHARED_STEP_ROWS_PER_THREAD, MIN_STEP_PREFETCH_BYTES, MIN_STEP_ROWS_PER_THREAD,
+    MIN_WIDE_WEIGHT_BYTES, RECURRENT_PANEL_WIDTHS,
 )
 from ..target.graph_costs import CACHE_LINE_ELEMENTS
 from ..target.machine import host
@@ -94,9 +95,10 @@ def fits_one_kernel(size: int, rows: int, threads: int) -> bool:
     """
     if size <= MAX_PRIVATE_WEIGHT_BYTES:
         return size <= host().l2_bytes // 2 or 2 * rows > threads
-    if has_narrow_panels():
-        return rows >= threads * (2 if size <= MAX_SHARED_WEIGHT_BYTES else 8)
-    return size <= MIN_WIDE_WEIGHT_BYTES and rows >= threads * 8
+    if has_narrow_panels() and size <= MAX_SHARED_WEIGHT_BYTES:
+        return rows >= threads * MIN_SHARED_STEP_ROWS_PER_THREAD
+    has_enough_rows = rows >= threads * MIN_STEP_ROWS_PER_THREAD
+    return has_enough_rows and (has_narrow_panels() or size <= MIN_WIDE_WEIGHT_BYTES)
 
 
 def has_narrow_panels() -> bool:

@@ -16,6 +16,9 @@ L1_BYTES = 32 << 10
 ASSUMED_L2_BYTES = 1 << 20  # present on any machine; direct convolutions and Winograd plan with it
 L2_WAYS = 16
 SET_CONFLICT_PADDING_BYTES = 64  # between planes, which would otherwise share a set
+SET_CONFLICT_STRIDE_BYTES = 512  # lines at multiples of it share a few sets of L1
+MIN_CONFLICTING_STEP_BYTES = 1024  # between the steps of a long depth
+PADDED_STRIDE_BYTES = 128  # scratch strides that are multiples of it are padded by a line
 MAX_STACK_BYTES = 64 << 10  # of a kernel's workspace; more comes from a scratch slot
 SCRATCH_SLOT_BYTES = 8 << 20
 
@@ -35,6 +38,9 @@ MAX_PREFETCHED_EPILOGUE_STREAMS = 3
 
 MULTIPLY_ADDS_IN_FLIGHT = 8  # latency 4 on two ports: independent sums that keep both busy
 MAX_LANES = 128  # of one vectorized loop
+# Loops of which four vectors of every value are in flight: loads and stores, expressions, and
+# operations of several instructions.
+MAX_SIMPLE_LOOP_ACCESSES, MAX_SIMPLE_LOOP_EXPRESSIONS, MAX_SIMPLE_LOOP_COSTLY = 6, 30, 2
 # Most costly operations for which two vectors are in flight, by vector registers. An AVX2 vector
 # is half the work of an AVX-512 one, but its dependency chains are as long.
 MAX_PAIRED_OPERATIONS = {32: 4, 16: 6}
@@ -66,6 +72,9 @@ MAX_SPLIT_RELATIVE_COST = 0.9  # of smaller tiles for many threads, relative to 
 MAX_CONV_BLOCK_STEPS = 512  # depth steps that a direct convolution sums at a time
 MAX_CONV_SCRATCH_BYTES = 7 * ASSUMED_L2_BYTES // 2  # for an image that is packed once
 MIN_CONV_UTILIZATION = 0.88  # of the threads' time, before units of rows are cut smaller
+MIN_CONV_UTILIZATION_GAIN = 0.03  # smaller units cost more than a smaller gain
+SMALL_CONV_REGION_BYTES = 5 * L1_BYTES  # of the part of `a` that a unit reads: below, units grow
+MAX_CONV_REGION_BYTES = 8 * L1_BYTES  # the same: above, units are cut
 IDLE_SPIN_S = 100e-6  # before a worker sleeps; waking it takes 20 to 50 us and more
 BARRIER_SPINS_BEFORE_YIELD = 100  # on a busy machine the awaited thread may need this processor
 THREAD_LINE_BYTES = 128  # between data of different threads: lines are fetched in pairs
@@ -110,6 +119,8 @@ AMX_STARTUP_CYCLES = 500.0  # to configure the tiles and fill the pipeline
 
 # ----------------------------------------------------------------------------------- Winograd
 
+MAX_WIDE_WINOGRAD_CHANNELS = 256  # up to here a tile is four vectors wide
+MAX_WINOGRAD_WASTE_RATIO = 1.03  # of a batch's empty tiles, over the smallest waste
 MAX_WINOGRAD_RELATIVE_COST = 0.85  # Winograd pays below this share of direct cycles
 MAX_SPREAD_INPUT_BYTES = 5 << 20  # of inputs transformed once for all panels
 WINOGRAD_BATCH_TILES = 64  # of a weight gradient
@@ -134,6 +145,8 @@ MIN_STEP_PREFETCH_BYTES = 16 << 10  # of a time step
 RECURRENT_PANEL_WIDTHS = (64, 48, 32, 16)  # columns, in order of preference
 MAX_PRIVATE_WEIGHT_BYTES = 1 << 20  # recurrent weights that stay in a thread's own L2
 MAX_SHARED_WEIGHT_BYTES = 16 << 20  # ones that stay in 32 MB of shared L3 (measured, AVX2)
+MIN_STEP_ROWS_PER_THREAD = 8  # that reuse recurrent weights from memory
+MIN_SHARED_STEP_ROWS_PER_THREAD = 2  # that reuse weights from shared L3
 MIN_WIDE_WEIGHT_BYTES = 4 << 20  # largest measured with panels of several tiles (AVX-512)
 
 

@@ -29,6 +29,7 @@ KERNEL_LAUNCH_COST = 1 << 14  # of a barrier and its kernel, in half cycles of a
 CHUNK_ELEMENTS = 8192  # of a pointwise kernel, that one thread takes at a time
 MIN_CHUNK_ELEMENTS = 1024  # the same where larger chunks would leave threads idle
 MAX_SHARED_COLUMN_ROUNDS = 8  # of outer loops; with as many, threads need not share the columns
+MIN_MERGED_ROWS = 16  # of a merged kernel, for threads to share
 MAX_SERIAL_ELEMENTS = 1 << 15  # of a domain that one thread may iterate over alone
 MIN_PARALLEL_ELEMENTS = 1 << 13  # (or multiply-adds / 16) below which a task runs on one thread
 FLOPS_PER_WORK = 32  # of products, that cost as much as one element of a pointwise kernel
@@ -39,6 +40,7 @@ MIN_PARALLEL_WORK = 1 << 17  # operations of a whole program that pay for waking
 MAX_ZEROED_ELEMENTS = 1 << 14  # zeroing more takes as long as computing them
 GROWING_MEMORY_RATIO = 2  # memory of a growing program over the current step's needs
 MAX_ARENA_WASTE_RATIO = 1.25  # of a free stretch's size to the size of the value placed in it
+MAX_COPIED_TO_COMPARE_BYTES = 1024  # of two arrays that are compared as byte strings
 COMPARED_BLOCK_BYTES = 1 << 18  # compared at a time, so that the temporary mask stays small
 MAX_COMPARED_WHOLE_ELEMENTS = 4096  # of two arrays compared at once in float64
 

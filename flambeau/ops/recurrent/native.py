@@ -18,7 +18,7 @@ from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.thread_pool import threads
 from ...native.target.eager_costs import (
     MAX_RECURRENT_FORMS, MAX_THREAD_WEIGHT_BYTES, MIN_PREFETCHED_GATE_BYTES,
-    MIN_RECURRENT_MULTIPLICATIONS, MIN_THREADED_RECURRENT_MULTIPLICATIONS,
+    MIN_RECURRENT_MULTIPLICATIONS, MIN_SINGLE_STEP_ROWS, MIN_THREADED_RECURRENT_MULTIPLICATIONS,
     RECURRENT_CALLS_BEFORE_COMPILING,
 )
 from ...tensor.dtypes import FLOATS
@@ -103,7 +103,7 @@ def prepare(
     if work < MIN_RECURRENT_MULTIPLICATIONS or not steps.dense or not KernelPolicy.allowed \
             or w.dtype not in FLOATS:
         return None
-    if (count < 2 and steps.batch < 8) or not w.flags.c_contiguous:
+    if (count < 2 and steps.batch < MIN_SINGLE_STEP_ROWS) or not w.flags.c_contiguous:
         return None
     if w.nbytes > MAX_THREAD_WEIGHT_BYTES and not _fits_one_kernel(w.nbytes, steps.batch):
         return None

@@ -13,9 +13,12 @@ from ...loop_ir.ir import (
     Affine, Apply, Axis, Constant, Contract, Expression, Index, IndexValue, Load, Scalar, Type,
 )
 from ...target.cost_model import (
-    ASSUMED_L2_BYTES, DECODED_LOAD_PAIRS_PER_CYCLE, L1_BYTES, L2_TO_REGISTER_CYCLES,
-    MAX_CONV_BLOCK_STEPS, MAX_CONV_SCRATCH_BYTES, MAX_CONV_TILE_VECTORS, MIN_CONV_UTILIZATION,
-    MIN_TILE_STEP_CYCLES, PORTS, TILE_KIND_PENALTY, TILE_SETUP_CYCLES, TILE_SUM_CYCLES,
+    ASSUMED_L2_BYTES, DECODED_LOAD_PAIRS_PER_CYCLE, L2_TO_REGISTER_CYCLES, MAX_CONV_BLOCK_STEPS,
+    MAX_CONV_REGION_BYTES, MAX_CONV_SCRATCH_BYTES, MAX_CONV_TILE_VECTORS,
+    MIN_CONFLICTING_STEP_BYTES, MIN_CONV_UTILIZATION, MIN_CONV_UTILIZATION_GAIN,
+    MIN_TILE_STEP_CYCLES, PADDED_STRIDE_BYTES, PORTS, SET_CONFLICT_PADDING_BYTES,
+    SET_CONFLICT_STRIDE_BYTES, SMALL_CONV_REGION_BYTES, TILE_KIND_PENALTY, TILE_SETUP_CYCLES,
+    TILE_SUM_CYCLES,
 )
 from ...target.load_balance import utilization
 from ...target.machine import Target
@@ -370,7 +373,8 @@ def _do_steps_share_cache_sets(plan: ConvPlan) -> bool:
     """Whether many depth steps are multiples of a large power of two apart in memory."""
     stride = require_static(plan.contract.a.at.stride(plan.depth[-1].index))
     step_bytes = stride * plan.type.size
-    return plan.steps > MAX_CONV_BLOCK_STEPS and step_bytes >= 1024 and step_bytes % 512 == 0
+    return (plan.steps > MAX_CONV_BLOCK_STEPS and step_bytes >= MIN_CONFLICTING_STEP_BYTES
+            and step_bytes % SET_CONFLICT_STRIDE_BYTES == 0)
 
 
 def _choose_panels(plan: ConvPlan, shares: int) -> None:
@@ -409,7 +413,7 @@ def _shorten_unit(plan: ConvPlan) -> None:
     index = plan.rows[k].index
     if not any(len(n.terms) > 1 and any(i is index for i, _ in n.terms) for n in plan.lines):
         return
-    while plan.region() * plan.type.size > 8 * L1_BYTES and plan.unit[k] > step:
+    while plan.region() * plan.type.size > MAX_CONV_REGION_BYTES and plan.unit[k] > step:
         plan.unit[k] = -(-plan.unit[k] // (2 * step)) * step
 
 
@@ -431,7 +435,7 @@ def _balance_units(plan: ConvPlan, threads: int) -> None:
     for extent in range(-(-largest // step) * step, 0, -step):
         plan.unit[k] = min(extent, largest)
         current = utilization(groups * plan.units, threads)
-        if current > best_utilization + 0.03:  # smaller units cost more than a smaller gain
+        if current > best_utilization + MIN_CONV_UTILIZATION_GAIN:
             best, best_utilization = plan.unit[k], current
         if best_utilization >= MIN_CONV_UTILIZATION:
             break
@@ -443,7 +447,7 @@ def _grow_unit(plan: ConvPlan, min_units: int) -> None:
     if plan.blocks > 1 or plan.once:
         return
     extents, size = plan.row_extents, plan.type.size
-    while plan.region() * size < 5 * L1_BYTES:
+    while plan.region() * size < SMALL_CONV_REGION_BYTES:
         k = plan.first
         step = plan.shape.extent if k == plan.shape.axis else 1
         previous = k, list(plan.unit)
@@ -453,7 +457,7 @@ def _grow_unit(plan: ConvPlan, min_units: int) -> None:
             plan.first, plan.unit[k - 1] = k - 1, min(2, extents[k - 1])
         else:
             return
-        if plan.region() * size > 8 * L1_BYTES or plan.units < min_units:
+        if plan.region() * size > MAX_CONV_REGION_BYTES or plan.units < min_units:
             plan.first, plan.unit = previous
             return
 
@@ -478,11 +482,12 @@ def _place_local(plan: ConvPlan) -> None:
 
     Large strides become an odd number of cache lines, or a tile's rows would share a cache set.
     """
-    stride, line_elements = 1, 64 // plan.type.size
+    stride, padding = 1, SET_CONFLICT_PADDING_BYTES // plan.type.size
     for line in reversed(plan.lines):
         extent = plan.reach(line)[0]
         plan.local.insert(0, (extent, stride))
         stride *= extent
-        if stride * plan.type.size >= 512 and stride * plan.type.size % 128 == 0:
-            stride += line_elements
+        stride_bytes = stride * plan.type.size
+        if stride_bytes >= SET_CONFLICT_STRIDE_BYTES and stride_bytes % PADDED_STRIDE_BYTES == 0:
+            stride += padding
     plan.scratch = stride

@@ -11,7 +11,10 @@ from ...loop_ir.ir import (
     Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update, While,
     get_operands, iterate_expressions, iterate_statements, iterate_subexpressions,
 )
-from ...target.cost_model import MAX_LANES, MAX_PAIRED_OPERATIONS, MIN_LONG_SUM_ITERATIONS
+from ...target.cost_model import (
+    MAX_LANES, MAX_PAIRED_OPERATIONS, MAX_SIMPLE_LOOP_ACCESSES, MAX_SIMPLE_LOOP_COSTLY,
+    MAX_SIMPLE_LOOP_EXPRESSIONS, MIN_LONG_SUM_ITERATIONS,
+)
 from ...target.machine import Target
 
 # All other operations take several instructions, so one vector keeps enough units busy.
@@ -246,7 +249,9 @@ def _count_costly(expressions: Sequence[Expression]) -> int:
 def _is_simple(loop: Loop, expressions: Sequence[Expression],
                accesses: Sequence[Load | Store]) -> bool:
     """Whether four vectors of every value fit the registers and the code stays short."""
-    if len(accesses) > 6 or len(expressions) > 30 or _count_costly(expressions) > 2:
+    if len(accesses) > MAX_SIMPLE_LOOP_ACCESSES \
+            or len(expressions) > MAX_SIMPLE_LOOP_EXPRESSIONS \
+            or _count_costly(expressions) > MAX_SIMPLE_LOOP_COSTLY:
         return False
     return not any(_is_gather(place, loop.index) for place in accesses)
 

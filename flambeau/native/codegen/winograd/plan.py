@@ -12,8 +12,9 @@ from math import prod
 
 from ...loop_ir.ir import Axis, Contract, Index, Load, Type
 from ...target.cost_model import (
-    ASSUMED_L2_BYTES, MAX_SPREAD_INPUT_BYTES, MAX_WINOGRAD_RELATIVE_COST,
-    SET_CONFLICT_PADDING_BYTES,
+    ASSUMED_L2_BYTES, MAX_SPREAD_INPUT_BYTES, MAX_WIDE_WINOGRAD_CHANNELS,
+    MAX_WINOGRAD_RELATIVE_COST, MAX_WINOGRAD_WASTE_RATIO, SET_CONFLICT_PADDING_BYTES,
+    SET_CONFLICT_STRIDE_BYTES,
 )
 from ...target.machine import Target
 from ..conv.direct_blocking import PaddedCoordinate, Unsupported, match_window, require_static
@@ -148,7 +149,7 @@ def count_tiles(sides: tuple[ImageAxis, ImageAxis], others: Sequence[Axis]) -> i
 def pad_line_bytes(channels: int, lanes: int, size: int) -> int:
     """Of vectors of channels; not a multiple of what would make lines share a set of the cache."""
     line = -(-channels // lanes) * lanes * size
-    return line + 64 if line % 512 == 0 else line
+    return line + (SET_CONFLICT_PADDING_BYTES if line % SET_CONFLICT_STRIDE_BYTES == 0 else 0)
 
 
 def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
@@ -161,7 +162,8 @@ def plan_winograd(contract: Contract, target: Target) -> WinogradPlan:
     columns, channels = require_static(contract.column.extent), require_static(channel.extent)
     if channels < lanes or columns < lanes:
         raise Unsupported("few channels")
-    max_vectors = 4 if channels <= 256 and target.vector_registers >= 32 else 2
+    is_wide = channels <= MAX_WIDE_WINOGRAD_CHANNELS and target.vector_registers >= 32
+    max_vectors = 4 if is_wide else 2
     vectors = _choose_vectors(-(-columns // lanes), max_vectors)
     tiles = count_tiles(sides, others)
     rows = _choose_rows(tiles, (target.vector_registers - 1 - vectors) // vectors, vectors)
@@ -257,7 +259,8 @@ def _choose_batch(tiles: int, rows: int, tile_bytes: int, shares: int) -> int:
     sizes = range(min_tiles, max_tiles + 1, rows)
     rounding = 1 if shares == 2 else shares
     waste = {n: -(-tiles // (n * rounding)) * rounding * n for n in sizes}
-    return min(sizes, key=lambda n: (waste[n] > 1.03 * min(waste.values()), -n))
+    max_waste = MAX_WINOGRAD_WASTE_RATIO * min(waste.values())
+    return min(sizes, key=lambda n: (waste[n] > max_waste, -n))
 
 
 def _estimate_winograd_cycles(cut: WinogradPlan) -> float:
