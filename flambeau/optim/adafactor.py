@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flambeau import ops
-from flambeau.autograd import no_grad
-from flambeau.tensor import Tensor
-from flambeau.tensor.dtypes import finfo
-
+from .. import ops
+from ..autograd import no_grad
+from ..tensor import Tensor
+from ..tensor.dtypes import finfo
 from .elementwise import create_counter, increment_counter
 from .optimizer import Optimizer, ParamsT, check_single, number
 from .refresh import convert_counters, set_missing

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from flambeau import ops
-from flambeau.tensor import Tensor
-
+from .. import ops
+from ..tensor import Tensor
 from .elementwise import (
     Elementwise, add_product_, add_quotient_, add_scaled, create_counter, increment_counter, scalar,
 )

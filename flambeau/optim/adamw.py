@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.tensor import Tensor
-
+from ..tensor import Tensor
 from .adam import Adam
 from .optimizer import ParamsT
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from flambeau import ops
-from flambeau.autograd import enable_grad, is_grad_enabled, set_grad_enabled
-from flambeau.tensor import Tensor
-
+from .. import ops
+from ..autograd import enable_grad, is_grad_enabled, set_grad_enabled
+from ..tensor import Tensor
 from .kernel import Table, get_kernel
 from .optimizer import Optimizer, counter_dtype, number
 

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.native.loop_ir import ir
-from flambeau.native.target.eager_costs import MAX_SINGLE_THREAD_ELEMENTS
-from flambeau.native.loop_ir.ir import (
+from ..native.loop_ir import ir
+from ..native.loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Index, Load, Loop, LoopKind, ReduceOp, Size, Statement,
     Store, Type,
 )
-from flambeau.native.runtime.launch_table import LaunchTable, Patch, Record
-
+from ..native.runtime.launch_table import LaunchTable, Patch, Record
+from ..native.target.eager_costs import MAX_SINGLE_THREAD_ELEMENTS
 from .symbol import Number, Symbol
 
 ELEMENTS = {np.dtype(np.float32): Type.F32, np.dtype(np.float64): Type.F64}
@@ -104,7 +103,7 @@ def get_kernel(
         return None
     result = trace_formula(formula, flags, scalars, states, ELEMENTS[dtype])
     try:
-        from flambeau.native.jit.kernel_function import compile_kernel
+        from ..native.jit.kernel_function import compile_kernel
 
         writes = count_writes(formula, flags, scalars, states)
         return Kernel(compile_kernel(result).address, len(scalars._fields), writes)

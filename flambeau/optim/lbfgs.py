@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flambeau import ops
-from flambeau.autograd import enable_grad, no_grad
-from flambeau.tensor import Tensor
-
+from .. import ops
+from ..autograd import enable_grad, no_grad
+from ..tensor import Tensor
 from .line_search import Point, strong_wolfe
 from .optimizer import Optimizer, ParamsT, check_learning_rate, number
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from flambeau.tensor import Tensor
+from ..tensor import Tensor
 
 
 class Point(NamedTuple):

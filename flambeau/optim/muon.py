@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from flambeau import ops
-from flambeau.autograd import no_grad
-from flambeau.tensor import Tensor
-
+from .. import ops
+from ..autograd import no_grad
+from ..tensor import Tensor
 from .optimizer import Optimizer, ParamsT, check_single, number
 
 

@@ -12,13 +12,12 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from flambeau.autograd import enable_grad
-from flambeau.autograd.handle import RemovableHandle
-from flambeau.tensor import Tensor
-from flambeau.tensor.dtypes import float32
-
+from ..autograd import enable_grad
+from ..autograd.handle import RemovableHandle
 from ..native.foundation.public_names import class_name, class_of
 from ..native.foundation.user_frames import add_notes, warn
+from ..tensor import Tensor
+from ..tensor.dtypes import float32
 from .derived import (  # noqa: F401 - for optimizers derived from PyTorch's
     DeviceDict,
     DeviceDtypeDict,

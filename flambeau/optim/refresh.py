@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau import ops
-from flambeau.tensor import Tensor
-
+from .. import ops
+from ..tensor import Tensor
 from .optimizer import Optimizer, counter_dtype
 
 

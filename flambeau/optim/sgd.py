@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from flambeau import ops
-from flambeau.tensor import Tensor
-
+from .. import ops
+from ..tensor import Tensor
 from .adam import check_fused
 from .elementwise import Elementwise, add_scaled, add_scaled_, scalar
 from .optimizer import ParamsT, check_single

@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from flambeau.tensor import Tensor
-
+from ..tensor import Tensor
 from .optimizer import Optimizer
 
 _NAME = "swap_in_optimizer_params_and_state"

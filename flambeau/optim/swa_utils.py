@@ -8,11 +8,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-from flambeau import ops
-from flambeau.autograd import no_grad
-from flambeau.nn.module import Module
-from flambeau.tensor import Tensor
-
+from .. import ops
+from ..autograd import no_grad
+from ..nn.module import Module
+from ..tensor import Tensor
 from .lr_scheduler.scheduler import LRScheduler, expand_to_groups, warn_outside_step
 from .optimizer import Optimizer
 
@@ -198,7 +197,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     >>> net.running_mean
     tensor([3.])
     """
-    from flambeau.nn.modules.batchnorm import _BatchNorm
+    from ..nn.modules.batchnorm import _BatchNorm
 
     momenta = {m: m.momentum for m in model.modules() if isinstance(m, _BatchNorm)}
     if not momenta:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from flambeau.native.loop_ir.ir import Apply, Constant, Expression, Scalar, Type
-from flambeau.native.loop_ir.tensor_facade import TensorFacade
+from ..native.loop_ir.ir import Apply, Constant, Expression, Scalar, Type
+from ..native.loop_ir.tensor_facade import TensorFacade
 
 
 class Symbol(TensorFacade):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flambeau.tensor.dtypes import dtype
+from ..tensor.dtypes import dtype
 
 
 def swap_bytes(memory: np.ndarray, element_type: dtype) -> None:

@@ -13,9 +13,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from flambeau.tensor.dtypes import uint8
-from flambeau.tensor.storage import TypedStorage, UntypedStorage
-
+from ..tensor.dtypes import uint8
+from ..tensor.storage import TypedStorage, UntypedStorage
 from .byte_order import swap_bytes
 from .location import MapLocation, restorer
 from .pickler import StorageTable, get_pickler

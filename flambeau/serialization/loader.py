@@ -13,11 +13,10 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
-from flambeau.tensor.devices import device
-from flambeau.tensor.dtypes import dtype, uint8
-from flambeau.tensor.storage import TypedStorage, UntypedStorage, anchor
-
 from ..native.foundation.user_frames import warn
+from ..tensor.devices import device
+from ..tensor.dtypes import dtype, uint8
+from ..tensor.storage import TypedStorage, UntypedStorage, anchor
 from . import legacy, names, safe_globals, unpickler
 from .archive import ArchiveReader, is_archive
 from .byte_order import swap_bytes

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flambeau.tensor.devices import META, device
-from flambeau.tensor.storage import UntypedStorage
+from ..tensor.devices import META, device
+from ..tensor.storage import UntypedStorage
 
 Tagger = Callable[[Any], str | None]
 Restorer = Callable[[Any, str], Any]

@@ -7,12 +7,11 @@ import pickle
 from types import FunctionType
 from typing import Any, ClassVar
 
-from flambeau.tensor import Size, Tensor
-from flambeau.tensor.dtypes import dtype
-from flambeau.tensor.layout import layout
-from flambeau.tensor.quantizers import qscheme
-from flambeau.tensor.storage import TypedStorage, UntypedStorage
-
+from ..tensor import Size, Tensor
+from ..tensor.dtypes import dtype
+from ..tensor.layout import layout
+from ..tensor.quantizers import qscheme
+from ..tensor.storage import TypedStorage, UntypedStorage
 from . import names
 from .location import location_tag
 from .rebuild import STORAGE_NAMES, STORAGE_TYPES, StorageType, get_parameter_class, reduce_tensor

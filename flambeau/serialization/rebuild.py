@@ -12,20 +12,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flambeau import ops
-from flambeau.ops.quantized.conversion import (
+from .. import ops
+from ..ops.interception.subclass import DisableTorchFunction, make_wrapper_subclass
+from ..ops.quantized.conversion import (
     make_channel_quantizer, make_tensor_quantizer, quantized_tensor_on,
 )
-from flambeau.ops.interception.subclass import DisableTorchFunction, make_wrapper_subclass
-from flambeau.tensor import Tensor
-from flambeau.tensor.dtypes import QuantizedDtype, dtype, from_numpy_dtype, parse_dtype, uint8
-from flambeau.tensor.layout import strided
-from flambeau.tensor.quantizers import (
+from ..tensor import Tensor
+from ..tensor.dtypes import QuantizedDtype, dtype, from_numpy_dtype, parse_dtype, uint8
+from ..tensor.layout import strided
+from ..tensor.quantizers import (
     Quantizer, per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine,
 )
-from flambeau.tensor.storage import TypedStorage, UntypedStorage
-from flambeau.tensor.tensor import wrap_storage
-
+from ..tensor.storage import TypedStorage, UntypedStorage
+from ..tensor.tensor import wrap_storage
 from .location import MapLocation, place_of
 
 # The storage class of each dtype in a file; other dtypes use UntypedStorage.
@@ -323,7 +322,7 @@ REBUILDERS = (
 
 def get_parameter_class() -> Any:
     """Return `nn.Parameter`, imported lazily: tensors can be loaded before any module exists."""
-    from flambeau.nn.parameter import Parameter
+    from ..nn.parameter import Parameter
 
     return Parameter
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from flambeau.tensor import Size, Tensor
-from flambeau.tensor.devices import device
-from flambeau.tensor.random.generator import Generator
-
+from ..tensor import Size, Tensor
+from ..tensor.devices import device
+from ..tensor.random.generator import Generator
 from . import names, rebuild
 
 Global = Callable[..., Any] | tuple[Callable[..., Any], str]

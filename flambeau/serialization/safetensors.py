@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flambeau.tensor import Tensor
-from flambeau.tensor.dtypes import all_dtypes, dtype
-from flambeau.tensor.storage import UntypedStorage
-from flambeau.tensor.tensor import wrap_storage
-
 from ..native.foundation.public_names import class_of
+from ..tensor import Tensor
+from ..tensor.dtypes import all_dtypes, dtype
+from ..tensor.storage import UntypedStorage
+from ..tensor.tensor import wrap_storage
 from .atomic_file import open_replacement
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from pickle import UnpicklingError
 from typing import IO, Any
 
-from flambeau.tensor import Tensor
-
+from ..tensor import Tensor
 from . import rebuild
 from .opcodes import OPERATIONS, last, opcode
 from .safe_globals import call as call_allowed, find as find_allowed, get_user_globals

@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from flambeau.autograd import Function, backward, enable_grad, is_grad_enabled, no_grad
-from flambeau.autograd.graph import saved_tensors_hooks
-from flambeau.tensor import Tensor
-from flambeau.tensor.random.generator import default_generator
-
+from ..autograd import Function, backward, enable_grad, is_grad_enabled, no_grad
 from ..autograd.engine import get_task_number, is_checkpoint_valid
+from ..autograd.graph import saved_tensors_hooks
 from ..native.foundation.user_frames import warn
 from ..ops.core.autocast import get_autocast_settings, with_autocast_settings
+from ..tensor import Tensor
+from ..tensor.random.generator import default_generator
 from .checkpoint_debug import CheckpointDebugLogs
 from .selective_checkpoint import (
     CheckpointPolicy, SelectiveCheckpointContext, _CachedTorchDispatchMode,

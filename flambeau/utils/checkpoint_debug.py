@@ -6,8 +6,7 @@ import traceback
 from contextlib import AbstractContextManager
 from typing import Any
 
-from flambeau.tensor import Tensor
-
+from ..tensor import Tensor
 from ._python_dispatch import TorchDispatchMode
 
 _TEMPLATE = """ \

@@ -12,8 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from flambeau.tensor import Tensor
-
+from ..tensor import Tensor
 from ..tensor.storage import get_version
 from ._python_dispatch import TorchDispatchMode
 from ._pytree import tree_map

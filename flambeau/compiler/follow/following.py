@@ -270,8 +270,7 @@ class Following:
     def _copy(self, s: int, owner: np.ndarray, array: np.ndarray) -> bool:
         """Copy an input that Python may write unnoticed. Return False if its owner is far larger or
         not contiguous."""
-        most = MAX_COPIED_OWNER_RATIO * array.nbytes + COPIED_OWNER_SLACK_BYTES
-        if not owner.flags.c_contiguous or owner.nbytes > most:
+        if not owner.flags.c_contiguous or owner.nbytes > _limit_copy(array.nbytes):
             return False
         copy = owner.copy()
         self.owners[s], self.sources[s], self.inputs[s] = copy, owner, copy
@@ -286,3 +285,8 @@ def _is_alike(value: Value, array: np.ndarray) -> bool:
     """Whether an array has a window's shape, strides and dtype."""
     return (array.shape == value.shape and array.strides == value.strides
             and (array.dtype is value.dtype or array.dtype == value.dtype))
+
+
+def _limit_copy(nbytes: int) -> int:
+    """The size of the largest owner that is copied for an input of some size."""
+    return MAX_COPIED_OWNER_RATIO * nbytes + COPIED_OWNER_SLACK_BYTES

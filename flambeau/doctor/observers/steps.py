@@ -37,13 +37,13 @@ def step_targets(session: Session) -> list[tuple[Any, Observer]]:
     return [
         (Module.__call__, modules.call),
         (Module._call_impl, modules.call),
-        (Module.zero_grad, _notify_before(session, "on_zero_grad")),
+        (Module.zero_grad, _report_before(session, "on_zero_grad", _read_owner)),
         *passes.targets(),
-        (optimizers.Optimizer.zero_grad, _notify_before(session, "on_zero_grad")),
+        (optimizers.Optimizer.zero_grad, _report_before(session, "on_zero_grad", _read_owner)),
         (clipping.clip_grad_norm_, _clip_observer(session)),
         (clipping.clip_grad_value_, _clip_observer(session)),
-        (scaler.scale, _unscale_observer(session)),
-        (scaler.unscale_, _unscale_observer(session)),
+        (scaler.scale, _report_before(session, "on_unscale", _read_unscaled)),
+        (scaler.unscale_, _report_before(session, "on_unscale", _read_unscaled)),
         (loaders._BaseDataLoaderIter.__next__, _observe_batch(session)),
         (fetchers._MapDatasetFetcher.fetch, _collate_observer(session)),
         (compiled._flambeau_serve, _observe_compiled_call(session)),
@@ -57,10 +57,11 @@ def list_rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     targets: list[tuple[Any, Observer]] = [
         (Module.__init__, modules.construct),
         (Module.train, modules.mode),
-        (Module.state_dict, _notify_after(session, "on_state")),
-        (Module.load_state_dict, _load_observer(session)),
+        (Module.state_dict, _observe_state(session)),
+        (Module.load_state_dict, _report_before(session, "on_load", _read_loaded_state)),
         (optimizers.Optimizer.__init__, _observe_optimizer(session)),
-        (optimizers.Optimizer.load_state_dict, _observe_optimizer_load(session)),
+        (optimizers.Optimizer.load_state_dict,
+         _report_before(session, "on_optimizer_load", _read_optimizer_state)),
         (importlib.import_module("flambeau").load, _observe_checkpoint(session)),
     ]
     schedulers = importlib.import_module("flambeau.optim.lr_scheduler.scheduler")
@@ -80,7 +81,7 @@ def list_rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     samplers = importlib.import_module("flambeau.utils.data").WeightedRandomSampler
     targets.append((samplers.__init__, _note_construction(session)))
     namespace = importlib.import_module("flambeau")
-    targets.append((namespace.manual_seed, _seed_observer(session)))
+    targets.append((namespace.manual_seed, _report_before(session, "on_seed", _read_seed)))
     return targets
 
 
@@ -266,7 +267,72 @@ def _schedule_observer(session: Session) -> Observer:
     return stepped
 
 
+# ------------------------------------------------------------------- calls reported beforehand
+
+
+def _report_before(session: Session, event: str, read: Callable[[tuple, dict], tuple]) -> Observer:
+    """Emit an event before each call, with what `read` finds in its arguments, and its spot."""
+
+    def report(original: Callable, args: tuple, kwargs: dict) -> Any:
+        if not session.busy:
+            session.emit(event, *read(args, kwargs), find_spot())
+        return original(*args, **kwargs)
+
+    return report
+
+
+def _read_argument(args: tuple, kwargs: dict, position: int, name: str, default: Any = None) -> Any:
+    return args[position] if len(args) > position else kwargs.get(name, default)
+
+
+def _read_owner(args: tuple, kwargs: dict) -> tuple[Any]:
+    return (args[0],)
+
+
+def _read_seed(args: tuple, kwargs: dict) -> tuple[Any]:
+    return (_read_argument(args, kwargs, 0, "seed"),)
+
+
+def _read_optimizer_state(args: tuple, kwargs: dict) -> tuple[Any, ...]:
+    return args[0], _read_argument(args, kwargs, 1, "state_dict")
+
+
+def _read_loaded_state(args: tuple, kwargs: dict) -> tuple[Any, ...]:
+    return (*_read_optimizer_state(args, kwargs), _read_argument(args, kwargs, 2, "strict", True))
+
+
+def _read_unscaled(args: tuple, kwargs: dict) -> tuple[Any, ...]:
+    """The scaler, and the optimizer whose gradients it unscales; None if it scales a loss."""
+    value = _read_argument(args, kwargs, 1, "optimizer")
+    return args[0], value if isinstance(value, optimizers.Optimizer) else None
+
+
 # ------------------------------------------------------------------------- loaders, state, clipping
+
+
+def _observe_state(session: Session) -> Observer:
+    """Report `state_dict()` of the outermost module."""
+
+    def report(original: Callable, args: tuple, kwargs: dict) -> Any:
+        result = original(*args, **kwargs)
+        caller = find_user_frame(2)
+        if not session.busy and caller is not None and kwargs.get("destination") is None:
+            session.emit("on_state", args[0], result, find_spot())
+        return result
+
+    return report
+
+
+def _observe_checkpoint(session: Session) -> Observer:
+    """Report what `torch.load` returns."""
+
+    def report(original: Callable, args: tuple, kwargs: dict) -> Any:
+        state = original(*args, **kwargs)
+        if not session.busy:
+            session.emit("on_checkpoint", state, find_spot())
+        return state
+
+    return report
 
 
 def _observe_construction(session: Session, event: str) -> Observer:
@@ -294,57 +360,6 @@ def _note_construction(session: Session) -> Observer:
     return construct
 
 
-def _notify_before(session: Session, event: str) -> Observer:
-    def call(original: Callable, args: tuple, kwargs: dict) -> Any:
-        if not session.busy:
-            session.emit(event, args[0], find_spot())
-        return original(*args, **kwargs)
-
-    return call
-
-
-def _notify_after(session: Session, event: str) -> Observer:
-    def call(original: Callable, args: tuple, kwargs: dict) -> Any:
-        result = original(*args, **kwargs)
-        caller = find_user_frame(2)
-        if not session.busy and caller is not None and kwargs.get("destination") is None:
-            session.emit(event, args[0], result, find_spot())
-        return result
-
-    return call
-
-
-def _load_observer(session: Session) -> Observer:
-    def load(original: Callable, args: tuple, kwargs: dict) -> Any:
-        if not session.busy:
-            state = args[1] if len(args) > 1 else kwargs.get("state_dict")
-            strict = args[2] if len(args) > 2 else kwargs.get("strict", True)
-            session.emit("on_load", args[0], state, strict, find_spot())
-        return original(*args, **kwargs)
-
-    return load
-
-
-def _observe_optimizer_load(session: Session) -> Observer:
-    def load(original: Callable, args: tuple, kwargs: dict) -> Any:
-        if not session.busy:
-            state = args[1] if len(args) > 1 else kwargs.get("state_dict")
-            session.emit("on_optimizer_load", args[0], state, find_spot())
-        return original(*args, **kwargs)
-
-    return load
-
-
-def _observe_checkpoint(session: Session) -> Observer:
-    def load(original: Callable, args: tuple, kwargs: dict) -> Any:
-        state = original(*args, **kwargs)
-        if not session.busy:
-            session.emit("on_checkpoint", state, find_spot())
-        return state
-
-    return load
-
-
 def _clip_observer(session: Session) -> Observer:
     def clip(original: Callable, args: tuple, kwargs: dict) -> Any:
         supplied = args[0] if args else kwargs.get("parameters")
@@ -359,17 +374,6 @@ def _clip_observer(session: Session) -> Observer:
         return original(**{**kwargs, "parameters": reiterable})
 
     return clip
-
-
-def _unscale_observer(session: Session) -> Observer:
-    def unscale(original: Callable, args: tuple, kwargs: dict) -> Any:
-        if not session.busy:
-            value = args[1] if len(args) > 1 else kwargs.get("optimizer")
-            is_step = isinstance(value, optimizers.Optimizer)
-            session.emit("on_unscale", args[0], value if is_step else None, find_spot())
-        return original(*args, **kwargs)
-
-    return unscale
 
 
 def _observe_iterator(session: Session) -> Observer:
@@ -421,12 +425,3 @@ def _collate_observer(session: Session) -> Observer:
         return batch
 
     return fetch
-
-
-def _seed_observer(session: Session) -> Observer:
-    def seed(original: Callable, args: tuple, kwargs: dict) -> Any:
-        if not session.busy:
-            session.emit("on_seed", args[0] if args else kwargs.get("seed"), find_spot())
-        return original(*args, **kwargs)
-
-    return seed

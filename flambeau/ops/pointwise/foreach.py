@@ -118,11 +118,8 @@ def _map_towards(
     *, weights: Any = None,
 ) -> list:
     steps = _pair_operands(tensors, weight if weights is None else weights)
-    return [call(tensor, end, by)
-            for tensor, end, by in zip(
-                tensors, _pair_operands(tensors, tensors1), steps, strict=True
-            )
-            ]
+    ends = _pair_operands(tensors, tensors1)
+    return [call(*operands) for operands in zip(tensors, ends, steps, strict=True)]
 
 
 for _name in _UNARY:

@@ -9,13 +9,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from flambeau import ops
-from flambeau.autograd import set_grad_enabled
-from flambeau.tensor import Tensor, get_default_dtype
-from flambeau.tensor.dtypes import dtype as Dtype
-from flambeau.tensor.dtypes import float32, float64
-
+from ... import ops
+from ...autograd import set_grad_enabled
 from ...native.foundation.user_frames import warn
+from ...tensor import Tensor, get_default_dtype
+from ...tensor.dtypes import dtype as Dtype
+from ...tensor.dtypes import float32, float64
 
 DeviceDict: TypeAlias = dict[Any, Tensor]
 DeviceDtypeDict: TypeAlias = dict[tuple[Any, Dtype] | None, Tensor]

@@ -6,8 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.optim.optimizer import Optimizer
-
+from ..optimizer import Optimizer
 from .plateau import ReduceLROnPlateau
 from .scheduler import LRScheduler, set_value
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from flambeau.optim.optimizer import Optimizer
-from flambeau.tensor import Tensor
-
 from ...native.foundation.public_names import class_of
+from ...tensor import Tensor
+from ..optimizer import Optimizer
 from .scheduler import LRScheduler, mark_step, warn_outside_step
 
 

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-from flambeau.optim.optimizer import Optimizer
-from flambeau.tensor import Tensor
-
+from ...tensor import Tensor
+from ..optimizer import Optimizer
 from .momentum import MomentumCycle
 from .scheduler import check_optimizer, expand_to_groups, set_value, warn_outside_step
 

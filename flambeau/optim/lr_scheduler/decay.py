@@ -6,9 +6,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 
-from flambeau.optim.optimizer import Optimizer
-from flambeau.tensor import Tensor
-
+from ...tensor import Tensor
+from ..optimizer import Optimizer
 from .scheduler import LRScheduler, warn_outside_step
 
 

@@ -6,10 +6,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from flambeau.optim.optimizer import Optimizer
-from flambeau.tensor import Tensor
-
 from ...native.foundation.shared_constructors import own_constructor
+from ...tensor import Tensor
+from ..optimizer import Optimizer
 from .scheduler import LRScheduler, warn_outside_step
 
 

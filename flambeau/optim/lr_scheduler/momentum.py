@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.optim.optimizer import Optimizer
-
+from ..optimizer import Optimizer
 from .scheduler import LRScheduler, expand_to_groups
 
 

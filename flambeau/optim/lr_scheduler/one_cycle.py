@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from flambeau.optim.optimizer import Optimizer
-from flambeau.tensor import Tensor
-
+from ...tensor import Tensor
+from ..optimizer import Optimizer
 from .momentum import MomentumCycle
 from .scheduler import check_optimizer, expand_to_groups, warn_outside_step
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Literal, SupportsFloat
 
-from flambeau.optim.optimizer import Optimizer
-
 from ...native.foundation.user_frames import warn
+from ..optimizer import Optimizer
 from .scheduler import (
     EPOCH_DEPRECATION_WARNING, LRScheduler, check_optimizer, list_values, set_value,
 )

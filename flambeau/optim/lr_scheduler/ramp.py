@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from flambeau.optim.optimizer import Optimizer
-from flambeau.tensor import Tensor
-
+from ...tensor import Tensor
+from ..optimizer import Optimizer
 from .scheduler import LRScheduler, warn_outside_step
 
 

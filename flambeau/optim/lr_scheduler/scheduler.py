@@ -8,10 +8,9 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from flambeau.optim.optimizer import Optimizer
-from flambeau.tensor import Tensor
-
 from ...native.foundation.user_frames import warn
+from ...tensor import Tensor
+from ..optimizer import Optimizer
 
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "

@@ -8,9 +8,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from flambeau.tensor.random.generator import Generator
-
 from ...native.foundation.user_frames import warn
+from ...tensor.random.generator import Generator
 from ._utils.collate import default_collate, default_convert
 from ._utils.fetch import _DatasetKind
 from ._utils.worker import get_worker_info

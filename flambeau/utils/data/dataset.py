@@ -9,11 +9,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, Iterable, TypeVar  # noqa: UP035 (Generic needs typing's Iterable)
 
-from flambeau import ops
-from flambeau.tensor import Tensor
-from flambeau.tensor.random.generator import Generator, default_generator
-
+from ... import ops
 from ...native.foundation.user_frames import add_notes, warn
+from ...tensor import Tensor
+from ...tensor.random.generator import Generator, default_generator
 
 __all__ = [
     "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset",

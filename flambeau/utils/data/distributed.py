@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from flambeau import ops
-from flambeau.tensor.random.generator import Generator
-
+from ... import ops
+from ...tensor.random.generator import Generator
 from .sampler import Sampler
 
 __all__ = ["DistributedSampler"]

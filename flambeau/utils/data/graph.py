@@ -7,8 +7,7 @@ import pickle
 from collections.abc import Collection
 from typing import Any
 
-from flambeau.native.foundation.user_frames import warn
-
+from ...native.foundation.user_frames import warn
 from .datapipes.datapipe import IterDataPipe, MapDataPipe
 from .datapipes.utils.common import dill_available, import_dill
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from flambeau.native.foundation.user_frames import warn
-
+from ...native.foundation.user_frames import warn
 from .datapipes.iter.sharding import SHARDING_PRIORITIES, _ShardingIterDataPipe
 from .graph import DataPipeGraph, traverse_dps
 from .sampler import draw_seed

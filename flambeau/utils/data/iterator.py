@@ -10,8 +10,7 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from flambeau.multiprocessing.exception_wrapper import ExceptionWrapper
-
+from ...multiprocessing.exception_wrapper import ExceptionWrapper
 from ...native.foundation.user_frames import warn
 from ._utils.fetch import _DatasetKind
 from ._utils.worker import (

@@ -7,9 +7,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from flambeau import ops
-from flambeau.tensor.random.generator import Generator
-
+from ... import ops
+from ...tensor.random.generator import Generator
 from ._utils.worker import get_worker_info
 from .datapipes.datapipe import (
     IterDataPipe, MapDataPipe, _IterDataPipeSerializationWrapper, _MapDataPipeSerializationWrapper,

@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
-from flambeau import ops
-from flambeau.tensor import Tensor
-from flambeau.tensor.dtypes import float64, int64
-from flambeau.tensor.random.generator import Generator
+from ... import ops
+from ...tensor import Tensor
+from ...tensor.dtypes import float64, int64
+from ...tensor.random.generator import Generator
 
 __all__ = [
     "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler",

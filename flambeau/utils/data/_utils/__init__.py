@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from flambeau.multiprocessing.exception_wrapper import ExceptionWrapper
-
+from ....multiprocessing.exception_wrapper import ExceptionWrapper
 from . import collate, fetch, worker
 
 __all__ = ["ExceptionWrapper", "collate", "fetch", "worker"]

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from flambeau import ops
-from flambeau.tensor import Tensor
-from flambeau.tensor.capture_marks import may_write_arrays
-from flambeau.tensor.dtypes import FROM_NUMPY, float64
-from flambeau.tensor.tensor import wrap
-
+from .... import ops
+from ....tensor import Tensor
+from ....tensor.capture_marks import may_write_arrays
+from ....tensor.dtypes import FROM_NUMPY, float64
+from ....tensor.tensor import wrap
 from ..workers.arena import allocate_shared_batch
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from flambeau import ops
-from flambeau.tensor import Tensor
-from flambeau.tensor.tree import describe
-from flambeau.native.foundation.user_frames import add_notes
-from flambeau.utils.data.dataset import Subset, TensorDataset
-
+from .... import ops
+from ....native.foundation.user_frames import add_notes
+from ....tensor import Tensor
+from ....tensor.tree import describe
+from ..dataset import Subset, TensorDataset
 from . import collate
 
 

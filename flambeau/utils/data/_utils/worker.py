@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.multiprocessing.exception_wrapper import ExceptionWrapper
-from flambeau.ops.core.threads import set_num_threads
-from flambeau.tensor.random.generator import default_generator
-
+from ....multiprocessing.exception_wrapper import ExceptionWrapper
+from ....ops.core.threads import set_num_threads
+from ....tensor.random.generator import default_generator
 from ..workers.arena import Arena, collate_into
 from ..workers.batch_message import BatchPickler
 from ..workers.channel import WorkerChannel

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from enum import Enum
 from typing import Any
 
-from flambeau.autograd import profiler
+from ....autograd import profiler
 
 _FEEDBACK = (
     "\nFor feedback regarding this single iterator per IterDataPipe constraint, feel free to "

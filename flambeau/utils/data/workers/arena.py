@@ -15,7 +15,7 @@ from collections import deque
 
 import numpy as np
 
-from flambeau.tensor.shared_memory import Mapping, SharedRegion, punch_hole, shared_memory
+from ....tensor.shared_memory import Mapping, SharedRegion, punch_hole, shared_memory
 
 INLINE_BYTES = 2048  # smaller buffers are copied into the message, which is cheaper
 _MOST_FREE = 8  # free regions to keep; beyond that one is returned to the system

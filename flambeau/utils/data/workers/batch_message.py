@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from flambeau.multiprocessing.reductions import NON_LEAF, rewrap
-from flambeau.nn.parameter import Buffer, Parameter
-from flambeau.tensor import Tensor
-from flambeau.tensor.dtypes import FROM_NUMPY
-from flambeau.tensor.layout import as_bytes as bytes_of, find_owner
-
+from ....multiprocessing.reductions import NON_LEAF, rewrap
+from ....nn.parameter import Buffer, Parameter
+from ....tensor import Tensor
+from ....tensor.dtypes import FROM_NUMPY
+from ....tensor.layout import as_bytes as bytes_of, find_owner
 from .arena import INLINE_BYTES, Arena, ArenaView
 
 _LARGEST_PICKLE = 32768  # longer ones go to the arena, so that messages never fill a socket

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy.random  # noqa: F401 - here, and not once in each forked worker
 
-from flambeau.multiprocessing import init_reductions
-from flambeau.tensor.shared_memory import create_unnamed_file
-
+from ....multiprocessing import init_reductions
 from ....native.foundation.user_frames import warn
+from ....tensor.shared_memory import create_unnamed_file
 from .arena import ArenaView
 from .batch_message import read_message
 from .channel import ParentChannel, open_process

@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from flambeau.native.foundation.user_frames import warn
-
+from .....native.foundation.user_frames import warn
 from .._decorator import functional_datapipe
 from .._hook_iterator import _SnapshotState
 from ..datapipe import IterDataPipe, check_length

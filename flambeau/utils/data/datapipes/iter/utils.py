@@ -6,8 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from flambeau.native.foundation.user_frames import warn
-
+from .....native.foundation.user_frames import warn
 from ..datapipe import IterDataPipe, check_length
 
 __all__ = ["IterableWrapperIterDataPipe"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, TypeVar
 
-from flambeau.native.foundation.user_frames import warn
-
+from .....native.foundation.user_frames import warn
 from ..datapipe import MapDataPipe
 
 __all__ = ["SequenceWrapperMapDataPipe"]

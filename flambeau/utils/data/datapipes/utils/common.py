@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from io import IOBase
 from typing import Any, ClassVar, NoReturn
 
-from flambeau.native.foundation.user_frames import warn
+from .....native.foundation.user_frames import warn
 
 __all__ = [
     "StreamWrapper", "get_file_binaries_from_pathnames", "get_file_pathnames_from_root",

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from flambeau import ops, serialization
-
+from ..... import ops, serialization
 from .common import StreamWrapper
 
 __all__ = [
