@@ -99,6 +99,7 @@ MIN_ROWS_TO_PACK_CACHED_B = 128  # of a, if b fits its share
 ASSUMED_COLUMN_VECTORS = 60  # if the number of columns is known only at run time
 MAX_UNROLLED_EPILOGUE_OPERATIONS = 6  # emitted once per vector of a tile; longer ones loop
 MAX_DOT_TILE_ROWS = {32: 6, 16: 3}  # by vector registers
+MIN_TRANSPOSED_RUN_STEPS = 8  # contiguous along the depth, to be packed by transposed squares
 PACK_STEPS_AT_ONCE = 16  # depth steps for which adjacent panels are packed together
 # Minimum depth by rows, (rows, depth), from which dot products beat packing; by registers.
 MIN_DOT_DEPTH_BY_ROWS = {32: ((8, 0), (16, 128), (24, 256)), 16: ((8, 0),)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
+from ...target.cost_model import MIN_TRANSPOSED_RUN_STEPS
 from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.builder import I1, I32, I64, POINTER, Builder, lane_numbers, vector
 from ..llvm.constants import lane_indices
@@ -159,7 +160,7 @@ def _find_contiguous_depth_axes(block: StridedBlock) -> list[int]:
         run.append(next_axes[0])
         remaining.remove(next_axes[0])
         step *= block.depth[next_axes[0]][0]
-    return run if step >= 8 or (run and not remaining) else []
+    return run if step >= MIN_TRANSPOSED_RUN_STEPS or (run and not remaining) else []
 
 
 def _pack_transposed(
