@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,23 @@ from ..rule import Rule
 _LOSSES = ("binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss")
 _TIMES = 4
 _MAX_DETACHED = 16  # that are remembered
+_MAX_CALLS = 4  # that are remembered
+
+
+class Origin(enum.Enum):
+    """Where the input of a network comes from."""
+
+    GENERATOR = enum.auto()  # with its history
+    DETACHED = enum.auto()  # the generator, too
+    DATA = enum.auto()
+
+
+class _JudgeCall(NamedTuple):
+    """A call of a network. `output`: weakly."""
+
+    network: int
+    output: weakref.ref[Tensor]
+    origin: Origin
 
 
 class GeneratorTarget(Rule):
@@ -68,8 +86,8 @@ for _ in range(6):
     def __init__(self, session: Any) -> None:
         super().__init__(session)
         self.detached: dict[int, None] = {}  # addresses of the latest tensors that detach() gave
-        self.calls: list[tuple[int, Any, str]] = []  # network, output weakly, kind of input
-        self.targets: dict[tuple[int, str], float] = {}  # by network and kind of input
+        self.calls: list[_JudgeCall] = []  # the latest
+        self.targets: dict[tuple[int, Origin], float] = {}  # by network and origin of the input
         self.times: dict[Spot | None, int] = {}
         self.pending: list[tuple[Any, Spot | None]] = []  # losses with the judge's target
 
@@ -83,9 +101,10 @@ for _ in range(6):
         if call.recorded and call.tensors and isinstance(call.output, Tensor) \
                 and self.session.watching:
             first = call.tensors[0]
-            origin = "recorded" if first._node is not None else \
-                "detached" if first._array.ctypes.data in self.detached else "real"
-            self.calls = [*self.calls[-3:], (id(call.module), weakref.ref(call.output), origin)]
+            origin = Origin.GENERATOR if first._node is not None else \
+                Origin.DETACHED if first._array.ctypes.data in self.detached else Origin.DATA
+            self.calls = [*self.calls[1 - _MAX_CALLS :],
+                          _JudgeCall(id(call.module), weakref.ref(call.output), origin)]
 
     def on_loss(self, call: LossCall) -> None:
         target = call.target
@@ -97,10 +116,10 @@ for _ in range(6):
             output = reference()
             if isinstance(output, Tensor) and np.shares_memory(output._array, call.values):
                 self.targets[network, origin] = value
-                targets = self.targets.get((network, "detached")), self.targets.get(
-                    (network, "real"))
-                if origin == "recorded" and targets[0] == value \
-                        and targets[1] not in (None, value):
+                of_generated = self.targets.get((network, Origin.DETACHED))
+                of_real = self.targets.get((network, Origin.DATA))
+                if origin is Origin.GENERATOR and of_generated == value \
+                        and of_real not in (None, value):
                     self.pending.append((call.result, call.spot))
 
     def on_backward(self, backward: Any) -> None:
