@@ -348,7 +348,7 @@ def return_types() -> str:
              "from typing import NamedTuple\n\n"
              "from .tensor.tensor import Tensor\n"]
     for name, result in sorted(RETURN_TYPES.items()):
-        fields = "".join(f"    {field}: Tensor\n" for field in vars(result)["_fields"])
+        fields = "".join(f"    {field}: Tensor\n" for field in vars(result)["__match_args__"])
         lines.append(f"\nclass {name}(NamedTuple):\n{fields}")
     return "".join(lines)
 

@@ -23,12 +23,13 @@ from .errors import (
     DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError,
 )
 from .group import (
-    Backend, GroupMember, ProcessGroup, default_pg_timeout, destroy_process_group, get_backend,
-    get_backend_config, get_default_backend_for_device, get_global_rank, get_group_rank,
-    get_node_local_rank, get_pg_count, get_process_group_ranks, get_rank, get_world_size, group,
-    init_process_group, is_available, is_backend_available, is_gloo_available, is_initialized,
-    is_mpi_available, is_nccl_available, is_torchelastic_launched, is_ucc_available,
-    is_xccl_available, new_group, new_subgroups, new_subgroups_by_enumeration,
+    Backend, GroupMember, ProcessGroup, _get_process_group_name, _rank_not_in_group,
+    default_pg_timeout, destroy_process_group, get_backend, get_backend_config,
+    get_default_backend_for_device, get_global_rank, get_group_rank, get_node_local_rank,
+    get_pg_count, get_process_group_ranks, get_rank, get_world_size, group, init_process_group,
+    is_available, is_backend_available, is_gloo_available, is_initialized, is_mpi_available,
+    is_nccl_available, is_torchelastic_launched, is_ucc_available, is_xccl_available, new_group,
+    new_subgroups, new_subgroups_by_enumeration,
 )
 from .objects import (
     all_gather_object, broadcast_object_list, gather_object, recv_object_list, scatter_object_list,

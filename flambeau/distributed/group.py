@@ -52,6 +52,15 @@ class GroupMember(metaclass=_Members):
     NON_GROUP_MEMBER = NON_MEMBER
 
 
+def _rank_not_in_group(group: ProcessGroup | None) -> bool:
+    """Return whether `new_group` gave this process no group; libraries ask for it."""
+    return group is not None and group == GroupMember.NON_GROUP_MEMBER
+
+
+def _get_process_group_name(pg: ProcessGroup) -> str:
+    return pg.group_name
+
+
 def is_available() -> bool:
     """Return True.
 

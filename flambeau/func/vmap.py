@@ -7,7 +7,7 @@ on them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from .. import ops
@@ -18,7 +18,7 @@ from ..ops.creation.random import get_rng_state, set_rng_state
 from ..ops.interception import (  # noqa: F401 they add themselves
     batched_derivatives, batched_draws, batched_functions, batched_index, batched_views,
 )
-from ..ops.interception.batching import batch_of
+from ..ops.interception.batching import STATE, batch_of
 from ..tensor import Tensor
 from ..tensor.tree import get_leaves
 from ..tensor.windows.batch import Batch
@@ -61,34 +61,72 @@ def map_calls(
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        dims = _list_input_dims(in_dims, args, func)
-        size = _find_size(dims, args, func)
+        size, dims, leaves, structure = PARTS.process(in_dims, args, func)
         if chunk_size is None or chunk_size >= size:
-            return _run(func, args, kwargs, dims, size)
+            return _run(leaves, structure, kwargs, dims, size)
         results = []
         state = get_rng_state() if randomness == "same" else None
         for start in range(0, size, chunk_size):
             if state is not None:  # every chunk must draw the same numbers
                 set_rng_state(state)
-            chunk = rebuild(args, _iterate_chunks(args, dims, start, chunk_size))
-            results.append(_run(func, chunk, kwargs, dims, min(chunk_size, size - start)))
+            n = min(chunk_size, size - start)
+            chunk = [x if dim is None else x.narrow(dim, start, n)
+                     for dim, x in zip(dims, leaves, strict=True)]
+            results.append(_run(chunk, structure, kwargs, dims, n))
         prefix = f"vmap({_name(func)}, ..., out_dims={out_dims})(<inputs>)"
         return _join_chunks(results, out_dims, prefix)
 
-    def _run(func: Callable, args: tuple, kwargs: dict, dims: list, size: int) -> Any:
+    def _run(leaves: list, structure: Any, kwargs: dict, dims: list, size: int) -> Any:
         try:
             with batch_of(size, randomness, on_draw) as batch:
-                result = func(*rebuild(args, _iterate_examples(args, dims, batch)), **kwargs)
-                return _move_results(result, out_dims, func, lets_none_pass, batch)
+                level = STATE.batches.index(batch) + 1
+                result = func(*PARTS.create(dims, leaves, level, structure), **kwargs)
+                if lets_none_pass:
+                    return _move_results(result, out_dims, func, True, batch)
+                return PARTS.unwrap(result, out_dims, level, size, func)
         except ExampleRead as error:
             raise RuntimeError(*error.args) from error
 
     return wrapper
 
 
-def _iterate_examples(args: tuple, dims: list[int | None], batch: Batch) -> Iterator[Any]:
-    for dim, x in zip(dims, get_leaves(args), strict=True):
-        yield x if dim is None else batch.wrap(x.movedim(dim, 0) if dim % x.dim() else x)
+def _process_batched_inputs(
+    in_dims: Any, args: tuple, func: Callable
+) -> tuple[int, list[int | None], list[Any], Any]:
+    """Return the number of examples, the mapped axis of each leaf of the arguments, the leaves,
+    and their structure, which is the arguments themselves."""
+    dims = _list_input_dims(in_dims, args, func)
+    return _find_size(dims, args, func), dims, get_leaves(args), args
+
+
+def _create_batched_inputs(
+    flat_in_dims: list[int | None], flat_args: list[Any], vmap_level: int, args_spec: Any
+) -> Any:
+    """Return the arguments with examples of the vmap of a level as their leaves."""
+    batch = STATE.batches[vmap_level - 1]
+    return rebuild(args_spec, (
+        x if dim is None else batch.wrap(x.movedim(dim, 0) if dim % x.dim() else x)
+        for dim, x in zip(flat_in_dims, flat_args, strict=True)))
+
+
+def _unwrap_batched(
+    batched_outputs: Any, out_dims: Any, vmap_level: int, batch_size: int, func: Callable
+) -> Any:
+    """Return a function's result for all examples, whose axis is moved to `out_dims`."""
+    return _move_results(batched_outputs, out_dims, func, False, STATE.batches[vmap_level - 1])
+
+
+class _Parts:
+    """The parts of vmap that libraries replace by assigning to `torch._functorch.vmap`, as
+    tensordict does to map over its dictionaries."""
+
+    def __init__(self) -> None:
+        self.process: Callable = _process_batched_inputs
+        self.create: Callable = _create_batched_inputs
+        self.unwrap: Callable = _unwrap_batched
+
+
+PARTS = _Parts()
 
 
 def _name(func: Callable) -> str:
@@ -133,11 +171,6 @@ def _find_size(dims: list[int | None], args: tuple, func: Callable) -> int:
         raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped "
                          f"dimension, got sizes {sizes} for the mapped dimension")
     return sizes[0]
-
-
-def _iterate_chunks(args: tuple, dims: list[int | None], start: int, length: int) -> Iterator[Any]:
-    for dim, x in zip(dims, get_leaves(args), strict=True):
-        yield x if dim is None else x.narrow(dim, start, min(length, x.size(dim) - start))
 
 
 def _join_chunks(results: list[Any], out_dims: Any, prefix: str) -> Any:

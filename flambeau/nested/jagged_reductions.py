@@ -33,8 +33,7 @@ def _inner(nt: NestedTensor, axes: list[int]) -> list[int]:
 def _map_parts(function: Callable[[Tensor], Tensor], result: Any) -> Any:
     """Apply a function to a tensor, or to each part of a tuple."""
     if isinstance(result, tuple):
-        return type(result)(*map(function, result)) if hasattr(result, "_fields") \
-            else tuple(map(function, result))
+        return type(result)(map(function, result))
     return function(result)
 
 

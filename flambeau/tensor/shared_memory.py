@@ -48,6 +48,26 @@ class SharedMemory(mmap.mmap):
             os.close(self.descriptor)
 
 
+class FileMapping(mmap.mmap):
+    """A file that `from_file` mapped so that writes go to it; `filename` is its name."""
+
+    filename = ""
+
+
+def find_file(array: np.ndarray) -> FileMapping | None:
+    """Return the mapped file that contains an array, or None for other memory."""
+    base = _find_memory(array)
+    return base if isinstance(base, FileMapping) else None
+
+
+def _find_memory(array: np.ndarray) -> Any:
+    """Return the object whose memory an array's owner shows, None if it owns it itself."""
+    base: Any = find_owner(array).base
+    while isinstance(base, memoryview):
+        base = base.obj
+    return base
+
+
 def create_unnamed_file() -> int:
     """Return the descriptor of an empty in-memory file, which is freed with its last user."""
     if hasattr(os, "memfd_create"):
@@ -133,10 +153,13 @@ class SharedRegion:
 
 def shared_memory(array: np.ndarray) -> SharedMemory | SharedRegion | None:
     """Return the shared memory that contains an array, or None for ordinary memory."""
-    base: Any = find_owner(array).base
-    while isinstance(base, memoryview):
-        base = base.obj
+    base = _find_memory(array)
     return base if isinstance(base, (SharedMemory, SharedRegion)) else None
+
+
+def is_shared(array: np.ndarray) -> bool:
+    """Return whether other processes can see what is written to an array."""
+    return isinstance(_find_memory(array), (SharedMemory, SharedRegion, FileMapping))
 
 
 def address_of(memory: SharedMemory | SharedRegion) -> int:
@@ -157,7 +180,7 @@ def move_to_shared_memory(array: np.ndarray) -> np.ndarray:
 
     NotImplementedError for part of a larger allocation, whose other tensors would not move along.
     """
-    if shared_memory(array) is not None:
+    if is_shared(array):
         return array
     if find_owner(array).nbytes != array.nbytes:
         raise NotImplementedError(

@@ -6,6 +6,7 @@ Views and detached tensors share a `VersionCounter`, so backward can reject stal
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from types import CodeType
@@ -19,7 +20,7 @@ from .dtypes import dtype as Dtype
 from .exposed_memory import is_fixed, raise_not_resizable
 from .layout import as_bytes, find_owner
 from .meta import MetaArray, meta_array
-from .shared_memory import move_to_shared_memory, shared_memory
+from .shared_memory import FileMapping, find_file, is_shared, move_to_shared_memory
 from .storages.casts import StorageCasts
 from .storages.references import find_storage_number
 from .windows.lazy_window import get_memory
@@ -184,7 +185,13 @@ class UntypedStorage(StorageCasts):
 
     def is_shared(self) -> bool:
         """Return whether it lies in shared memory."""
-        return shared_memory(self._bytes) is not None
+        return is_shared(self._bytes)
+
+    @property
+    def filename(self) -> str | None:
+        """The name of the file that `from_file` mapped, to which writes go; None without one."""
+        mapping = find_file(self._bytes)
+        return None if mapping is None else mapping.filename
 
     def share_memory_(self) -> UntypedStorage:
         """Move it to shared memory."""
@@ -216,8 +223,12 @@ class UntypedStorage(StorageCasts):
         if not nbytes:
             return cls(0)
         with open(filename, "r+b" if shared else "rb") as file:
-            access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
-            return cls(np.frombuffer(mmap.mmap(file.fileno(), nbytes, access=access), np.uint8))
+            if not shared:
+                copied = mmap.mmap(file.fileno(), nbytes, access=mmap.ACCESS_COPY)
+                return cls(np.frombuffer(copied, np.uint8))
+            mapping = FileMapping(file.fileno(), nbytes, access=mmap.ACCESS_WRITE)
+            mapping.filename = os.fspath(filename)
+            return cls(np.frombuffer(mapping, np.uint8))
 
     def untyped(self) -> UntypedStorage:
         """Return self."""
@@ -477,6 +488,11 @@ class TypedStorage(StorageCasts):
         if not is_meta(self.device):
             self._array()[...] = source.cpu()._array()
         return self
+
+    @property
+    def filename(self) -> str | None:
+        """The name of the file that `from_file` mapped, to which writes go; None without one."""
+        return self._untyped_storage.filename
 
     def clone(self) -> TypedStorage:
         """Return a copy."""

@@ -22,7 +22,7 @@ from .layout import (
 from .meta import MetaArray, build_unreadable_error
 from .narrow_dtypes import COMPLEX32, NARROW, convert_to_number, widen
 from .printing import format_tensor, prints_as_tensor
-from .shared_memory import move_to_shared_memory, shared_memory
+from .shared_memory import is_shared, move_to_shared_memory
 from .size import Size
 from .storage import (
     STORAGE_TYPES, TypedStorage, UntypedStorage, VersionCounter, get_offset, get_storage,
@@ -349,7 +349,7 @@ class Tensor(Methods, metaclass=_TensorType):
         >>> torch.zeros(2).is_shared()
         False
         """
-        return shared_memory(self._array) is not None
+        return is_shared(self._array)
 
     def share_memory_(self) -> Tensor:
         """Move its memory to shared memory, in place.

@@ -14,6 +14,7 @@ from dataclasses import fields as dataclass_fields
 from typing import Any, NamedTuple
 
 from ..native.foundation.user_frames import warn
+from ..ops.core.return_types import RETURN_TYPES
 from .pytree_keys import GetAttrKey, KeyEntry, KeyPath, MappingKey, SequenceKey, key_get, keystr
 
 __all__ = [
@@ -376,6 +377,14 @@ def _register_builtins() -> None:
     }
     for kind, (flatten, unflatten, with_keys, name) in built_in.items():
         SUPPORTED_NODES[kind] = NodeDef(kind, flatten, unflatten, with_keys, name)
+    for cls in RETURN_TYPES.values():
+        pytree_register_structseq(cls)
+
+
+def pytree_register_structseq(cls: Any) -> None:
+    """Register a class of named results, such as `torch.max`'s, as a container."""
+    register_pytree_node(cls, lambda x: (list(x), None), lambda values, _: cls(values),
+                         flatten_with_keys_fn=_build_flatten_with_keys(lambda _: None))
 
 
 _register_builtins()

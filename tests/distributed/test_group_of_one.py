@@ -106,3 +106,11 @@ def test_a_module_in_data_parallel_trains() -> None:
 def test_the_sampler_asks_the_group() -> None:
     sampler = torch.utils.data.distributed.DistributedSampler(range(4), shuffle=False)
     assert list(sampler) == [0, 1, 2, 3]
+
+
+@pytest.mark.usefixtures("world")
+def test_private_questions_of_libraries() -> None:
+    """ignite asks whether a process is in a group before it gathers."""
+    assert not dist._rank_not_in_group(None) and not dist._rank_not_in_group(dist.group.WORLD)
+    assert dist._rank_not_in_group(dist.GroupMember.NON_GROUP_MEMBER)
+    assert dist._get_process_group_name(dist.group.WORLD) == dist.group.WORLD.group_name

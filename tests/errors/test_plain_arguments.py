@@ -47,7 +47,7 @@ CALLS = [
     "torch.set_grad_enabled('a')", "torch.set_grad_enabled(None)", "torch.randint(0, 5, 2)",
     "torch.randint(5, 2)", "torch.normal(0., 1.)", f"{SQUARE}.clamp('a')", f"{SQUARE}['a']",
     f"{SQUARE}[0, 'a']", f"{SQUARE}[['a']]", f"{SQUARE}.permute(None)", f"{SQUARE}.expand(None)",
-    f"{SQUARE}.repeat('a')", f"{SQUARE}.permute(1, (0,))", f"{SQUARE}.reshape()",
+    f"{SQUARE}.repeat('a')", f"{SQUARE}.permute(1, (0,))",
 ]
 
 

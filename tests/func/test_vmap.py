@@ -455,3 +455,52 @@ def test_reductions_of_no_examples(torch):
     assert torch.vmap(lambda a: a.sum())(x).shape == (0,)
     assert torch.vmap(torch.func.grad(lambda a: (a * a).sum()))(x).shape == (0, 3, 4)
     assert torch.vmap(lambda a: torch.nn.functional.mse_loss(a, a))(x).shape == (0,)
+
+
+def test_libraries_replace_parts_of_vmap(torch, monkeypatch):
+    """tensordict assigns functions to torch._functorch.vmap, to map over its dictionaries."""
+    from importlib import import_module
+
+    parts = import_module(f"{torch.__name__}._functorch.vmap")
+    names = ("_process_batched_inputs", "_create_batched_inputs", "_unwrap_batched")
+    process, create, unwrap = (getattr(parts, name) for name in names)
+    seen = []
+
+    def process_box(in_dims, args, func):
+        seen.append("process")
+        return process(in_dims, (args[0]["x"],), func)
+
+    def create_box(flat_in_dims, flat_args, vmap_level, args_spec):
+        seen.append(f"create {vmap_level}")
+        return ({"x": create(flat_in_dims, flat_args, vmap_level, args_spec)[0]},)
+
+    def unwrap_box(batched_outputs, out_dims, vmap_level, batch_size, func):
+        seen.append(f"unwrap {batch_size}")
+        return {"y": unwrap(batched_outputs["y"], out_dims, vmap_level, batch_size, func)}
+
+    for name, part in zip(names, (process_box, create_box, unwrap_box), strict=True):
+        monkeypatch.setattr(parts, name, part)
+    result = torch.vmap(lambda box: {"y": box["x"].sum()})({"x": torch.ones(3, 2)})
+    assert result["y"].tolist() == [2.0] * 3
+    assert seen == ["process", "create 1", "unwrap 3"]
+    monkeypatch.undo()
+    assert torch.vmap(torch.sum)(torch.ones(3, 2)).tolist() == [2.0] * 3
+
+
+@pytest.mark.parametrize(("draw", "shape"), [
+    (lambda torch, x: torch.normal(x, torch.tensor(0.1)), (5, 3, 4)),
+    (lambda torch, x: torch.normal(torch.zeros(2, 3, 4), x.abs()), (5, 2, 3, 4)),
+    (lambda torch, x: torch.normal(torch.zeros(4), std=x.abs()[0, 0]), (5, 4)),
+    (lambda torch, x: torch.normal(torch.zeros(2, 4), x.abs()[0]), (5, 2, 4)),
+])
+def test_normal_broadcasts_examples_of_other_ranks(torch, draw, shape):
+    results = torch.vmap(lambda x: draw(torch, x), randomness="different")(batch(torch))
+    assert results.shape == shape
+    assert not torch.equal(results[0], results[1])
+
+
+def test_normal_takes_each_examples_mean(torch):
+    means = torch.tensor([0.0, 100.0])
+    drawn = torch.vmap(lambda m: torch.normal(m, torch.full((3,), 0.1)), randomness="different")(
+        means)
+    assert drawn.shape == (2, 3) and (drawn - means[:, None]).abs().max() < 5

@@ -150,3 +150,19 @@ def test_storages_of_quantized_dtypes_hold_integers(torch, name):
     storage[:] = 0
     storage[1:3] = 2
     assert storage.tolist() == [0, 2, 2, 0]
+
+
+def test_mapped_files_have_names_and_are_shared(torch, tmp_path):
+    name = str(tmp_path / "numbers")
+    storage = torch.UntypedStorage.from_file(name, True, 48)
+    assert (storage.filename, storage.nbytes(), storage.is_shared()) == (name, 48, True)
+    x = torch.from_file(name, shared=True, size=12)
+    assert x.is_shared() and x.view(3, 4)[1:].untyped_storage().filename == name
+    private = torch.from_file(name, shared=False, size=12)
+    assert private.untyped_storage().filename is None
+    assert torch.ones(2).untyped_storage().filename is None
+
+
+def test_new_tensor_of_a_tensor_warns(torch):
+    with pytest.warns(UserWarning, match=r"rather than tensor.new_tensor\(sourceTensor\)"):
+        torch.ones(2).new_tensor(torch.ones(1))

@@ -426,10 +426,19 @@ def _item(packet: Any, input: MaskedTensor) -> Any:
     return _data_of(input).item()
 
 
+def _copy_into(packet: Any, target: Tensor, source: Tensor) -> Tensor:
+    """Copy data; of two MaskedTensors the masks have to match."""
+    masks = [x._masked_mask for x in (target, source) if isinstance(x, MaskedTensor)]
+    if len(masks) == 2 and not tensors_match(*masks):
+        raise ValueError("args[0] mask and args[1] mask must match but do not")
+    packet(*[x._masked_data if isinstance(x, MaskedTensor) else x for x in (target, source)])
+    return target
+
+
 HANDLERS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("clone", "detach", "ones_like", "zeros_like", "to_copy"), _on_data),
     "where": _where, "softmax": _softmax, "softmax_backward_data": _softmax_gradient,
-    "local_scalar_dense": _item,
+    "local_scalar_dense": _item, "copy_": _copy_into,
 }
 
 

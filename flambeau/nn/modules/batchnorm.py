@@ -29,12 +29,6 @@ __all__ = [
 ]
 
 
-def require_dims(input: Tensor, *allowed: int) -> None:
-    if input.dim() not in allowed:
-        names = " or ".join(f"{dim}D" for dim in allowed)
-        raise ValueError(f"expected {names} input (got {input.dim()}D input)")
-
-
 class _NormBase(Module):
     """Scale and shift per channel, and running statistics; either may be absent."""
 
@@ -150,7 +144,8 @@ class BatchNorm1d(_BatchNorm):
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        require_dims(input, 2, 3)
+        if input.dim() != 2 and input.dim() != 3:
+            raise ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
 
 
 class BatchNorm2d(_BatchNorm):
@@ -161,7 +156,8 @@ class BatchNorm2d(_BatchNorm):
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        require_dims(input, 4)
+        if input.dim() != 4:
+            raise ValueError(f"expected 4D input (got {input.dim()}D input)")
 
 
 class BatchNorm3d(_BatchNorm):
@@ -172,7 +168,8 @@ class BatchNorm3d(_BatchNorm):
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        require_dims(input, 5)
+        if input.dim() != 5:
+            raise ValueError(f"expected 5D input (got {input.dim()}D input)")
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):

@@ -7,7 +7,7 @@ from typing import Any
 from ...native.foundation.user_frames import warn
 from ...tensor import Tensor
 from .. import functional as F
-from .batchnorm import _LazyNormBase, _NormBase, require_dims
+from .batchnorm import _LazyNormBase, _NormBase
 
 __all__ = [
     "InstanceNorm1d",
@@ -43,7 +43,9 @@ class _InstanceNorm(_NormBase):
 
     def _check_input_dim(self, input: Tensor) -> None:
         unbatched = self._get_no_batch_dim()
-        require_dims(input, unbatched, unbatched + 1)
+        if input.dim() != unbatched and input.dim() != unbatched + 1:
+            raise ValueError(f"expected {unbatched}D or {unbatched + 1}D input (got "
+                             f"{input.dim()}D input)")
 
     def _flambeau_check_channels(self, input: Tensor, dim: int) -> None:
         result = input.size(dim)

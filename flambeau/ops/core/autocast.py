@@ -16,7 +16,7 @@ from typing import Any
 from ...tensor import dtypes as types
 from ...tensor.dtypes import FLOATING, dtype
 from ...tensor.tensor import Tensor
-from .errors import explain_attribute_error
+from .errors import answer_failed
 
 
 class Policy(Enum):
@@ -88,7 +88,7 @@ def make_autocasting(
             try:
                 return function(*args, **kwargs)
             except AttributeError as error:
-                raise explain_attribute_error(error, name, function, args, kwargs) from None
+                return answer_failed(error, name, function, args, kwargs, cast_first)
         args = cast_inputs(policy, args)
         values = cast_inputs(policy, kwargs.values())
         STATE.enabled = False

@@ -27,8 +27,8 @@ from .arguments.checks import check_call, list_plain_parameters, name_in_errors
 from .arguments.legacy_order import OLD_ORDERED
 from .autocast import make_autocasting
 from .errors import (
-    MISSING, Overriding, build_overload_error, build_tensor_error, explain, explain_attribute_error,
-    wrap_with_explanation,
+    MISSING, Overriding, answer_failed, build_overload_error, build_tensor_error, explain,
+    note_outermost, wrap_with_explanation,
 )
 from .function_writer import NUMPY_NAMES, write_function
 from .inplace import OPERANDS, inplace_twin
@@ -84,12 +84,15 @@ def _name_nodes(function: Callable[..., Any], operator: Operator) -> Callable[..
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        for y in (result,) if isinstance(result, Tensor) else result:
+        for y in result if isinstance(result, (tuple, list)) else (result,):
+            if not isinstance(y, Tensor):
+                break  # an overriding class has answered
             if y._node is not None and not any(isinstance(x, Tensor) and x._node is y._node
                                                for x in args):  # then y is an argument
                 name_node(y, names[overload(*args, **kwargs)])
         return result
 
+    note_outermost(function, call)
     return call
 
 
@@ -413,6 +416,6 @@ def _accept_numpy_names(name: str, body: Callable) -> Callable:
         try:
             return body(*args, **kwargs)
         except AttributeError as error:
-            raise explain_attribute_error(error, name, body, args, kwargs) from None
+            return answer_failed(error, name, body, args, kwargs, function)
 
     return function

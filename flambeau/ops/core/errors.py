@@ -44,6 +44,10 @@ class Overriding:
 
     answers: ClassVar[list[Callable[[Operator, tuple], Any]]] = []
 
+    # Whether arguments and keywords hold objects of an overriding class that was not known before:
+    # now it is, and the same call is dispatched.
+    notice: Callable[[tuple, dict[str, Any]], bool]
+
     @classmethod
     def ask(cls, operator: Operator, args: tuple) -> Any:
         """Return the first answer, or MISSING if no class overrides the operator."""
@@ -172,12 +176,42 @@ def wrap_with_explanation(name: str, function: Callable[..., Any]) -> Callable[.
         try:
             return function(*args, **kwargs)
         except AttributeError as error:
-            raise explain_attribute_error(error, name, function, args, kwargs) from None
+            return answer_failed(error, name, function, args, kwargs, call)
         except (TypeError, ValueError, RuntimeError):
+            if Overriding.notice(args, kwargs):
+                return find_outermost(call)(*args, **kwargs)
             check_call(name, function, args, kwargs)
             raise
 
     return call
+
+
+# The public functions around wrappers, where there is another one.
+_OUTERMOST: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
+def note_outermost(wrapper: Callable[..., Any], public: Callable[..., Any]) -> None:
+    """Note that a composite's public function lies around one of its wrappers."""
+    _OUTERMOST[wrapper] = public
+
+
+def find_outermost(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the public function around a wrapper, which dispatches to overriding classes."""
+    return _OUTERMOST.get(wrapper, wrapper)
+
+
+def answer_failed(
+    error: AttributeError, name: str, function: Callable[..., Any], args: tuple,
+    kwargs: dict[str, Any] = _NO_NAMES, public: Callable[..., Any] | None = None
+) -> Any:
+    """Call a function again if its call failed on an object whose class overrides, the first of
+    it; else raise PyTorch's TypeError for the argument that lacks a tensor's attribute.
+
+    `public`: what is called again, if it is another function.
+    """
+    if Overriding.notice(args, kwargs):
+        return find_outermost(public or function)(*args, **kwargs)
+    raise explain_attribute_error(error, name, function, args, kwargs) from None
 
 
 def explain_attribute_error(

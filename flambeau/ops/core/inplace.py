@@ -23,7 +23,7 @@ from ..documentation import source_listing
 from ..documentation.lazy_docstring import own_text
 from ..native.row_copies import fill
 from .arguments.legacy_order import OLD_ORDERED, in_order
-from .errors import build_tensor_error, explain_attribute_error, restate_for_method
+from .errors import answer_failed, build_tensor_error, restate_for_method
 from .short_write import generate_short_write, has_short_write, write_by_kernel
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _create_general_write(operator: Operator, function: Callable, twin: Callable
                 write(self, function(self, *args, **kwargs)._array, name)
             bump(self)
         except AttributeError as error:
-            raise explain_attribute_error(error, name_, twin, (self, *args), kwargs) from None
+            return answer_failed(error, name_, twin, (self, *args), kwargs)
         except TypeError as error:
             restate_for_method(error, operator, args, kwargs)
             raise

@@ -44,7 +44,7 @@ def write_result(
     for number, (y, target) in enumerate(zip(result, out, strict=True)):
         _check_overlap(target, operands, overlap)
         _write_tensor(name, y, target, number)
-    return get_written_type(type(result))(*out) if hasattr(type(result), "_fields") else out
+    return get_written_type(type(result))(out) if hasattr(type(result), "n_fields") else out
 
 
 def _check_overlap(out: Any, operands: tuple, overlap: Overlap) -> None:

@@ -7,27 +7,28 @@ from typing import Any
 RETURN_TYPES: dict[str, type] = {}
 
 
-class _Structure(tuple):
-    """A tuple whose items have names."""
+def _create(cls: Any, *items: Any) -> Any:
+    names = cls.__match_args__
+    values = tuple(items[0]) if len(items) == 1 and len(names) != 1 else items
+    if len(values) != len(names):
+        raise TypeError(f"torch.return_types.{cls.__name__}() takes a {len(names)}-sequence "
+                        f"({len(values)}-sequence given)")
+    return tuple.__new__(cls, values)
 
-    __slots__ = ()
-    _fields: tuple[str, ...] = ()
 
-    def __new__(cls, *items: Any) -> _Structure:
-        values = items[0] if len(items) == 1 and len(cls._fields) != 1 else items
-        if len(values) != len(cls._fields):
-            raise TypeError(
-                f"torch.return_types.{cls.__name__}() takes a {len(cls._fields)}-sequence "
-                f"({len(values)}-sequence given)"
-            )
-        return tuple.__new__(cls, values)
+def _show(self: Any) -> str:
+    pairs = zip(self.__match_args__, self, strict=True)
+    lines = ",\n".join(f"{name}={value!r}" for name, value in pairs)
+    return f"torch.return_types.{type(self).__name__}(\n{lines})"
 
-    def __repr__(self) -> str:
-        lines = ",\n".join(f"{n}={v!r}" for n, v in zip(self._fields, self, strict=True))
-        return f"torch.return_types.{type(self).__name__}(\n{lines})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (tuple(self),)
+def _reduce(self: Any) -> tuple[Any, ...]:
+    return type(self), (tuple(self),)
+
+
+# PyTorch's types are struct sequences of CPython, which have no base but tuple, and no `_fields`.
+_METHODS = {"__slots__": (), "__new__": _create, "__repr__": _show, "__reduce__": _reduce,
+            "n_unnamed_fields": 0}
 
 
 def return_type(name: str, *fields: str) -> type:
@@ -38,10 +39,10 @@ def return_type(name: str, *fields: str) -> type:
     if name not in RETURN_TYPES:
         if not name.endswith("_out") and name != "histogramdd":  # which takes no `out`
             return_type(f"{name}_out", *fields)
-        attributes: dict[str, Any] = {"__slots__": (), "_fields": fields}
+        attributes: dict[str, Any] = {**_METHODS, "__match_args__": fields}
         attributes |= {f: property(_create_item_getter(i)) for i, f in enumerate(fields)}
         attributes |= {"n_fields": len(fields), "n_sequence_fields": len(fields)}
-        result = type(name, (_Structure,), attributes)
+        result = type(name, (tuple,), attributes)
         result.__module__ = "torch.return_types"
         RETURN_TYPES[name] = result
     return RETURN_TYPES[name]

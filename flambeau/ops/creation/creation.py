@@ -21,7 +21,7 @@ from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor, creation, wrap
 from ..core.arguments.checks import build_size_error, read_length
-from ..core.errors import wrap_with_explanation, explain_attribute_error
+from ..core.errors import answer_failed, wrap_with_explanation
 from ..core.operator import PUBLIC, publish
 from ..core.scalar_conversion import check_number, convert_scalar, fits, number
 from ..native.row_copies import fill
@@ -434,7 +434,10 @@ def _create_like(name: str, value: Any) -> Callable:
         try:
             array = allocate_like(input, dtype, memory_format, device, clear)
         except AttributeError as error:
-            raise explain_attribute_error(error, name, function, (input,)) from None
+            settings = {"dtype": dtype, "layout": layout, "device": device,
+                        "requires_grad": requires_grad, "memory_format": memory_format}
+            return answer_failed(error, name, function, (input,),
+                                 {n: v for n, v in settings.items() if v})
         if value is None:
             if should_fill() and array.__class__ is not MetaArray:
                 fill_new(array)
@@ -472,7 +475,10 @@ def full_like(
     try:
         array = allocate_like(input, dtype, memory_format, device)
     except AttributeError as error:
-        raise explain_attribute_error(error, "full_like", full_like, (input, fill_value)) from None
+        settings = {"dtype": dtype, "layout": layout, "device": device,
+                    "requires_grad": requires_grad, "memory_format": memory_format}
+        return answer_failed(error, "full_like", full_like, (input, fill_value),
+                             {n: v for n, v in settings.items() if v})
     if array.__class__ is not MetaArray:
         value = read_number(fill_value)
         check_number("full_like", "fill_value", 2, value)

@@ -23,7 +23,7 @@ from ...tensor.meta import MetaArray, meta_array
 from ...tensor.storage import TypedStorage, UntypedStorage, storage_name, window
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.lazy_window import LazyWindow
-from ..core.errors import build_overload_error, explain_attribute_error
+from ..core.errors import answer_failed, build_overload_error
 from ..core.operator import Number
 from ..core.registry import composite
 from ..core.scalar_conversion import ORDINARY, convert_scalar, is_number
@@ -42,7 +42,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     try:
         array = input._array
     except AttributeError as error:
-        raise explain_attribute_error(error, "fill_", fill_, (input, value)) from None
+        return answer_failed(error, "fill_", fill_, (input, value))
     if isinstance(value, Tensor):
         if value._array.ndim:
             raise RuntimeError(
@@ -81,7 +81,7 @@ def zero_(input: Tensor) -> Tensor:
             return fill_(input, 0)
         array: Any = input._array
     except AttributeError as error:
-        raise explain_attribute_error(error, "zero_", zero_, (input,)) from None
+        return answer_failed(error, "zero_", zero_, (input,))
     if array.__class__ is LazyWindow:
         return fill_(input, 0)
     if array.__class__ is not MetaArray:

@@ -39,13 +39,15 @@ def tensor(
             [3, 4]])
     """
     if isinstance(data, Tensor):
-        warn(
-            "To copy construct from a tensor, it is recommended to use "
-            "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
-            "rather than torch.tensor(sourceTensor).",
-            UserWarning,
-        )
+        warn_of_copy("torch.tensor")
     return place(convert_to_array(data, dtype, copy=True), device, requires_grad)
+
+
+def warn_of_copy(name: str) -> None:
+    """Warn that a constructor of data was given a tensor."""
+    warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() "
+         "or sourceTensor.detach().clone().requires_grad_(True), rather than "
+         f"{name}(sourceTensor).", UserWarning)
 
 
 def convert_to_array(data: Any, dtype: Dtype | None, copy: bool) -> np.ndarray:
@@ -358,6 +360,8 @@ def _new_tensor(
     >>> torch.tensor([1.], dtype=torch.float64).new_tensor([1, 2])
     tensor([1., 2.], dtype=torch.float64)
     """
+    if isinstance(data, Tensor):
+        warn_of_copy("tensor.new_tensor")
     return place(convert_to_array(data, dtype or self.dtype, True), device or self.device,
                  requires_grad)
 

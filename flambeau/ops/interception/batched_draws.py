@@ -125,8 +125,11 @@ def _draw_from(batch: Batch, function: Callable, args: tuple, kwargs: dict[str, 
         if batch.holds_any((*args, *kwargs.values())):
             raise RuntimeError(_SAME_REFUSED)
         return function(*batch.lower_all(args), **kwargs)
-    return batch.wrap(function(*[_expand(batch, a) for a in args],
-                               **{k: _expand(batch, v) for k, v in kwargs.items()}))
+    values = (*args, *kwargs.values())
+    dims = max([v.dim() for v in values if isinstance(v, Tensor)], default=0)
+    expanded = [_expand(batch, v, dims) for v in values]
+    named = dict(zip(kwargs, expanded[len(args):], strict=True))
+    return batch.wrap(function(*expanded[: len(args)], **named))
 
 
 def _draw_from_or_shape(
@@ -138,8 +141,12 @@ def _draw_from_or_shape(
     return _draw_shape(function, -1, original, args, kwargs)
 
 
-def _expand(batch: Batch, value: Any) -> Any:
-    return batch.expand(value) if isinstance(value, Tensor) else value
+def _expand(batch: Batch, value: Any, dims: int = 0) -> Any:
+    """Return all examples of a tensor, each with at least `dims` axes, of length 1 in front."""
+    if not isinstance(value, Tensor):
+        return value
+    y, missing = batch.expand(value), dims - value.dim()
+    return y[(slice(None), *[None] * missing)] if missing > 0 else y
 
 
 @_draws_for_batch
@@ -177,7 +184,7 @@ def _draw_in_place(original: Callable, args: tuple, kwargs: dict[str, Any]) -> A
         if batch.randomness == "same":
             drawn = method(below.select(0, 0).clone(), *rest, **kwargs).expand(below.shape)
         else:
-            rest = tuple([_expand(batch, a) for a in rest])
+            rest = tuple([_expand(batch, a, target.dim()) for a in rest])
             drawn = method(below.clone(), *rest, **kwargs)
     return write(target, batch.wrap(drawn), original.__name__)
 

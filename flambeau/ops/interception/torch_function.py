@@ -292,7 +292,36 @@ def _dispatch_failed_call(operator: Operator, args: tuple) -> Any:
         return MISSING
     # `add` is a composite of `_add`, which has its public name but for the underscore.
     function = PUBLIC["torch"].get(operator.name.lstrip("_"), operator.function)
-    return ask(function, find_overloaded_arguments(values), args, {})
+    return ask(function, find_overloaded_arguments(values), *_list_given_arguments(operator, args))
+
+
+_noticed: set[type] = set()
+
+
+def _notice(args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Meet the classes of arguments that are no tensors; return whether a new one overrides."""
+    if STATE.no_subclasses:
+        return False
+    kinds = {type(v) for v in _flatten_arguments(args, kwargs) if not isinstance(v, Tensor)}
+    new = [kind for kind in kinds - _noticed - _ORDINARY if overrides(kind)]
+    _noticed.update(new)
+    for kind in new:
+        meet(kind)
+    return bool(new)
+
+
+def _list_given_arguments(operator: Operator, args: tuple) -> tuple[tuple, dict[str, Any]]:
+    """Return an operator's arguments as a call may have passed them: without defaults, and by name
+    where they have to be."""
+    positional, named = [], {}
+    for value, parameter in zip(args, operator.parameters, strict=False):
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            positional.append((value, parameter.default))
+        elif value is not parameter.default:
+            named[parameter.name] = value
+    while positional and positional[-1][0] is positional[-1][1]:
+        positional.pop()
+    return tuple([value for value, _ in positional]), named
 
 
 @functools.cache
@@ -496,4 +525,5 @@ def _access_attribute(accessor: Any, *args: Any) -> Any:
 
 
 Overriding.answers.append(_dispatch_failed_call)
+Overriding.notice = staticmethod(_notice)
 Overriding.ask_mode = staticmethod(offer_to_mode)

@@ -133,8 +133,8 @@ def _check_factor(B: Array, L: Array) -> None:
     check_square(L, "cholesky_solve", "A")
     if B.dtype != L.dtype:
         raise RuntimeError(
-            f"cholesky_solve: Expected b and A to have the same dtype, but found b of type "
-            f"{get_kind_name(B)} and A of type {get_kind_name(L)} instead"
+            "Expected b and A to have the same dtype, but found b of type "
+            f"{get_kind_name(B)} and A of type {get_kind_name(L)} instead."
         )
     if B.shape[-2] != L.shape[-2]:
         raise RuntimeError(

@@ -383,7 +383,7 @@ def _check_operands(equation: Any, operands: list[Any]) -> None:
                             f"{type(x).__name__}")
 
 
-@composite(expose=("torch",))
+@composite(expose=("torch",), explains=True)
 def einsum(*args: Any) -> Tensor:
     """Sum products over subscripts: "ij,jk->ik" is a matrix product.
 

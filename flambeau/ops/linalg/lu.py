@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.user_frames import warn_once
-from ...native.target.eager_costs import MAX_MATRICES_FACTORED_SINGLY
+from ...native.target.eager_costs import MAX_COLUMNS_FACTORED_TOGETHER, MAX_MATRICES_FACTORED_SINGLY
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import get_elements
 from ..core.autocast import Policy
@@ -27,7 +27,7 @@ from .matrix_checks import (
     get_kind_name, get_lapack_routine, iterate_matrices, raise_for_info,
 )
 from .matrix_samples import rectangular_samples, square_samples
-from .small_matrices import exceeds_columns, factor_columns, swap_rows
+from .small_matrices import eliminate_columns, exceeds_columns, factor_columns, swap_rows
 from .solves import inv_ex, solve_triangular
 from .svd import compute_svd
 
@@ -45,6 +45,11 @@ def factorize(A: Array) -> tuple[Array, Array, Array]:
     for index, x in iterate_matrices(A):
         LU[index], swaps, info[index] = factor(x)
         pivots[index] = swaps + 1
+        if info[index] and k <= MAX_COLUMNS_FACTORED_TOGETHER:
+            # OpenBLAS sums the updates of a pivot first, and a nearly singular matrix then often
+            # has a pivot of exactly zero. Programs rely on MKL's rounding, which leaves a small
+            # one (kornia's homographies solve such a system for its null space).
+            LU[index], pivots[index], info[index] = eliminate_columns(x)
     return LU, pivots, info
 
 

@@ -16,7 +16,7 @@ from ...tensor.promotion import build_missing_kernel_error, legacy_name
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch
 from ..core.autocast import AUTOCAST, Policy
-from ..core.errors import explain_attribute_error
+from ..core.errors import answer_failed
 from ..core.operator import Array
 from ..core.out_dtypes import check_out_dtype
 from ..core.registry import composite, opaque
@@ -215,7 +215,7 @@ def mm(
     try:
         ranks = input._array.ndim, mat2._array.ndim
     except AttributeError as error:
-        raise explain_attribute_error(error, "mm", mm, (input, mat2)) from None
+        return answer_failed(error, "mm", mm, (input, mat2))
     if ranks != (2, 2):
         raise RuntimeError(f"{'self' if ranks[0] != 2 else 'mat2'} must be a matrix")
     return matmul(input, mat2, out=out)
@@ -240,7 +240,7 @@ def bmm(
     try:
         a, b = input._array.shape, mat2._array.shape
     except AttributeError as error:
-        raise explain_attribute_error(error, "bmm", bmm, (input, mat2)) from None
+        return answer_failed(error, "bmm", bmm, (input, mat2))
     if len(a) != 3 or len(b) != 3:
         raise RuntimeError(f"batch{1 if len(a) != 3 else 2} must be a 3D tensor")
     check_batches(a, b)

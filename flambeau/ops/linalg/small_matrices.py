@@ -13,7 +13,7 @@ import numpy as np
 from ...native.target.eager_costs import MAX_COLUMNS_FACTORED_TOGETHER
 from ..core.operator import Array
 
-__all__ = ["exceeds_columns", "factor_columns", "solve_halves", "swap_rows"]
+__all__ = ["eliminate_columns", "exceeds_columns", "factor_columns", "solve_halves", "swap_rows"]
 
 
 def exceeds_columns(batch: tuple[int, ...], columns: int) -> bool:
@@ -47,9 +47,17 @@ def factor_columns(A: Array) -> tuple[Array, Array, Array] | None:
     None if LAPACK is the better choice.
     """
     k = min(A.shape[-2:])
-    batch = A.shape[:-2]
-    if not A.size or k > MAX_COLUMNS_FACTORED_TOGETHER or not exceeds_columns(batch, k):
+    if not A.size or k > MAX_COLUMNS_FACTORED_TOGETHER or not exceeds_columns(A.shape[:-2], k):
         return None
+    return eliminate_columns(A)
+
+
+def eliminate_columns(A: Array) -> tuple[Array, Array, Array]:
+    """Return LU, row swaps (from 1) and the places of zero pivots, column by column.
+
+    The rest of the matrix is updated after each column, as in MKL.
+    """
+    k, batch = min(A.shape[-2:]), A.shape[:-2]
     LU, pivots, info = A.copy(), np.empty((*batch, k), np.int32), np.zeros(batch, np.int32)
     for i in range(k):
         column = LU[..., i:, i]

@@ -24,18 +24,27 @@ from .matrix_checks import (
     get_kind_name, get_lapack_routine, iterate_matrices, raise_for_info,
 )
 from .matrix_samples import square_samples, well_conditioned
-from .small_matrices import exceeds_columns, solve_halves
+from .small_matrices import eliminate_columns, exceeds_columns, solve_halves, swap_rows
 
 # ------------------------------------------------------------------------------------ inverses
 
 
-def _find_singular_places(A: Array) -> Array:
-    """For each matrix the place, from 1, of the first zero on its U's diagonal; 0 for none."""
-    result = allocate_info(A)
-    factor = get_lapack_routine("getrf", A.dtype)
-    for index, x in iterate_matrices(A):
-        result[index] = factor(x)[2]
-    return result
+def _solve_by_columns(A: Array, B: Array) -> tuple[Array, Array]:
+    """Solve A X = B where LAPACK met a pivot of zero: see `factorize`, whose rule this is.
+
+    The second result has the place, from 1, of the first zero on each U's diagonal, 0 for none;
+    the solutions of those with one are NaN.
+    """
+    LU, pivots, info = eliminate_columns(A)
+    batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    LU = np.broadcast_to(LU, (*batch, *A.shape[-2:]))
+    X = np.broadcast_to(B, (*batch, *B.shape[-2:])).copy()
+    for i in range(A.shape[-1]):
+        swap_rows(X, i, np.broadcast_to(pivots[..., i] - 1, batch))
+    with np.errstate(all="ignore"):
+        X = solve_halves(LU, solve_halves(LU, X, True, True), False, False)
+    X[np.broadcast_to(info != 0, batch)] = np.nan
+    return X, info
 
 
 @opaque(leading=True, layout=Layout.COLUMNS,
@@ -54,12 +63,9 @@ def _inv_ex(
     try:
         return np.linalg.inv(A), allocate_info(A)
     except np.linalg.LinAlgError:
-        info = _find_singular_places(A)
+        y, info = _solve_by_columns(A, np.eye(A.shape[-1], dtype=A.dtype))
     if check_errors:
         raise_for_info(info, name, _describe_singular)
-    y = np.full(A.shape, np.nan, A.dtype)
-    fine = info == 0
-    y[fine] = np.linalg.inv(A[fine])
     return y, info
 
 
@@ -173,13 +179,7 @@ def _solve_system(A: Array, B: Array, left: bool) -> tuple[Array, Array]:
     try:
         return np.linalg.solve(A, B), allocate_info(A)
     except np.linalg.LinAlgError:
-        info = _find_singular_places(A)
-    batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
-    y = np.full((*batch, *B.shape[-2:]), np.nan, A.dtype)
-    fine = np.broadcast_to(info == 0, batch)
-    every_A, every_B = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (A, B))
-    y[fine] = np.linalg.solve(every_A[fine], every_B[fine])
-    return y, info
+        return _solve_by_columns(A, B)
 
 
 @_solve.vjp
@@ -321,6 +321,7 @@ def solve_triangular(
 
     Args:
         A: Triangular matrices, (..., n, n); the other triangle is not read.
+        B: The right sides, which are cast to the dtype of A.
         upper: Whether A is upper triangular.
 
     >>> A = torch.tensor([[2., 1.], [0., 4.]])
@@ -328,6 +329,8 @@ def solve_triangular(
     tensor([[1.],
             [2.]])
     """
+    if B.dtype is not A.dtype:
+        B = B.to(A.dtype)
     y = _solve_triangular(A, B, upper, left, unitriangular)
     return y if out is None else write_result("linalg_solve_triangular", y, out)
 
@@ -361,6 +364,10 @@ def triangular_solve(
     warn_once(_DEPRECATED)
     check_square(A._array, "triangular_solve")
     check_matrix(input._array, "triangular_solve", "b")
+    if A.dtype is not input.dtype:
+        raise RuntimeError(
+            "Expected b and A to have the same dtype, but found b of type "
+            f"{get_kind_name(input._array)} and A of type {get_kind_name(A._array)} instead.")
     check_equation(A._array, input._array, "triangular_solve", True, input.shape[-2:])
     batch = np.broadcast_shapes(A.shape[:-2], input.shape[:-2])
     expanded = A.expand((*batch, *A.shape[-2:]))

@@ -16,7 +16,7 @@ from ...tensor.tensor import Tensor
 from ..core.arguments.legacy_order import in_order
 from ..core.dispatch import make_python_operator, reflect
 from ..core.dtype_refusals import Refusal
-from ..core.errors import explain_attribute_error
+from ..core.errors import answer_failed
 from ..core.inplace import make_python_in_place
 from ..core.operator import Array, Number, Promotion
 from ..core.registry import composite, pointwise
@@ -296,7 +296,7 @@ def positive(input: Tensor) -> Tensor:
     try:
         is_bool = input.dtype is types.bool_
     except AttributeError as error:
-        raise explain_attribute_error(error, "positive", positive, (input,)) from None
+        return answer_failed(error, "positive", positive, (input,))
     if is_bool:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input

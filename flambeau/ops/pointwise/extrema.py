@@ -13,7 +13,7 @@ from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from ..activation.rectifiers import clamp_backward
 from ..core import dtype_refusals
-from ..core.errors import build_overload_error, explain_attribute_error
+from ..core.errors import answer_failed, build_overload_error
 from ..core.inplace import assign
 from ..core.operator import Array, Number, publish
 from ..core.out import write_out
@@ -279,7 +279,7 @@ def clamp(
             call, *operands = _clamp_of(input, min, max, "clamp")
             y = call(*operands)
     except AttributeError as error:
-        raise explain_attribute_error(error, "clamp", clamp, (input, min, max)) from None
+        return answer_failed(error, "clamp", clamp, (input, min, max))
     return y if out is None else write_out(clamp_numbers.operator, y, out)
 
 
@@ -293,7 +293,7 @@ def clamp_(
             return clamp_numbers.operator.twin(self, min, max)
         return _clamp_in_place(self, *_clamp_of(self, min, max, "clamp"))
     except AttributeError as error:
-        raise explain_attribute_error(error, "clamp_", clamp_, (self, min, max)) from None
+        return answer_failed(error, "clamp_", clamp_, (self, min, max))
 
 
 @composite(node=("ClampMinBackward0", "ClampMinBackward1"),

@@ -14,7 +14,7 @@ from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.cache_blocking import choose
-from ..core.errors import advise_on_array, explain_attribute_error
+from ..core.errors import Overriding, advise_on_array, answer_failed
 from ..core.operator import Array, Number, Promotion
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample
@@ -92,10 +92,15 @@ def where(
         try:
             return condition.nonzero(as_tuple=True)
         except AttributeError as error:
-            raise explain_attribute_error(error, "where", where, (condition,)) from None
-    return select(
-        condition, _convert_operand(input, other), _convert_operand(other, input), out=out
-    )
+            return answer_failed(error, "where", where, (condition,))
+    try:
+        return select(
+            condition, _convert_operand(input, other), _convert_operand(other, input), out=out
+        )
+    except TypeError:
+        if Overriding.notice((condition, input, other), {}):
+            return where(condition, input, other)
+        raise
 
 
 @composite(name="Tensor.where", expose=())

@@ -323,7 +323,7 @@ def linalg_norm(
 publish(linalg_norm, ("norm",), ("linalg",))
 
 
-@composite()
+@composite(explains=True)
 def norm(
     input: Tensor, p: float | str = "fro", dim: Any = None, keepdim: bool = False, out: Any = None,
     dtype: Dtype | None = None

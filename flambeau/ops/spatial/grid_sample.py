@@ -7,6 +7,7 @@ One operator samples and two compute its gradients. Second derivatives use recor
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -343,7 +344,7 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
     tensor([[[[-0.5000,  0.0000],
               [ 0.5000,  0.0000]]]])
     """
-    sizes, kind = tuple(size)[2:], theta.dtype
+    sizes, kind = [operator.index(n) for n in tuple(size)[2:]], theta.dtype
     axes = [_create_axis(n, align_corners, kind) for n in sizes]
     lines = [a.reshape(*(-1 if i == k else 1 for i in range(len(sizes)))).expand(*sizes)
              for k, a in enumerate(axes)]

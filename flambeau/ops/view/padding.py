@@ -216,7 +216,7 @@ def _(g: Tensor, pad: Any, mode: str) -> Tensor:
 _KERNELS = {"reflect": "reflection", "replicate": "replication"}
 
 
-@composite(expose=("nn.functional",))
+@composite(expose=("nn.functional",), explains=True)
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     """Pad each axis by (before, after) elements, listed from the last axis.
 

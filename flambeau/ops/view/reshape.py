@@ -25,7 +25,7 @@ from ...tensor.windows.batched_window import BatchedWindow
 from ...tensor.windows.lazy_window import LazyWindow
 from ..core.arguments.checks import check_sizes, read_length
 from ..core.axes import canonicalize_dim
-from ..core.errors import explain_attribute_error
+from ..core.errors import answer_failed
 from ..core.operator import Array
 from ..core.registry import composite, opaque, repeats_operators, view, views_as
 from ..core.sample_inputs import matrices
@@ -255,15 +255,13 @@ def reshape(input: Tensor, *shape_: Any, shape: Sequence[int] | None = None) -> 
     try:
         array = input._array
     except AttributeError as error:
-        raise explain_attribute_error(error, "reshape", reshape, (input, *sizes)) from None
+        return answer_failed(error, "reshape", reshape, (input, *sizes))
     if array.flags.c_contiguous and sizes and sizes[0].__class__ is int:
         try:
             return view_method(input, *sizes)
         except TypeError:
             check_sizes("reshape", "shape", sizes)
             raise
-    if shape is None and not shape_:
-        raise TypeError('reshape() missing 1 required positional arguments: "shape"')
     try:
         lengths = infer_shape(sizes, array.size)
     except TypeError:
@@ -288,7 +286,7 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
     try:
         shape = other._array.shape
     except AttributeError as error:
-        raise explain_attribute_error(error, "view_as", view_as, (self, other)) from None
+        return answer_failed(error, "view_as", view_as, (self, other))
     return view_as_size(self, shape)
 
 
@@ -303,7 +301,7 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     try:
         shape = other._array.shape
     except AttributeError as error:
-        raise explain_attribute_error(error, "reshape_as", reshape_as, (self, other)) from None
+        return answer_failed(error, "reshape_as", reshape_as, (self, other))
     return reshape(self, shape)
 
 
@@ -319,7 +317,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     try:
         shape = input._array.shape
     except AttributeError as error:
-        raise explain_attribute_error(error, "flatten", flatten, (input,)) from None
+        return answer_failed(error, "flatten", flatten, (input, start_dim, end_dim))
     first, last = canonicalize_dim(start_dim, len(shape)), canonicalize_dim(end_dim, len(shape))
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")

@@ -48,6 +48,23 @@ def _(gs: tuple[Tensor, ...], input_shape: tuple[int, ...], dim: int, input_dtyp
     return _join(gs, input_shape, dim, input_dtype, None)
 
 
+@composite(name="Tensor.unbind", expose=())
+def _unbind_method(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """Return a tuple of the slices along an axis.
+
+    A function of its own, as in PyTorch: classes that override tell `x.unbind()`, which iteration
+    calls, from `torch.unbind(x)` (MONAI).
+
+    >>> torch.tensor([[1, 2], [3, 4]]).unbind()
+    (tensor([1, 2]), tensor([3, 4]))
+    """
+    result: tuple[Tensor, ...] = unbind(self, dim)
+    return result
+
+
+Tensor.unbind = _unbind_method  # type: ignore[method-assign]
+
+
 @view(name="_split_sizes", node="SplitWithSizesBackward0", expose=(),
       ref=lambda x, sizes, dim: tuple(np.split(x, np.cumsum(sizes)[:-1], dim)),
       samples=lambda rng: iter([((rng.normal(size=(3, 5)), (2, 3), 1), {})]))
@@ -92,7 +109,7 @@ def _has_one_length(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -
     return not isinstance(split_size_or_sections, (tuple, list))
 
 
-@composite(expose=("torch",), node=("SplitWithSizesBackward0", "SplitBackward0"),
+@composite(expose=("torch",), explains=True, node=("SplitWithSizesBackward0", "SplitBackward0"),
            overload=_has_one_length)
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Split an axis into pieces of one length (the last may be shorter) or of listed lengths.

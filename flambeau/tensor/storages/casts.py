@@ -20,7 +20,6 @@ class StorageCasts:
     __slots__ = ()
 
     is_sparse = is_sparse_csr = is_hpu = False
-    filename: str | None = None
 
     @property
     def device(self) -> Any:
