@@ -165,3 +165,16 @@ def test_names_of_operators(torch, masked):
     x = torch.tensor([1.0, 5.0])
     filled = masked._combine_input_and_mask(torch.amax, x, torch.tensor([True, False]))
     assert filled.tolist() == [1.0, float("-inf")]
+
+
+def test_masked_tensors_are_assigned_by_their_data(torch):
+    """pomegranate assigns masked results to parameters."""
+    from importlib import import_module
+
+    masked = import_module(f"{torch.__name__}.masked")
+    source = masked.masked_tensor(torch.tensor([1.0, 2, 3]), torch.tensor([True, False, True]))
+    target, parameter = torch.zeros(3), torch.nn.Parameter(torch.zeros(3), requires_grad=False)
+    target[...] = source
+    parameter[1:] = source[1:]
+    assert type(target) is torch.Tensor and target.tolist() == [1.0, 2.0, 3.0]
+    assert parameter.tolist() == [0.0, 2.0, 3.0]

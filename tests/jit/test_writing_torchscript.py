@@ -184,3 +184,11 @@ def test_named_tuples(tmp_path):
     moved = torch.jit.load(str(tmp_path / "moves.pt"))(Point(torch.ones(2), 5))
     assert moved.x.tolist() == [2.0, 2.0] and moved[1:] == (6, None)
     assert type(moved)._fields == Point._fields
+
+
+def test_layers_that_check_their_input_are_read_again(tmp_path) -> None:
+    """The checks of normalizations call nothing that a file could not name (MONAI's networks)."""
+    layers = nn.Sequential(nn.BatchNorm1d(2), nn.InstanceNorm1d(2))
+    torch.jit.script(layers.eval()).save(tmp_path / "layers.pt")
+    x = torch.ones(3, 2, 4)
+    assert torch.jit.load(tmp_path / "layers.pt")(x).shape == (3, 2, 4)

@@ -36,3 +36,9 @@ def test_one_singular_matrix_of_a_batch(torch):
         rows = torch.randint(-4, 5, (4, 5), generator=torch.Generator().manual_seed(seed)).float()
         matrix = torch.cat([rows, rows[:1] + rows[1:2]])
         torch.linalg.inv_ex(matrix), torch.linalg.solve_ex(matrix, torch.ones(5, 1))
+
+
+def test_right_sides_are_cast_to_a_triangular_matrix(torch):
+    A, B = torch.eye(2, dtype=torch.float64) * 2, torch.ones(2, 1)
+    assert torch.linalg.solve_triangular(A, B, upper=True).dtype is torch.float64
+    assert torch.linalg.solve_triangular(A.float(), B.double(), upper=True).dtype is torch.float32
