@@ -340,3 +340,20 @@ def test_bernoulli_of_its_own_memory(torch):
     assert x.bernoulli_(x).tolist() == [0, 1, 1]
     with pytest.raises(RuntimeError, match="refer to a single memory location"):
         x[1:].bernoulli_(x[:2])
+
+
+def test_precisions_are_factored_without_their_inverse(torch) -> None:
+    """laplace-torch imports the private functions; a nearly singular precision stays usable."""
+    from importlib import import_module
+
+    home = import_module(f"{torch.__name__}.distributions.multivariate_normal")
+    generator = torch.Generator().manual_seed(0)
+    root = torch.rand(3, 4, 4, generator=generator)
+    precision = root @ root.mT + 0.01 * torch.eye(4)
+    L = home._precision_to_scale_tril(precision)
+    normal = torch.distributions.MultivariateNormal(torch.zeros(4), precision_matrix=precision)
+    assert torch.equal(normal.scale_tril, L) and torch.equal(L, L.tril())
+    assert (L.mT @ precision @ L - torch.eye(4)).abs().max() < 1e-2
+    x = torch.rand(5, 3, 4, generator=generator)
+    wanted = (x * home._batch_mv(precision, x)).sum(-1)
+    assert torch.allclose(home._batch_mahalanobis(L, x), wanted, rtol=1e-2)

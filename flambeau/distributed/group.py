@@ -52,7 +52,7 @@ class GroupMember(metaclass=_Members):
     NON_GROUP_MEMBER = NON_MEMBER
 
 
-def _rank_not_in_group(group: ProcessGroup | None) -> bool:
+def _rank_not_in_group(group: Any) -> bool:
     """Return whether `new_group` gave this process no group; libraries ask for it."""
     return group is not None and group == GroupMember.NON_GROUP_MEMBER
 

@@ -10,6 +10,7 @@ from . import (
     kl,
     kl_across_families,
     kl_same_family,
+    multivariate,
     relaxed,
     transforms,
 )
@@ -65,5 +66,6 @@ __all__ += transforms.__all__
 
 # After the names: `torch.distributions.normal` is a module, as `Normal` is a class.
 globals().update(homes.settle(
-    __name__, {**vars(distribution), **vars(constraint_registry), **vars(relaxed), **globals()}
+    __name__, {**vars(distribution), **vars(constraint_registry), **vars(relaxed),
+               **vars(multivariate), **globals()}
 ))

@@ -28,8 +28,9 @@ _HOMES = {
     "half_normal": "HalfNormal", "independent": "Independent", "laplace": "Laplace",
     "lkj_cholesky": "LKJCholesky", "log_normal": "LogNormal",
     "mixture_same_family": "MixtureSameFamily", "multinomial": "Multinomial",
-    "multivariate_normal": "MultivariateNormal", "negative_binomial": "NegativeBinomial",
-    "normal": "Normal",
+    "multivariate_normal": "MultivariateNormal _batch_mahalanobis _batch_mv "
+                           "_precision_to_scale_tril",
+    "negative_binomial": "NegativeBinomial", "normal": "Normal",
     "one_hot_categorical": "OneHotCategorical OneHotCategoricalStraightThrough",
     "poisson": "Poisson",
     "relaxed_bernoulli": "LogitRelaxedBernoulli RelaxedBernoulli",

@@ -13,6 +13,27 @@ from .constraints import Constraint
 from .distribution import EVENTLESS, Distribution, lazy_property, standard_normal
 
 
+def _batch_mv(bmat: Tensor, bvec: Tensor) -> Tensor:
+    """Multiply matrices (..., n, n) and vectors (..., n) of batch shapes that broadcast."""
+    return (bmat @ bvec.unsqueeze(-1)).squeeze(-1)
+
+
+def _batch_mahalanobis(bL: Tensor, bx: Tensor) -> Tensor:
+    """Return the squared Mahalanobis distances x^T (L L^T)^-1 x of vectors (..., n)."""
+    solved = linalg.solve_triangular(bL, bx.unsqueeze(-1), upper=False)
+    return solved.squeeze(-1).pow(2).sum(-1)
+
+
+def _precision_to_scale_tril(P: Tensor) -> Tensor:
+    """Return the Cholesky factor of the inverse of a precision matrix (..., n, n).
+
+    The precision is factored from its last row on, so that its inverse is never needed.
+    """
+    factor = linalg.cholesky(P.flip(-2, -1)).flip(-2, -1).mT
+    identity = ops.eye(P.shape[-1], dtype=P.dtype, device=P.device)
+    return linalg.solve_triangular(factor, identity, upper=False)
+
+
 class MultivariateNormal(Distribution):
     """Normal vectors, given by covariance, precision, or a lower triangle L of covariance L L^T.
 
@@ -58,7 +79,7 @@ class MultivariateNormal(Distribution):
         elif name == "covariance_matrix":
             self._unbroadcasted_scale_tril = linalg.cholesky(matrix)
         else:
-            self._unbroadcasted_scale_tril = linalg.cholesky(linalg.inv(matrix))
+            self._unbroadcasted_scale_tril = _precision_to_scale_tril(matrix)
 
     @lazy_property
     def scale_tril(self) -> Tensor:

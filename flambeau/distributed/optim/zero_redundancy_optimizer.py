@@ -100,7 +100,11 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return loss
 
     def consolidate_state_dict(self, to: int = 0) -> None:
-        """Collect the processes' states on process `to`. All must call it."""
+        """Collect the processes' states on process `to`, if it is one of the group. All must call
+        it."""
+        if to not in self.process_group._ranks:
+            self._all_state_dicts = []
+            return
         target = self.process_group._ranks.index(to)
         result: list[Any] | None = [None] * self.world_size if self.rank == target else None
         objects.gather_object(self.optim.state_dict(), result, to, self.process_group)

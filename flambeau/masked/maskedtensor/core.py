@@ -429,7 +429,7 @@ def _item(packet: Any, input: MaskedTensor) -> Any:
 def _copy_into(packet: Any, target: Tensor, source: Tensor) -> Tensor:
     """Copy data; of two MaskedTensors the masks have to match."""
     masks = [x._masked_mask for x in (target, source) if isinstance(x, MaskedTensor)]
-    if len(masks) == 2 and not tensors_match(*masks):
+    if len(masks) == 2 and not tensors_match(masks[0], masks[1]):
         raise ValueError("args[0] mask and args[1] mask must match but do not")
     packet(*[x._masked_data if isinstance(x, MaskedTensor) else x for x in (target, source)])
     return target

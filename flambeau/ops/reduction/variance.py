@@ -51,12 +51,20 @@ def _var(input: Array, dim: Dims, keepdim: bool, correction: float) -> Array:
             and (squares := _sum_squares_in_kernels(x, axes, keepdim, n)) is not None:
         return round_to(squares / squares.dtype.type(n - correction), kind)
     with _QUIET if n > correction else np.errstate(all="ignore"):
-        d = x - reduce_sum(x, axes, None, None, True) / number(n, inside)
+        d = x - _compute_means(x, axes, n)
         square = (d * d.conj()).real if d.dtype.kind == "c" else np.multiply(
             d, d, out=d if input.ndim else None)
         total = reduce_sum(square, axes, None, None, keepdim)
         y = total / number(max(n - correction, 0), total.dtype)
     return round_to(y, kind if kind.kind != "c" else y.dtype)
+
+
+def _compute_means(x: Array, axes: tuple[int, ...] | None, n: int) -> Array:
+    """Return means whose sums are exact enough for equal numbers to have a variance of zero."""
+    if x.__class__ is np.ndarray and x.dtype == np.float32:
+        total = np.add.reduce(x, axes, np.float64, keepdims=True)
+        return np.asarray(np.divide(total, n), np.float32)
+    return reduce_sum(x, axes, None, None, True) / number(n, x.dtype)
 
 
 def _sum_squares_in_kernels(

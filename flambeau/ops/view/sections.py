@@ -62,7 +62,7 @@ def _unbind_method(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return result
 
 
-Tensor.unbind = _unbind_method  # type: ignore[method-assign]
+Tensor.unbind = _unbind_method
 
 
 @view(name="_split_sizes", node="SplitWithSizesBackward0", expose=(),
