@@ -23,6 +23,7 @@ from ..ops.core.operator import PUBLIC
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from .conversion_table import CONVERSIONS
+from .custom_translation import find_translation, translating
 from .errors import ConversionError
 from .expansions import find_expansion, import_formulas
 from .export_modes import TrainingMode, select_model_mode_for_export
@@ -56,7 +57,8 @@ def export(
     """Convert a module to an ONNX model; write it to `f` if given. Requires the package `onnx`.
 
     `dynamic_shapes`: as for torch.export.export. `dynamic_axes`: {input: [dimensions]}, the older
-    form of the same. `training`: the module's mode during an export with `dynamo=False`; with
+    form of the same. `custom_translation_table`: functions of onnxscript by the operator that they
+    stand for (`torch.ops.mylib.op.default`). `training`: the module's mode during an export with `dynamo=False`; with
     `dynamo=True` it keeps its own. `optimize`: leave out copies. `verify`: compare the results of
     both. Further options are accepted. Raises RuntimeError for an operator without a conversion,
     before writing anything.
@@ -65,19 +67,18 @@ def export(
     'Gemm'
     """
     _require_onnx()
-    if custom_translation_table:
-        raise NotImplementedError("torch.onnx.export: custom_translation_table (onnxscript)")
-    token = _running.set(True)
-    try:
-        program, expanded, names = _capture(
-            model, args, kwargs, dynamic_shapes, dynamic_axes, list(input_names or ()),
-            TrainingMode.PRESERVE if dynamo else training)
-    finally:
-        _running.reset(token)
-    fixed, memory = find_fixed_nodes(expanded), SharedMemory(expanded)
-    _check_operators(expanded, fixed)
-    _check_writes(expanded, fixed, memory)
-    proto = _model(expanded, fixed, memory, names, output_names, opset_version)
+    with translating(custom_translation_table):
+        token = _running.set(True)
+        try:
+            program, expanded, names = _capture(
+                model, args, kwargs, dynamic_shapes, dynamic_axes, list(input_names or ()),
+                TrainingMode.PRESERVE if dynamo else training)
+        finally:
+            _running.reset(token)
+        fixed, memory = find_fixed_nodes(expanded), SharedMemory(expanded)
+        _check_operators(expanded, fixed)
+        _check_writes(expanded, fixed, memory)
+        proto = _model(expanded, fixed, memory, names, output_names, opset_version)
     result = ONNXProgram(proto, program)
     result._capture_strategy = None if program is model else "TorchExportNonStrictStrategy"
     if optimize:
@@ -214,6 +215,9 @@ def _convert_axes(model: Any, args: tuple, kwargs: dict[str, Any], axes: dict[st
 
 
 def _find_conversion(node: Node) -> Any:
+    translation = find_translation(node)
+    if translation is not None:
+        return translation
     name = find_operator_name(node)
     bare = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     return CONVERSIONS.get(name) or CONVERSIONS.get(bare)
@@ -294,7 +298,7 @@ def _model(
     constants = [c for c in builder.initializers if c.name in read]
     graph = helper.make_graph(builder.nodes, "main_graph", inputs, outputs, constants)
     model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", max(opset or _OPSET, _OPSET))],
+        graph, opset_imports=_list_opsets(builder, opset),
         producer_name="flambeau", producer_version=version._flambeau_version,
     )
     model.ir_version = 10  # supported by onnxruntime
@@ -303,6 +307,12 @@ def _model(
 
         onnx.checker.check_model(model)
     return model
+
+
+def _list_opsets(builder: GraphBuilder, opset: int | None) -> list[Any]:
+    """Return the versions of the domains whose operators the model uses."""
+    versions = {**builder.opsets, "": max(opset or _OPSET, _OPSET, builder.opsets.get("", 0))}
+    return [builder.helper.make_opsetid(domain, n) for domain, n in versions.items()]
 
 
 def _convert(builder: GraphBuilder, node: Node, memory: SharedMemory) -> None:

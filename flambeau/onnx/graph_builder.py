@@ -36,6 +36,7 @@ class GraphBuilder:
         self.fixed: set[Node] = set()  # nodes that depend on no input: constants of the model
         self.used: set[str] = set()
         self.constants: dict[Any, str] = {}
+        self.opsets: dict[str, int] = {}  # versions of the domains that translations use
         self.current = ""
         self.module: Any = None  # whose graph is being converted: the program's, or a subgraph's
         self.is_dynamic = False  # whether any size varies between calls
