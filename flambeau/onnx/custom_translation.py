@@ -83,7 +83,7 @@ def _write_operators() -> None:
         if method in ("add", "sub", "mul", "truediv", "pow", "matmul"):
             setattr(_Value, f"__r{method}__",
                     lambda self, other, kind=kind: self._write(kind, other, self))
-    _Value.__neg__ = lambda self: self._write("Neg", self)  # type: ignore[attr-defined]
+    setattr(_Value, "__neg__", lambda self: self._write("Neg", self))  # noqa: B010
 
 
 _write_operators()
