@@ -60,8 +60,8 @@ def export(
     form of the same. `custom_translation_table`: functions of onnxscript by the operator that they
     stand for (`torch.ops.mylib.op.default`). `training`: the module's mode during an export with
     `dynamo=False`; with `dynamo=True` it keeps its own. `optimize`: leave out copies. `verify`:
-    compare the results of both. Further options are accepted. Raises RuntimeError for an operator without a conversion,
-    before writing anything.
+    compare the results of both. Further options are accepted. Raises RuntimeError for an operator
+    without a conversion, before writing anything.
 
     >>> torch.onnx.export(nn.Linear(3, 2), (torch.ones(1, 3),)).model_proto.graph.node[0].op_type
     'Gemm'
