@@ -3,7 +3,7 @@ torch.jit.is_tracing, and what a recorder runs in the place of calls that a form
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -12,7 +12,8 @@ from ..ops.interception.torch_function import STATE
 
 __all__ = [
     "Expansion", "active_expansions", "active_recorder", "expanding", "exporting", "is_exporting",
-    "is_jit_tracing", "jit_tracing", "read_observer", "recording", "retracing_recorder",
+    "is_jit_tracing", "jit_tracing", "keeping", "kept_operators", "read_observer", "recording",
+    "retracing_recorder",
 ]
 
 _active: ContextVar[bool] = ContextVar("exporting", default=False)
@@ -20,6 +21,7 @@ _tracing: ContextVar[Callable[[str], None] | None] = ContextVar("jit_tracing", d
 # Takes a public function, its aten operator's name, and the arguments for both; returns a call.
 Expansion = Callable[[Any, str, tuple[Any, ...]], Callable[[], Any] | None]
 _expansions: ContextVar[Expansion | None] = ContextVar("expansions", default=None)
+_kept: ContextVar[tuple[Any, ...]] = ContextVar("kept_operators", default=())
 _recorder: ContextVar[Any] = ContextVar("recorder", default=None)
 
 
@@ -89,3 +91,14 @@ def expanding(find: Expansion) -> AbstractContextManager[None]:
 def active_expansions() -> Expansion | None:
     """Return the function that finds expansions, or None."""
     return _expansions.get()
+
+
+def keeping(operators: Iterable[Any]) -> AbstractContextManager[None]:
+    """Context manager in which a recorder keeps calls of these custom operators as nodes; of others
+    it records what the kernel calls."""
+    return _set(_kept, tuple(operators))
+
+
+def kept_operators() -> tuple[Any, ...]:
+    """Return the custom operators whose calls a recorder keeps."""
+    return _kept.get()

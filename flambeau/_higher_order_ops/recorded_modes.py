@@ -18,6 +18,7 @@ class ModeRecorder(TorchFunctionMode):
     """Handles calls without gradients, which the tensors of a trace do not need."""
 
     sees_operators = False  # entries of torch.ops as such; it sees the functions that they run
+    whole_operators: tuple[Any, ...] = ()  # the entries that it wants all the same
     has_modes = False  # whether nodes note the grad mode of the program
     mode: bool | None = None  # that mode, while a call is handled without gradients
 

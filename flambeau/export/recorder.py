@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-from .._higher_order_ops.active_export import active_expansions, read_observer, recording
+from .._higher_order_ops.active_export import (
+    active_expansions, kept_operators, read_observer, recording,
+)
 from .._higher_order_ops.gradient_regions import MODE_META
 from .._higher_order_ops.recorded_modes import ModeRecorder
 from .._higher_order_ops.transform_watch import TransformWatch
@@ -87,6 +89,7 @@ class Recorder(ModeRecorder):
         self.stack: dict[str, tuple[str, Any]] = {}
         self.fixed: set[Node] = set()  # nodes that depend on no input
         self.find_expansion, self.is_closed = active_expansions(), False
+        self.whole_operators = kept_operators()
         self.watch = TransformWatch()
         names = torch_function.list_properties()
         self.properties = {p.__get__: name for name, p in names.items()}
@@ -228,6 +231,8 @@ class Recorder(ModeRecorder):
         if name == "__getitem__":
             steps = decompose_getitem(args[0], args[1])
             steps = steps or [(operator.getitem, list(args), {})]
+        elif any(func is whole for whole in self.whole_operators):
+            steps = [(func, list(args), kwargs)]
         else:
             steps = decompose_call(func, args, kwargs)
         expansion = _find_expansion(self, func, args, kwargs, steps)

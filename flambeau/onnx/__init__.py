@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _lacking = make_absent_getattr(__name__, (
-    "ExportOptions", "ExportableModule", "InputObserver", "dynamo_export", "ops",
+    "ExportOptions", "ExportableModule", "InputObserver", "dynamo_export",
 ))
 
 
@@ -36,7 +36,7 @@ def __getattr__(name: str) -> Any:
         from . import exporter
 
         return getattr(exporter, name)
-    if name in ("testing", "verification"):
+    if name in ("ops", "testing", "verification"):
         return importlib.import_module(f"{__name__}.{name}")
     return _lacking(name)
 

@@ -12,39 +12,46 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from .._higher_order_ops.active_export import keeping
 from ..fx.node import Node
 from ..tensor.tensor import Tensor
 from .graph_builder import GraphBuilder, short
+from .own_operators import list_own_operators
 from .shared_memory import find_operator_name
 
 __all__ = ["find_translation", "translating"]
 
+# Conversions by operator: those of translations, and of operators that are ONNX's.
 _table: ContextVar[Mapping[Any, Callable] | None] = ContextVar("onnx_translations", default=None)
 
 
 @contextmanager
-def translating(table: Mapping[Any, Any] | None) -> Iterator[None]:
-    """Convert the table's operators by its functions, of several the first; needs onnxscript."""
-    chosen = {key: value[0] if isinstance(value, Sequence) else value
-              for key, value in (table or {}).items()}
-    if chosen:
+def translating(table: Mapping[Any, Any] | None, opset: int | None) -> Iterator[None]:
+    """Convert the table's operators by its functions, of several the first, which needs onnxscript;
+    and those of torch.onnx.ops. A capture keeps their calls as nodes."""
+    if table:
         try:
             importlib.import_module("onnxscript")
         except ImportError as error:
             error.add_note("pip install onnxscript")
             raise
-    token = _table.set(chosen)
+    conversions = list_own_operators(opset) | {
+        key: _create_conversion(value[0] if isinstance(value, Sequence) else value)
+        for key, value in (table or {}).items()}
+    token = _table.set(conversions)
     try:
-        yield
+        with keeping(conversions):
+            yield
     finally:
         _table.reset(token)
 
 
 def find_translation(node: Node) -> Callable | None:
     """Return the conversion of a node that the table being used has, or None."""
-    for key, function in (_table.get() or {}).items():
-        if node.target is key or getattr(key, "_opname", None) == find_operator_name(node):
-            return _create_conversion(function)
+    for key, conversion in (_table.get() or {}).items():
+        name = getattr(key, "_opname", None) if getattr(key, "namespace", "") == "aten" else None
+        if node.target is key or name is not None and name == find_operator_name(node):
+            return conversion
     return None
 
 

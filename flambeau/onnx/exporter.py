@@ -67,7 +67,7 @@ def export(
     'Gemm'
     """
     _require_onnx()
-    with translating(custom_translation_table):
+    with translating(custom_translation_table, opset_version):
         token = _running.set(True)
         try:
             program, expanded, names = _capture(

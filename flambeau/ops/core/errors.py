@@ -41,6 +41,8 @@ class Overriding:
     # Hands a call of an entry of torch.ops to the innermost mode: called with (entry, arguments,
     # keywords); returns the mode's result, or MISSING if there is none that wants it.
     ask_mode: Callable[[Any, tuple, dict[str, Any]], Any]
+    # Whether the innermost mode wants calls of a custom operator as such, not its kernel's.
+    wants: Callable[[Any], bool]
 
     answers: ClassVar[list[Callable[[Operator, tuple], Any]]] = []
 

@@ -140,12 +140,19 @@ def offer_to_mode(function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Return the innermost mode's result for an entry of torch.ops. MISSING if there is no mode, or
     one that sees public functions only."""
     state = STATE
-    if not state.modes or state.nothing or not getattr(state.modes[-1], "sees_operators", True):
+    if not state.modes or state.nothing or not (
+            getattr(state.modes[-1], "sees_operators", True) or does_mode_want(function)):
         return MISSING
     match = () if state.no_subclasses else find_overloaded_arguments(_flatten_arguments(args,
                                                                                         kwargs))
     result = ask_mode(function, tuple(map(type, match)), args, kwargs, function)
     return MISSING if result is NotImplemented else result
+
+
+def does_mode_want(operator: Any) -> bool:
+    """Return whether the innermost mode is a recorder that keeps calls of a custom operator."""
+    whole = getattr(STATE.modes[-1], "whole_operators", ()) if STATE.modes else ()
+    return any(operator is known for known in whole)
 
 
 def _run(function: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -527,3 +534,4 @@ def _access_attribute(accessor: Any, *args: Any) -> Any:
 Overriding.answers.append(_dispatch_failed_call)
 Overriding.notice = staticmethod(_notice)
 Overriding.ask_mode = staticmethod(offer_to_mode)
+Overriding.wants = staticmethod(does_mode_want)

@@ -222,7 +222,8 @@ class CustomPacket:
             except RuntimeError as error:
                 last = error
                 continue
-            return operator.run(args, kwargs)
+            return operator(*args, **kwargs) if Overriding.wants(operator) \
+                else operator.run(args, kwargs)
         raise last or RuntimeError(f"{self._qualified_op_name} has no overload")
 
     def __str__(self) -> str:
