@@ -47,3 +47,14 @@ def test_weights_by_channel(torch) -> None:
     reference, plain = _models(torch, Model(), mapping, inputs)
     assert torch.allclose(plain(*inputs), reference(*inputs), atol=0.04)
     assert sum("per_channel" in str(node.target) for node in plain.graph.nodes) == 2
+
+
+def test_scales_in_double_precision_do_not_widen_results(torch) -> None:
+    import_module(torch.__name__ + ".ao.quantization.fx._decomposed")
+    decomposed = torch.ops.quantized_decomposed
+    x = torch.randn(5, 10)
+    scale, zero = decomposed.choose_qparams.tensor(x, 0, 255, 1e-7, torch.uint8)
+    codes = decomposed.quantize_per_tensor.tensor(x, scale, zero, 0, 255, torch.uint8)
+    y = decomposed.dequantize_per_tensor.tensor(codes, scale, zero, 0, 255, torch.uint8)
+    assert y.dtype is torch.float32
+    assert torch.allclose(x, y, atol=0.05)

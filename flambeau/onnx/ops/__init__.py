@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .attention import attention
-from .rotary_embedding import rotary_embedding
+from .attention import DECOMPOSITIONS as _ATTENTION, attention
+from .rotary_embedding import DECOMPOSITIONS as _ROTATION, rotary_embedding
 from .symbolic_nodes import symbolic, symbolic_multi_out
 
 __all__ = ["aten_decompositions", "attention", "rotary_embedding", "symbolic", "symbolic_multi_out"]
@@ -22,6 +22,4 @@ def aten_decompositions() -> dict[Any, Callable]:
     >>> [str(op) for op in torch.onnx.ops.aten_decompositions()]
     ['onnx.RotaryEmbedding.opset23', 'onnx.Attention.opset23']
     """
-    from . import attention as attention_module, rotary_embedding as rotary_module
-
-    return {**rotary_module.DECOMPOSITIONS, **attention_module.DECOMPOSITIONS}
+    return {**_ROTATION, **_ATTENTION}

@@ -8,12 +8,15 @@ import numpy as np
 
 from ...autograd.backward import require_gradients
 from ...autograd.inplace import bump, check_writable
+from ...tensor.devices import device as as_place
 from ...tensor.dtypes import as_dtype
 from ...tensor.layout import layout, sparse_coo, strided
+from ...tensor.size import Size
 from ...tensor.sparse import (
     COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse,
 )
 from ...tensor.tensor import Tensor, wrap
+from ..core.operator import PUBLIC
 from .dispatch import implements, refuse
 from .empty import allocate_coo, allocate_in_layout
 from .meta_device import find_target, move_to_meta
@@ -161,7 +164,29 @@ def _write_stored_values(
     return self
 
 
-@implements("new_zeros", "new_empty", "new")
+@implements("new")
+def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
+    """Return a COO tensor of indices and values, or one of a size without values."""
+    place = self.device if device is None else as_place(device)
+    if place.type != self.device.type:
+        raise RuntimeError(f"legacy constructor expects device type: {self.device.type} but device "
+                           f"type: {place.type} was passed")
+    if len(args) in (2, 3) and isinstance(args[0], Tensor) and isinstance(args[1], Tensor):
+        result: Tensor = PUBLIC["torch"]["sparse_coo_tensor"](*args)
+        return result
+    is_size = not args or isinstance(args[0], (int, list, tuple))
+    if not is_size:
+        raise TypeError("new() received an invalid combination of arguments - got "
+                        f"({', '.join(type(a).__name__ for a in args)}), but expected indices and "
+                        "values, or a size")
+    if args and isinstance(args[0], (list, tuple)) and not isinstance(args[0], Size):
+        raise TypeError("SparseTensor.new(sequence) only accepts sizes.  Please use "
+                        "torch.sparse_coo_tensor() or construct a strided tensor and convert it to "
+                        "sparse via to_sparse.")
+    return new_zeros(self, *(args or (0,) if size is None else (size,)))
+
+
+@implements("new_zeros", "new_empty")
 def new_zeros(
     self: Tensor, *size: Any, dtype: Any = None, device: Any = None, **kwargs: Any
 ) -> Tensor:

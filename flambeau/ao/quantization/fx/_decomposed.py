@@ -69,7 +69,9 @@ def dequantize_per_tensor(
     """Return (input - zero_point) * scale for integers of `dtype`."""
     assert input.dtype == dtype, (
         f"Expecting input to have dtype: {dtype}, but got {input.dtype}")
-    return (input.to(out_dtype or float32) - zero_point) * scale
+    kind = out_dtype or float32
+    factor = scale.to(kind) if isinstance(scale, Tensor) else scale
+    return (input.to(kind) - zero_point) * factor
 
 
 @_declare("choose_qparams.tensor(Tensor input, int quant_min, int quant_max, float eps, "
