@@ -96,6 +96,17 @@ def test_addresses_of_dead_tensors_are_not_used_again() -> None:
     assert len(seen) == len(set(seen)) == 50
 
 
+def test_nodes_and_their_evaluation_have_the_operators_sequence_number() -> None:
+    x = flambeau.ones(2, requires_grad=True)
+    with flambeau.profiler.profile() as prof:
+        x.exp().sum().backward()
+    numbers = {e.name: e.sequence_nr for e in prof.events()}
+    assert numbers["aten::exp"] >= 0
+    for name in ("ExpBackward0", "autograd::engine::evaluate_function: ExpBackward0"):
+        assert numbers[name] == numbers["aten::exp"]
+    assert numbers["aten::fill_"] == -1
+
+
 def test_labels_that_never_end() -> None:
     with flambeau.profiler.profile() as prof, flambeau.profiler.record_function("outer"):
         label = flambeau.profiler.record_function("inner")

@@ -314,7 +314,8 @@ def _time_nodes(recorder: Recorder) -> Callable:
             details = Details(node.sequence, values=values, saved=saved) if is_detailed \
                 else node.sequence
             note((name, begin, end, thread(), None, stack, _NODE, details))
-            note((_EVALUATION + name, evaluated, clock(), thread(), None, stack, _FUNCTION))
+            note((_EVALUATION + name, evaluated, clock(), thread(), None, stack, _FUNCTION,
+                  node.sequence))
 
     return record
 
