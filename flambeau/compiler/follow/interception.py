@@ -39,7 +39,9 @@ from ...tensor.storage import UntypedStorage
 from ...tensor.tensor import Tensor
 from ..capture import record_writes
 from ..capture.patch_targets import bypass_fast_path
-from ..capture.record_draws_and_reads import BY_ADDRESS, EXPOSING, record_draw, iterate_subclasses
+from ..capture.record_draws_and_reads import (
+    BY_ADDRESS, EXPOSING, record_draw, iterate_subclasses, shows_same_memory,
+)
 from ..capture.record_library import list_replacements
 from ..capture.record_optimizer import record_group_step
 from ..capture.recorder import (
@@ -228,6 +230,21 @@ def _barrier(function: Any) -> Hook:
     return hook
 
 
+def _set_data(setter: Any) -> Hook:
+    """Return a hook on the setter of `data`, which ends the segment if it replaces memory."""
+
+    def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if not shows_same_memory(*args):
+            ACTIVE.session.barrier(hook, args, kwargs)
+
+    def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if not shows_same_memory(*args):
+            session.barrier(hook, args, kwargs)
+
+    hook = Hook(setter, record, follow)
+    return hook
+
+
 def _read(function: Any, exposes: bool = False) -> Hook:
     """Return a hook on a function that exposes its first argument's values to Python.
 
@@ -292,8 +309,7 @@ def _hook_special() -> Iterator[Hook]:
     yield _peek(holds)
     yield Hook(may_write_arrays, lambda original, args, kwargs: False,
                lambda session, args, kwargs: False)
-    for item in (library_attributes(Tensor)["data"].fset,):
-        yield _barrier(item)
+    yield _set_data(library_attributes(Tensor)["data"].fset)
 
 
 def _peek(function: Callable) -> Hook:
