@@ -27,8 +27,6 @@ from .flat_indices import scatter_add_flat
 from .pool_index_tables import Reach, list_adaptive_windows, turn_tables
 from .ranks import publish_for_ranks
 
-Sizes = int | Sequence[int | None] | None
-
 ARRAYS_COME_FROM_SHAPES = True  # for arrays passed to operators here: tensor/capture_marks.py
 
 
@@ -318,7 +316,9 @@ def _average_images(input: Tensor, n: int) -> Tensor:
 
 @publish_for_ranks("adaptive_avg_pool{n}d")
 @publish_for_ranks("adaptive_avg_pool{n}d", (1,), ("torch",))
-def _pool_averages(input: Tensor, output_size: Sizes, *, n: int) -> Tensor:
+def _pool_averages(
+    input: Tensor, output_size: int | Sequence[int | None] | None, *, n: int
+) -> Tensor:
     """Means of `output_size` windows spread evenly.
 
     Input (batch, c, {axes}) or (c, {axes}). None keeps an axis as it is.
@@ -337,7 +337,8 @@ def _pool_averages(input: Tensor, output_size: Sizes, *, n: int) -> Tensor:
 @publish_for_ranks("adaptive_max_pool{n}d_with_indices")
 @publish_for_ranks("adaptive_max_pool{n}d", (1,), ("torch",))
 def _pool_maxima_with_indices(
-    input: Tensor, output_size: Sizes, return_indices: bool = False, *, n: int
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False,
+    *, n: int
 ) -> Any:
     """Largest elements of evenly spread windows, and their indices in the flattened image.
 
@@ -353,7 +354,8 @@ def _pool_maxima_with_indices(
 
 @publish_for_ranks("adaptive_max_pool{n}d")
 def _pool_maxima(
-    input: Tensor, output_size: Sizes, return_indices: bool = False, *, n: int
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False,
+    *, n: int
 ) -> Any:
     """Largest elements of `output_size` windows spread evenly.
 
