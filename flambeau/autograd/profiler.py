@@ -221,11 +221,24 @@ def _create_events(recorder: Recorder) -> EventList:
             record_id=number,
         ))
         result[-1].python_parent = details.caller
+    _note_forward_threads(result)
     result.extend(_attribute_memory(recorder, nest_events(result), threads))
     nest_events(result)
     for i, event in enumerate(result):
         event.id = i + 1
     return EventList(result, profile_memory=recorder.memory, with_flops=recorder.flops)
+
+
+def _note_forward_threads(events: list[FunctionEvent]) -> None:
+    """Note for nodes and their evaluation in which thread the operator ran that recorded them."""
+    forward: dict[int, int] = {}
+    for event in sorted(events, key=lambda e: e.time_range.start):
+        if event.sequence_nr < 0:
+            continue
+        if event.name.startswith("aten::"):
+            forward.setdefault(event.sequence_nr, event.thread)
+        else:
+            event.fwd_thread = forward.get(event.sequence_nr, 0)
 
 
 def _attribute_memory(

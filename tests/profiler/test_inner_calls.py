@@ -105,6 +105,9 @@ def test_nodes_and_their_evaluation_have_the_operators_sequence_number() -> None
     for name in ("ExpBackward0", "autograd::engine::evaluate_function: ExpBackward0"):
         assert numbers[name] == numbers["aten::exp"]
     assert numbers["aten::fill_"] == -1
+    threads = {e.name: (e.thread, e.fwd_thread) for e in prof.events()}
+    assert threads["aten::exp"][1] == 0
+    assert threads["ExpBackward0"][1] == threads["aten::exp"][0] > 0
 
 
 def test_labels_that_never_end() -> None:
