@@ -328,6 +328,10 @@ def _get_node_type(tree: Any) -> Any:
     return namedtuple if is_namedtuple_class(cls) else cls  # even if registered itself
 
 
+def _list_flatten(d: list[Any]) -> tuple[list[Any], None]:
+    return d, None
+
+
 def _dict_flatten(d: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
     return list(d.values()), list(d)
 
@@ -358,7 +362,7 @@ def _register_builtins() -> None:
     built_in: dict[Any, tuple[FlattenFn, UnflattenFn, FlattenWithKeysFn, str]] = {
         tuple: (lambda x: (list(x), None), lambda values, _: tuple(values),
                 _build_flatten_with_keys(lambda _: None), "builtins.tuple"),
-        list: (lambda x: (x, None), lambda values, _: list(values),
+        list: (_list_flatten, lambda values, _: list(values),
                _build_flatten_with_keys(lambda _: None), "builtins.list"),
         dict: (_dict_flatten, _dict_unflatten, _dict_flatten_with_keys, "builtins.dict"),
         # All named tuple classes, keyed by the function that creates them.

@@ -80,12 +80,12 @@ def make_pooling_window(
     result = [_compute_length(*v, ceil_mode)
               for v in zip(spatial, kernel, stride, pads, dilation, strict=True)]
     if any(m < 1 for m in result):
-        if n == 1:
+        if name == "max_pool1d":
             raise RuntimeError(f"{name}() Invalid computed output size: {result[0]}")
-        planes = shape[-n - 1]
+        planes = (shape[-n - 1], 1) if n == 1 else (shape[-n - 1],)  # rows are images of height 1
         raise RuntimeError(
-            f"Given input size: ({'x'.join(map(str, (planes, *spatial)))}). Calculated output "
-            f"size: ({'x'.join(map(str, (planes, *result)))}). Output size is too small"
+            f"Given input size: ({'x'.join(map(str, (*planes, *spatial)))}). Calculated output "
+            f"size: ({'x'.join(map(str, (*planes, *result)))}). Output size is too small"
         )
     ends = [
         max((m - 1) * s + d * (k - 1) + 1 - length - p, 0)
