@@ -160,6 +160,8 @@ class Recorder:
         backward = False
         while frame is not None:
             code = frame.f_code
+            if not code.co_filename.startswith((_LIBRARY, "<flambeau")):
+                return f"{code.co_filename}:{frame.f_lineno}", backward
             if code.co_name == "apply" and isinstance(frame.f_locals.get("self"), Node):
                 known = self.lines.get(id(frame.f_locals["self"]))
                 backward = True
@@ -167,8 +169,6 @@ class Recorder:
                     return known[0], True
             elif code.co_filename == _ENGINE:  # accumulates gradients
                 backward = True
-            if not code.co_filename.startswith((_LIBRARY, "<flambeau")):
-                return f"{code.co_filename}:{frame.f_lineno}", backward
             frame = frame.f_back
         return "", backward
 

@@ -275,6 +275,21 @@ def local_variables_of_a_function_that_the_step_calls() -> Scene:
 
 
 @scene
+def an_object_that_a_function_named_apply_deletes() -> Scene:
+    class Part:
+        pass
+
+    def apply(x: Any) -> Any:
+        part = Part()
+        reference = weakref.ref(part)
+        y = x * 2
+        del part
+        return y + 1, reference() is None
+
+    return Scene(apply)
+
+
+@scene
 def weak_keys() -> Scene:
     class Key:
         pass
