@@ -91,6 +91,11 @@ class FunctionCtx:
         self.materialize_grads = value
 
 
+def is_in_use(context: FunctionCtx) -> bool:
+    """Whether a program may have stored something in a custom function's context."""
+    return bool(context.__dict__.keys() - {"needs_input_grad", "_flambeau_node"})
+
+
 class BackwardCFunction(FunctionCtx):
     """The class of Functions' contexts under PyTorch's name, for isinstance checks."""
 

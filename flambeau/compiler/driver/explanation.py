@@ -54,5 +54,5 @@ def _explain_absence(specializations: Specializations, fallback: Fallback) -> st
     if fallback.warnings:
         return "; ".join(fallback.warnings)
     if specializations.list_builds():
-        return "it is being made"
+        return "it is being built"
     return "it is made once a few calls have shown that they do the same"

@@ -107,12 +107,16 @@ def is_declared(function: Any, file: str) -> bool:
     """Whether the library declares what one of its functions reads and writes."""
     if is_performed(function):
         return True
-    if getattr(function, "__name__", "") in _WITH_EFFECTS:
+    if getattr(function, "__name__", "") in _WITH_EFFECTS and not _is_custom_function(function):
         return False
     if file.startswith("<flambeau"):
         return True
     inside = file.removeprefix(LIBRARY)
     return inside.startswith(_DECLARED) and not inside.startswith(_UNDECLARED)
+
+
+def _is_custom_function(function: Any) -> bool:
+    return getattr(function, "__qualname__", "") == "Function.apply"
 
 
 def is_performed(function: Any) -> bool:

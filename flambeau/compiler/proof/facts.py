@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.function import FunctionCtx, is_in_use
 from ...nn.parameter import is_lazy
 from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Read
@@ -157,6 +158,8 @@ class Facts(Guarding):
             return self._identify_tensor(x)
         if created is not None and type(x) is created:
             return self.fresh(x)
+        if isinstance(x, FunctionCtx) and not is_in_use(x):
+            return self.fresh(x)  # of a custom function whose `forward` begins
         if isinstance(x, types.FunctionType) and x.__code__ in self.functions:
             return self._identify_created_function(x)
         if x.__class__ in _CONTAINERS and _is_of_known(self.known, x):

@@ -80,7 +80,7 @@ with warnings.catch_warnings(record=True) as seen:
             same(step(x), losses)
             same(found, wanted)
         for _ in range(400 if mode == "default" and i > 1 and not (step.ready or seen) else 0):
-            if "it is being made" not in step.explain():
+            if "it is being built" not in step.explain():
                 break
             time.sleep(0.05)
 for one in seen:
