@@ -203,7 +203,8 @@ def _time_in_detail(
 
     def detailed(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         paused = python is not None and python.pause(
-            original.__name__ if isinstance(original, FunctionType) else bare, 3)
+            original.__name__ if isinstance(original, FunctionType) and bare[:2] != "__" else bare,
+            3)
         arguments = list_arguments(bare, original, args, kwargs) if wants_all else args
         inputs = None if observer is None else observer.describe(arguments, is_operator=True)
         shapes = [_read_shape(a) for a in arguments] if recorder.shapes else None
