@@ -202,9 +202,7 @@ def _time_in_detail(
     wants_all = recorder.shapes or observer is not None or choose is not None
 
     def detailed(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        paused = python is not None and python.pause(
-            original.__name__ if isinstance(original, FunctionType) and bare[:2] != "__" else bare,
-            3)
+        paused = python is not None and python.pause(_name_call(bare, original), 3)
         arguments = list_arguments(bare, original, args, kwargs) if wants_all else args
         inputs = None if observer is None else observer.describe(arguments, is_operator=True)
         shapes = [_read_shape(a) for a in arguments] if recorder.shapes else None
@@ -238,6 +236,13 @@ def _time_in_detail(
                 python.resume()
 
     return detailed
+
+
+def _name_call(bare: str, original: Callable) -> str:
+    """Return the name under which the program calls an operator; Python's operators have dunders.
+    """
+    is_named = isinstance(original, FunctionType) and not bare.startswith("__")
+    return original.__name__ if is_named else bare
 
 
 def _create_inner_events(
