@@ -42,7 +42,8 @@ def _fix_rank(function: Any, n: int, name: str) -> Callable:
     result.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     result.__qualname__ = name
     ones = (1,) * (n - 1)
-    result.__doc__ = function.__doc__.format(
-        n=n, axes=_AXES[n], row=(1, *ones, 4), pair=(*ones, 2) if ones else 2,
-        half=(*(None for _ in ones), 2) if ones else 2)
+    if function.__doc__ is not None:  # under -OO it is
+        result.__doc__ = function.__doc__.format(
+            n=n, axes=_AXES[n], row=(1, *ones, 4), pair=(*ones, 2) if ones else 2,
+            half=(*(None for _ in ones), 2) if ones else 2)
     return result
