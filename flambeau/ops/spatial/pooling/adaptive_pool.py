@@ -314,8 +314,7 @@ def _average_images(input: Tensor, n: int) -> Tensor:
     return result
 
 
-@publish_for_ranks("adaptive_avg_pool{n}d")
-@publish_for_ranks("adaptive_avg_pool{n}d", (1,), ("torch",))
+@publish_for_ranks("adaptive_avg_pool{n}d", torch_ranks=(1,))
 def _pool_averages(
     input: Tensor, output_size: int | Sequence[int | None] | None, *, n: int
 ) -> Tensor:

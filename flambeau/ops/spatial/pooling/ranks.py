@@ -13,9 +13,12 @@ _AXES = {1: "length", 2: "h, w", 3: "d, h, w"}
 
 
 def publish_for_ranks(
-    pattern: str, ranks: Sequence[int] = (1, 2, 3), spaces: Sequence[str] = ("nn.functional",)
+    pattern: str, ranks: Sequence[int] = (1, 2, 3), spaces: Sequence[str] = ("nn.functional",),
+    torch_ranks: Sequence[int] = (),
 ) -> Callable[[Callable], Callable]:
     """Publish a function of `n` spatial axes, a parameter by name only, once for each rank.
+
+    `torch_ranks`: the ranks whose functions `torch` has, too.
 
     `pattern` is the name, with "{n}". The docstring may have, for n = 2, `{axes}` for "h, w", and
     in examples `{row}` for (1, 1, 4), an image of four pixels, `{pair}` for (1, 2), a window of two
@@ -25,7 +28,8 @@ def publish_for_ranks(
     def declare(function: Callable) -> Callable:
         for n in ranks:
             name = pattern.format(n=n)
-            publish(_fix_rank(function, n, name), (name,), spaces)
+            all_spaces = (*spaces, "torch") if n in torch_ranks else spaces
+            publish(_fix_rank(function, n, name), (name,), all_spaces)
         return function
 
     return declare
