@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...ops.core.return_types import has_named_fields
 from ...tensor.layout import as_bytes, find_owner
 from ...tensor.tensor import Tensor
 from ..capture.returned_tensors import ReturnedTensor
@@ -47,7 +48,7 @@ class ReturnedValues:
             return x
         if x.__class__ in (tuple, list):
             return x.__class__(self.bind_value(item) for item in x)
-        if isinstance(x, tuple) and hasattr(x, "_fields"):
+        if isinstance(x, tuple) and has_named_fields(type(x)):
             return type(x)(*(self.bind_value(item) for item in x))
         if x.__class__ is dict:
             return {key: self.bind_value(item) for key, item in x.items()}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from ...ops.core.return_types import has_named_fields
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..trace.host_numbers import OPERATIONS, Old, Place, Read
@@ -118,7 +119,7 @@ def replace_numbers(x: Any, p: Provenance | None, is_strict: bool) -> Any:
                  for item, part in zip(x, of_item, strict=True)]
         if all(a is b for a, b in zip(x, items, strict=True)):
             return x
-        return type(x)(*items) if hasattr(x, "_fields") else x.__class__(items)
+        return type(x)(*items) if has_named_fields(type(x)) else x.__class__(items)
     if type(x) is dict:
         parts = None if p is None else p.parts
         known = parts if isinstance(parts, dict) else {}

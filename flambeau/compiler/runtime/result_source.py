@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import singledispatchmethod
 from typing import Any
 
+from ...ops.core.return_types import has_named_fields
 from ...tensor.tree import collect_leaves
 from ..trace.bindings import (
     Argument, HostScalar, NewTensor, Output, ReturnedArgument, ReturnedConstant, State,
@@ -47,7 +48,7 @@ class ResultSource:
     def express(self, x: Any) -> str:
         """Return the expression for a part of the result: here a tuple."""
         inner = ", ".join(map(self.express, x))
-        if hasattr(x, "_fields"):
+        if has_named_fields(type(x)):
             return f"{self.name(type(x))}({inner})"
         return f"({inner},)" if x else "()"
 

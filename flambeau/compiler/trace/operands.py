@@ -8,6 +8,7 @@ import numpy as np
 
 from ...autograd.tape import requires
 from ...ops.core.operator import Operator
+from ...ops.core.return_types import has_named_fields
 from ...tensor.size import Size
 from ...tensor.tensor import INFERENCE, Tensor
 from ...tensor.tree import collect_leaves, map_leaves_of
@@ -74,8 +75,9 @@ def takes_number_from_tensor(operator: Operator, bound: tuple) -> bool:
 
 
 def is_named_tuple(x: Any) -> bool:
-    """Whether x is a namedtuple or a Size, whose elements count as arguments."""
-    return issubclass(type(x), tuple) and (hasattr(x, "_fields") or type(x) is Size)
+    """Whether x is a tuple with named fields or a Size, whose elements count as arguments."""
+    kind = type(x)
+    return issubclass(kind, tuple) and (has_named_fields(kind) or kind is Size)
 
 
 def flatten(x: Any) -> list[Any]:

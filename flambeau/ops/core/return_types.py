@@ -48,6 +48,12 @@ def return_type(name: str, *fields: str) -> type:
     return RETURN_TYPES[name]
 
 
+def has_named_fields(kind: type) -> bool:
+    """Whether a class of tuples is a namedtuple's or a return type: both take their parts as
+    arguments."""
+    return hasattr(kind, "_fields") or RETURN_TYPES.get(kind.__name__) is kind
+
+
 def get_written_type(result_type: type) -> type:
     """Return the type of results of this type that were written into `out`."""
     return RETURN_TYPES.get(f"{result_type.__name__}_out", result_type)
