@@ -409,8 +409,11 @@ def _reduce_in_two_steps(ufunc: Any, x: Array, axes: tuple[int, ...], keepdims: 
 
 
 def _reduce_all(ufunc: Any, flat: Array, shape: tuple[int, ...], formula: str) -> Array | None:
-    """Reduce all elements to an array of one; large arrays piecewise on all threads."""
+    """Reduce all elements to an array of one, of large arrays piecewise on all threads; None for
+    small ones, whose rows do not count here."""
     inside = _choose_accumulator_dtype(ufunc, flat)
+    if inside is None:
+        return None
     if flat.size <= MAX_SINGLE_THREAD_ELEMENTS:
         return _reduce_on_one_thread(ufunc, flat, np.empty(shape, inside), formula)
     result = request_row_kernel(kernels.REDUCE_ROWS, flat, ufunc, formula)

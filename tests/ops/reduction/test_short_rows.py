@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.target.eager_costs import CALLS_BEFORE_USE
+from flambeau.native.runtime import eager_kernels
+from flambeau.native.target.eager_costs import CALLS_BEFORE_USE, MAX_COUNTED_ROW_ELEMENTS
 from flambeau.ops.native import rows
 
 
@@ -38,3 +39,20 @@ def test_few_rows_stay_with_numpy() -> None:
     assert not rows.is_worth_reducing(np.zeros(8192))
     assert not rows.is_worth_reducing(np.zeros((500, 0)))
     assert rows.is_worth_reducing(np.zeros((500, 2)))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "amax", "prod", "norm"])
+@pytest.mark.parametrize("shape", [(500, 4), (10, 50, 4)])
+def test_a_fold_of_everything(name: str, shape: tuple[int, ...]) -> None:
+    """Rows do not count there, even if the kernel that folds everything is ready."""
+    function = getattr(torch, name)
+    x = torch.from_numpy(np.random.default_rng(0).normal(1, 0.1, shape).astype(np.float32))
+    expected = function(x.double()).item()
+    large = torch.ones(MAX_COUNTED_ROW_ELEMENTS + 1)
+    until = time.monotonic() + 5
+    while not any(key[0] is eager_kernels.REDUCE_ALL for key in rows._ready) \
+            and time.monotonic() < until:
+        function(large)
+        time.sleep(0.01)
+    for _ in range(CALLS_BEFORE_USE + 3):
+        assert function(x).item() == pytest.approx(expected, rel=1e-3)
