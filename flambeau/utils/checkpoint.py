@@ -21,6 +21,7 @@ from ..ops.core.autocast import get_autocast_settings, with_autocast_settings
 from ..tensor import Tensor
 from ..tensor.random.generator import default_generator
 from .checkpoint_debug import CheckpointDebugLogs
+from .checkpoint_modes import list_lasting_modes, resume_modes
 from .selective_checkpoint import (
     CheckpointPolicy, SelectiveCheckpointContext, _CachedTorchDispatchMode,
     _CachingTorchDispatchMode, create_selective_checkpoint_contexts,
@@ -204,10 +205,11 @@ def _call(
 ) -> Any:
     outer, inner = context_fn()
     state = default_generator.get_state() if preserve else None
-    settings = get_autocast_settings()
+    settings, modes = get_autocast_settings(), list_lasting_modes()
 
     def run_again() -> None:
-        with _restore_random_state(state), with_autocast_settings(settings), inner:
+        with _restore_random_state(state), with_autocast_settings(settings), \
+                resume_modes(modes), inner:
             function(*args, **kwargs)
 
     if not is_grad_enabled():
@@ -274,7 +276,7 @@ class CheckpointFunction(Function):
     def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
         """Run the function without recording; save only its inputs."""
         check_backward_validity(args)
-        ctx.run_function = run_function
+        ctx.run_function, ctx.modes = run_function, list_lasting_modes()
         ctx.state = default_generator.get_state() if preserve_rng_state else None
         ctx.others = [None if isinstance(x, Tensor) else x for x in args]
         ctx.places = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
@@ -296,7 +298,7 @@ class CheckpointFunction(Function):
         for position, x in zip(ctx.places, ctx.saved_tensors, strict=True):
             inputs[position] = x
         leaves = detach_variable(tuple(inputs))
-        with enable_grad(), _restore_random_state(ctx.state):
+        with enable_grad(), _restore_random_state(ctx.state), resume_modes(ctx.modes):
             outputs = ctx.run_function(*leaves)
         outputs = (outputs,) if isinstance(outputs, Tensor) else outputs
         pairs = [

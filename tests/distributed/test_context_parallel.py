@@ -17,7 +17,7 @@ def _see(size: int, *arguments: str) -> list[dict[str, Any]]:
 def _check_attention(ranks: list[dict[str, Any]]) -> None:
     for seen in ranks:
         differences = {k: v for k, v in seen.items() if k.startswith("attention ")}
-        assert len(differences) == 10
+        assert len(differences) == 12
         assert all(value < 1e-5 for value in differences.values()), differences
         assert seen["afterwards"]
 

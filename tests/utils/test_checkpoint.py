@@ -253,3 +253,20 @@ def test_reentrant_function_that_returns_its_argument():
     y.sum().backward(retain_graph=True)
     z.sum().backward()
     assert x.grad.tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_mode_that_changes_results_changes_recomputed_ones(reentrant: bool) -> None:
+    class Halve(torch.overrides.TorchFunctionMode):
+        reaches_recomputation = True
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **kwargs or {})
+            return result / 2 if func is torch.sin else result
+
+    x = torch.tensor([0.5, 1.0], requires_grad=True)
+    with Halve():
+        y = checkpoint(lambda v: torch.sin(v).square().sum(), x, use_reentrant=reentrant)
+        y.backward()
+    assert x.grad.tolist() == pytest.approx((x.sin() * x.cos() / 2).tolist())
+    assert torch.overrides._get_current_function_mode() is None

@@ -17,6 +17,7 @@ torch = importlib.import_module(library)
 F = torch.nn.functional
 dist = torch.distributed
 cp = importlib.import_module(f"{library}.distributed.tensor.experimental._attention")
+checkpoint = importlib.import_module(f"{library}.utils.checkpoint").checkpoint
 dist.init_process_group(os.environ.get("BACKEND", "gloo"))
 size, rank = dist.get_world_size(), dist.get_rank()
 mesh = dist.init_device_mesh("cpu", (size,))
@@ -66,14 +67,21 @@ def see_buffers() -> None:
     cp._cp_options.enable_load_balance = True
 
 
-def attend(x: Any, weight: Any, keys: int, **options: Any) -> Any:
+def attend(x: Any, weight: Any, keys: int = 4, **options: Any) -> Any:
     """Self-attention with `keys` heads of keys and values."""
     q, k, v = (y.transpose(1, 2) for y in (x @ weight).unflatten(-1, (4 + 2 * keys, 4)).split(
         [4, keys, keys], 2))
     return F.scaled_dot_product_attention(q, k, v, enable_gqa=keys < 4, **options)
 
 
-def compare(causal: bool, balance: bool, keys: int = 4, length: int = 8, **options: Any) -> float:
+def attend_again(x: Any, weight: Any, keys: int, reentrant: bool, **options: Any) -> Any:
+    """Self-attention that backward computes a second time."""
+    return checkpoint(lambda a, b: attend(a, b, keys, **options), x, weight,
+                      use_reentrant=reentrant)
+
+
+def compare(causal: bool, balance: bool, keys: int = 4, length: int = 8, attend: Any = attend,
+            **options: Any) -> float:
     """The largest difference to attention in one process: of the result and the gradients."""
     torch.manual_seed(0)
     x = torch.randn(2, length * size, 8)
@@ -81,16 +89,18 @@ def compare(causal: bool, balance: bool, keys: int = 4, length: int = 8, **optio
     scales = torch.randn(2, 4, length * size, 4)
     inner = x.clone().requires_grad_()
     whole = attend(inner, weight, keys, is_causal=causal, **options)
-    wanted = torch.autograd.grad((whole * scales).sum(), (inner, weight))
+    (whole * scales).sum().backward()
+    wanted = inner.grad, weight.grad
+    weight.grad = None
     cp._cp_options.enable_load_balance = balance
     with cp.context_parallel(mesh, buffers=[x, scales], buffer_seq_dims=[1, 2],
                              no_restore_buffers={x}):
         part = attend(x.requires_grad_(), weight, keys, is_causal=causal, **options)
-        own, shared = torch.autograd.grad((part * scales).sum(), (x, weight))
-        result, gradient = cp.context_parallel_unshard(mesh, [part, own], [2, 1])
+        (part * scales).sum().backward()
+        result, gradient = cp.context_parallel_unshard(mesh, [part, x.grad], [2, 1])
     cp._cp_options.enable_load_balance = True
-    dist.all_reduce(shared)
-    pairs = ((result, whole), (gradient, wanted[0]), (shared, wanted[1]))
+    dist.all_reduce(weight.grad)
+    pairs = ((result, whole), (gradient, wanted[0]), (weight.grad, wanted[1]))
     return max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
 
 
@@ -102,6 +112,9 @@ def see_attention() -> None:
                 seen[f"attention {method} {causal} {balance}"] = compare(causal, balance)
     seen["attention of shared keys"] = compare(True, True, keys=2, scale=0.3)
     seen["attention of odd parts"] = compare(True, True, length=3)
+    for reentrant in True, False:
+        seen[f"attention again {reentrant}"] = compare(True, True, attend=attend_again,
+                                                       reentrant=reentrant)
     x = torch.randn(1, 1, 4 * size, 2)
     mha = torch.nn.MultiheadAttention(2, 1)
     with cp.context_parallel(mesh, buffers=[x], buffer_seq_dims=[2]):

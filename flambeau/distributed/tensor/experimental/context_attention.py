@@ -91,6 +91,8 @@ def _replace(buffer: Tensor, values: Tensor) -> None:
 class _WholeAttention(TorchFunctionMode):
     """Attention of local queries to the keys and values of all processes."""
 
+    reaches_recomputation = True  # a checkpointed function gathers again
+
     def __init__(self, mesh: DeviceMesh, length: int, is_balanced: bool) -> None:
         self.mesh, self.length, self.is_balanced = mesh, length, is_balanced
 
