@@ -382,6 +382,8 @@ def make_module_recorder(recorder: Recorder) -> Callable:
         running.append((module, _find_name(parent, module)))
         recorder.trace.modules.append(weakref.ref(module))
         recorder.spaces.setdefault(id(module), (module, {**vars(module)}))
+        if recorder.watcher is not None:
+            recorder.watcher.note_module(sys._getframe(1), module)
         try:
             return original(*args, **kwargs)
         finally:

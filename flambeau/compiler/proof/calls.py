@@ -18,7 +18,9 @@ from . import c_calls
 from .contents import guard_content
 from .contents import refuse_tensors
 from .decisions import convert_to_bool
-from .declarations import LIBRARY, is_declared, is_in_library, is_performed
+from .declarations import (
+    LIBRARY, is_custom_function, is_declared, is_in_library, is_performed,
+)
 from .facts import Facts, refuse_finalizer
 from .guards import Test
 from .printing import make_text, note_print
@@ -28,7 +30,7 @@ from .provenance import (
 )
 from .purity import NUMBER_TYPES, PURE_TYPES, find_on_class
 from .shadow_frame import CallState, Callee, Operands, Runs, ShadowFrame
-from .state.module_state import declare_module, declare_optimizer
+from .state.module_state import declare_custom_function, declare_module, declare_optimizer
 from .state.object_state import declare_object
 
 Named = dict[str, Provenance]
@@ -266,6 +268,8 @@ def _call_library(
     name = getattr(function, "__name__", "")
     if not is_declared(function, file):
         raise NotProvedError(f"{name}() changes or reads state that no guard covers")
+    if is_custom_function(function):
+        declare_custom_function(facts, args[0].value)
     if is_performed(function):
         call.runs = Runs.PERFORMED
         _note_performed(facts, args[0].value)
@@ -323,6 +327,7 @@ def _call_class(
         return Provenance(Kind.FRESH, type=kind)
     file = getattr(sys.modules.get(kind.__module__), "__file__", "") or ""
     if file.startswith(LIBRARY):
+        facts.guard_lookup(kind, "__init__")
         if hasattr(kind, "_validate_args"):  # a distribution checks its arguments by default
             facts.guard_class(kind, "_validate_args")
         _call_library(facts, call, kind, file, args, named)

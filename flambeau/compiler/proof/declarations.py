@@ -16,6 +16,7 @@ import llvmlite
 import ml_dtypes
 import numpy as np
 
+from ...autograd.function import Function
 from ...native.foundation.source_hash import PACKAGE
 from ...optim.lr_scheduler import LRScheduler
 
@@ -107,7 +108,7 @@ def is_declared(function: Any, file: str) -> bool:
     """Whether the library declares what one of its functions reads and writes."""
     if is_performed(function):
         return True
-    if getattr(function, "__name__", "") in _WITH_EFFECTS and not _is_custom_function(function):
+    if getattr(function, "__name__", "") in _WITH_EFFECTS and not is_custom_function(function):
         return False
     if file.startswith("<flambeau"):
         return True
@@ -115,8 +116,9 @@ def is_declared(function: Any, file: str) -> bool:
     return inside.startswith(_DECLARED) and not inside.startswith(_UNDECLARED)
 
 
-def _is_custom_function(function: Any) -> bool:
-    return getattr(function, "__qualname__", "") == "Function.apply"
+def is_custom_function(function: Any) -> bool:
+    """Whether a function is `apply` of the custom autograd Functions."""
+    return function is vars(Function)["apply"].__func__
 
 
 def is_performed(function: Any) -> bool:

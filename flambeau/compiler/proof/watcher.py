@@ -31,6 +31,7 @@ from .facts import Facts, collect_outside_containers
 from .guards import Proof, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
 from .shadow_frame import Runs, ShadowFrame
+from .state.module_state import declare_called_module
 from .state.tensor_state import TensorState
 from .stores import Store, replace_numbers
 
@@ -64,8 +65,7 @@ class Watcher:
 
     def __init__(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-        leaves: list[Any], existing: Container[int],
-        oracle: Callable[..., int] | None = None,
+        leaves: list[Any], existing: Container[int], oracle: Callable[..., int] | None = None,
     ) -> None:
         """`leaves`: the flattened arguments. `existing`: see Facts. `oracle`: for tests; counts
         slots of the real stack whose objects differ from the shadow's."""
@@ -160,6 +160,11 @@ class Watcher:
                 self._refuse(*store.line, error.reason)
         self.stores, self._result = [], None
         return result if self.proof.holds else []
+
+    def note_module(self, frame: Any, module: Any) -> None:
+        """Record that a module runs, called from `frame`."""
+        if self._is_tracing and not self.proof.refusals:
+            self._attempt(frame, lambda: declare_called_module(self.facts, module))
 
     def note_number(self, value: Any, read: Read, line: tuple[str, int]) -> None:
         """Record that item() returned a number at this line; its uses are watched."""

@@ -161,3 +161,25 @@ def test_a_context_from_outside_is_not_taken_for_a_new_one() -> None:
             contexts[0].rate = 7.0
         values.append(call()[0].item())
     assert values == [1.0] * 8 + [7.0] * 4
+
+
+@pytest.mark.parametrize("name", ["forward", "setup_context", "backward"])
+def test_a_replaced_method_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = torch.ones(3, requires_grad=True)
+    SETTINGS["rate"] = 2.0
+
+    def step() -> Any:
+        WithSetup.apply(w, SETTINGS["rate"]).sum().backward()
+        gradient, w.grad = w.grad, None
+        return gradient
+
+    compiled = torch.compile(step, options={"mode": "now"})
+    for _ in range(6):
+        compiled()
+    calls = []
+    original = WithSetup.__dict__[name].__func__
+    monkeypatch.setattr(WithSetup, name, staticmethod(
+        lambda *args: (calls.append(name), original(*args))[1]))
+    for count in (1, 2):
+        compiled()
+        assert len(calls) >= count

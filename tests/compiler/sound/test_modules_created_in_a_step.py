@@ -70,5 +70,30 @@ def test_a_change_is_seen(name: str) -> None:
     assert _close(eager, compiled)
 
 
+REPLACED: dict[str, tuple[type, str, Callable[[], Any]]] = {
+    "forward": (nn.Tanh, "forward", lambda: nn.Tanh()(X)),
+    "forward of an inner module": (nn.Tanh, "forward", lambda: nn.Sequential(nn.Tanh())(X)),
+    "forward of a module that a constructor creates": (
+        nn.Linear, "forward", lambda: nn.TransformerEncoderLayer(4, 1, 8, 0.0)(X)),
+    "the call": (nn.Tanh, "__call__", lambda: nn.Tanh()(X)),
+    "the constructor": (nn.ReLU, "__init__", lambda: nn.ReLU()(X)),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_replaced_method_of_the_class_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, method, step = REPLACED[name]
+    compiled = torch.compile(step, options={"mode": "now"})
+    for _ in range(6):
+        compiled()
+    calls = []
+    original = getattr(kind, method)
+    monkeypatch.setattr(kind, method, lambda *args, **kwargs: (
+        calls.append(method), original(*args, **kwargs))[1], raising=False)
+    for count in (1, 2):
+        compiled()
+        assert len(calls) >= count
+
+
 def _close(a: Any, b: Any) -> bool:
     return torch.allclose(torch.tensor(a), torch.tensor(b), rtol=1e-5)

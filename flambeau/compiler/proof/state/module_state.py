@@ -1,4 +1,4 @@
-"""Guard what the library reads of modules and optimizers: members, hooks and settings.
+"""Guard what the library reads of modules, optimizers and Functions: members, hooks and settings.
 
 Most changes bump the modules' change counter, which programs compare. These guards cover the rest:
 direct writes to the dictionaries, and methods set on objects or classes.
@@ -21,6 +21,8 @@ from ..provenance import Aspect, Kind, Provenance
 _MEMBERS = ("_modules", "_parameters", "_buffers")
 _METHODS = ("forward", "__call__", "__getattr__", "__getattribute__", "__setattr__")
 _OWN = frozenset(vars(Module()))
+_FUNCTION_METHODS = ("forward", "setup_context", "backward", "vjp", "jvp", "vmap",
+                     "generate_vmap_rule")
 _OPTIMIZER_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 
@@ -46,6 +48,13 @@ def declare_module(facts: Facts, module: Module) -> None:
     facts.guard("the settings of a module", Test.STATE, ModuleState(below))
 
 
+def declare_called_module(facts: Facts, module: Module) -> None:
+    """Guard the methods that the library finds on the class of a running module, which the step or
+    a module's constructor may have created."""
+    if (id(module), Aspect.MODULE) not in facts.reads:
+        facts.guard_lookup(type(module), *_METHODS)
+
+
 def declare_optimizer(facts: Facts, optimizer: Any) -> None:
     """Guard the hooks and methods of an optimizer, which the library calls."""
     key = (id(optimizer), Aspect.OPTIMIZER)
@@ -55,6 +64,11 @@ def declare_optimizer(facts: Facts, optimizer: Any) -> None:
     tables = [getattr(optimizer, name) for name in _OPTIMIZER_HOOKS]
     facts.guard("the hooks of an optimizer", Test.MEMBERS, [(m, dict(m)) for m in tables])
     facts.guard_lookup(type(optimizer), "step", "zero_grad", "__getattribute__")
+
+
+def declare_custom_function(facts: Facts, kind: type) -> None:
+    """Guard the methods that the library finds on a custom autograd Function."""
+    facts.guard_lookup(kind, *_FUNCTION_METHODS)
 
 
 class ModuleState:
