@@ -42,9 +42,9 @@ def test_attention_is_pytorchs(name: str) -> None:
     for library in (flambeau, torch):
         args, options = create_attention(library, **ATTENTIONS[name])
         results.append(library.onnx.ops.attention(*args, **options))
-    for ours, theirs in zip(*results, strict=True):
-        assert ours.shape == theirs.shape
-        assert abs(ours.numpy() - theirs.numpy()).max() < 1e-5
+    for actual, expected in zip(*results, strict=True):
+        assert actual.shape == expected.shape
+        assert abs(actual.numpy() - expected.numpy()).max() < 1e-5
 
 
 def create_rotation(torch: Any, kind: str) -> Any:

@@ -128,8 +128,8 @@ def check_indices(
             bounds.setdefault((id(result[0]), result[1]), IndexBound(*result))
     distinct = {(id(b.node), b.size, b.ignored, b.wraps): b for b in labels}
     selected, computed = _group_by_source([*bounds.values(), *distinct.values()], slots)
-    checks = [_make_check(group, graph.sources[slot], slots[slot])
-              for (slot, *_), group in selected.items()]
+    checks = [_make_check(group, node, graph.sources[node.slot], slots[node.slot])
+              for node, group in selected.values()]
     loose = {id(bound.node) for bound in computed}
     graph = _clamp_indices(graph, loose) if loose else graph
     return graph, checks, [bound.condition() for bound in computed]
@@ -167,10 +167,11 @@ def _find_index(node: Node) -> tuple[Node, int] | None:
 
 def _group_by_source(
     bounds: Iterable[IndexBound], slots: list[Any]
-) -> tuple[dict[tuple, list[IndexBound]], list[IndexBound]]:
-    """Return the bounds of indices that are elements of an argument or of outside memory, by source
-    and range, and the bounds of indices that the step computes. Leaves out legal constants."""
-    selected: dict[tuple, list[IndexBound]] = {}
+) -> tuple[dict[tuple, tuple[Node, list[IndexBound]]], list[IndexBound]]:
+    """Return the bounds of indices that are elements of an argument or of outside memory, with that
+    source, by source and range; and the bounds of indices that the step computes. Leaves out legal
+    constants."""
+    selected: dict[tuple, tuple[Node, list[IndexBound]]] = {}
     computed = []
     for bound in bounds:
         source = bound.node
@@ -178,7 +179,7 @@ def _group_by_source(
             source = source.inputs[0]
         if source.op is Op.INPUT and isinstance(slots[source.slot], (Argument, State)):
             key = source.slot, bound.size, bound.ignored, bound.wraps
-            selected.setdefault(key, []).append(bound)
+            selected.setdefault(key, (source, []))[1].append(bound)
         elif not _is_legal_constant(bound):
             computed.append(bound)
     return selected, computed
@@ -190,15 +191,14 @@ def _is_legal_constant(bound: IndexBound) -> bool:
     return bound.holds(evaluate(Graph([], [], [bound.node], []), [])[0][0])
 
 
-def _make_check(bounds: list[IndexBound], source: Any, slot: Any) -> IndexCheck:
+def _make_check(bounds: list[IndexBound], node: Node, source: Any, slot: Any) -> IndexCheck:
     """Return the check of all bounds of one source and range."""
     if isinstance(slot, Argument) and slot.order is not None:
         for bound in bounds:
             if math.prod(bound.node.shape) == math.prod(slot.shape):  # each element, in some order
                 return IndexCheck(bound, leaf=slot.leaf)
     nodes = [bound.node for bound in bounds]
-    inputs = [n for n in sort_topologically(nodes) if n.op is Op.INPUT]
-    read = Node(Op.INPUT, (), inputs[0].shape, inputs[0].type, {"slot": 0})
+    read = Node(Op.INPUT, (), node.shape, node.type, {"slot": 0})
     small = rewrite(Graph([source], [read], nodes, []), lambda n, operands: (
         read if n.op is Op.INPUT else
         Node(n.op, operands, n.shape, n.type, n.attributes)))

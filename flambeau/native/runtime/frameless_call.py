@@ -97,16 +97,16 @@ send:
   %sent = phi ptr [@_Py_NoneStruct, %entry], [%returned, %good]
   store ptr null, ptr %out
   %state = call i32 @PyIter_Send(ptr %steps, ptr %sent, ptr %out)
-  %given = load ptr, ptr %out
+  %request = load ptr, ptr %out
   call void @Py_DecRef(ptr %sent)
   %more = icmp eq i32 %state, 1
   br i1 %more, label %call, label %end
 call:
-  %function = call ptr @PyTuple_GetItem(ptr %given, i64 0)
-  %args = call ptr @PyTuple_GetItem(ptr %given, i64 1)
-  %kwargs = call ptr @PyTuple_GetItem(ptr %given, i64 2)
+  %function = call ptr @PyTuple_GetItem(ptr %request, i64 0)
+  %args = call ptr @PyTuple_GetItem(ptr %request, i64 1)
+  %kwargs = call ptr @PyTuple_GetItem(ptr %request, i64 2)
   %returned = call ptr @PyObject_Call(ptr %function, ptr %args, ptr %kwargs)
-  call void @Py_DecRef(ptr %given)
+  call void @Py_DecRef(ptr %request)
   %fine = icmp ne ptr %returned, null
   br i1 %fine, label %good, label %bad
 good:
@@ -126,24 +126,24 @@ raise:
 failed:
   ret ptr null
 end:
-  ret ptr %given
+  ret ptr %request
 }
 
-define ptr @call_frameless(ptr %self, ptr %args, ptr %given) {
+define ptr @call_frameless(ptr %self, ptr %args, ptr %named) {
 entry:
-  %without = icmp eq ptr %given, null
+  %without = icmp eq ptr %named, null
   br i1 %without, label %new, label %own
 new:
   %empty = call ptr @PyDict_New()
-  %made = icmp ne ptr %empty, null
-  br i1 %made, label %start, label %nothing
+  %created = icmp ne ptr %empty, null
+  br i1 %created, label %start, label %nothing
 nothing:
   ret ptr null
 own:
-  call void @Py_IncRef(ptr %given)
+  call void @Py_IncRef(ptr %named)
   br label %start
 start:
-  %kwargs = phi ptr [%empty, %new], [%given, %own]
+  %kwargs = phi ptr [%empty, %new], [%named, %own]
   %serve = call ptr @part(i64 0)
   %served = call ptr (ptr, ptr, ...) @PyObject_CallMethodObjArgs(
     ptr %self, ptr %serve, ptr %args, ptr %kwargs, ptr null)

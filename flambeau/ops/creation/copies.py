@@ -24,7 +24,7 @@ from ..core.output_layout import Layout
 from ..core.registry import opaque
 from ..core.sample_inputs import real_line
 from ..native.row_copies import fill, try_copy_kernel
-from ..native.transpose import copy_in_order
+from ..native.transpose import copy_to_rows
 from .conversion import cast
 from .creation import public
 
@@ -43,10 +43,10 @@ def clone(input: Array, *, memory_format: Any = preserve_format) -> Array:
     """
     if input.__class__ is MetaArray:
         return input.copy()
-    if memory_format is contiguous_format and (y := copy_in_order(input)) is not None:
-        return y
+    if memory_format is contiguous_format:
+        return copy_to_rows(input)
     in_order_anyway = memory_format is preserve_format and is_plain(input)
-    if in_order_anyway or memory_format is contiguous_format:
+    if in_order_anyway:
         if (y := try_copy_kernel(input)) is not None:
             return y
     elif input.nbytes >= MIN_STRIDED_COPY_BYTES and memory_format is preserve_format:

@@ -22,10 +22,8 @@ def put_in_order(x: Array) -> Array:
     """Return a large array if it is contiguous, else a contiguous copy."""
     if x.flags.c_contiguous or x.nbytes < MIN_STRIDED_COPY_BYTES:
         return x
-    for copy in (copy_in_order, try_copy_kernel):
-        if (y := copy(x)) is not None:
-            return y
-    return x
+    y = _copy_by_kernel(x)
+    return x if y is None else y
 
 
 @native_route
@@ -57,6 +55,17 @@ def copy_in_order(x: Array) -> Array | None:
         step *= extent
     call_on_threads(function.address, x, y, *sizes)
     return y
+
+
+def copy_to_rows(x: Array) -> Array:
+    """Return a row-major copy, from a kernel where it is faster."""
+    y = _copy_by_kernel(x)
+    return x.copy("C") if y is None else y
+
+
+def _copy_by_kernel(x: Array) -> Array | None:
+    y = copy_in_order(x)
+    return try_copy_kernel(x) if y is None else y
 
 
 def _merge_axes(x: Array) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:

@@ -17,7 +17,7 @@ from ...tensor.quantizers import PerTensor
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.opaque_window import describe_missing_implementation
 from ..core.operator import PUBLIC
-from .backend import for_quantized, refuse_plain
+from .backend import require_quantized, refuse_plain
 from .conversion import dequantize
 
 _functional = PUBLIC["nn.functional"]
@@ -95,7 +95,7 @@ def _declare_binary(combine: Callable, with_number: Callable, name: str, relu: b
         return result if out is None else _store(result, out)
 
     function.__name__ = function.__qualname__ = name
-    return for_quantized(function)
+    return require_quantized(function)
 
 
 _SUM, _PRODUCT = (operator.add, _add_number), (operator.mul, _multiply_by_number)
@@ -107,7 +107,7 @@ mul, mul_relu, mul_scalar, mul_scalar_relu = (
     for name in ("mul", "mul_relu", "mul_scalar", "mul_scalar_relu"))
 
 
-@for_quantized
+@require_quantized
 def matmul(qa: Any, qb: Any, scale: Any, zero_point: Any) -> Tensor:
     """Multiply two matrices, or stacks of them."""
     if qa.ndim != qb.ndim:
@@ -128,26 +128,26 @@ def _concatenate(tensors: Any, dim: int, scale: Any, zero_point: Any, relu: bool
     return requantize(_rectify(values, relu), first, scale, zero_point)
 
 
-@for_quantized
+@require_quantized
 def cat(tensors: Any, dim: int, scale: Any = None, zero_point: Any = None) -> Tensor:
     """Concatenate tensors."""
     return _concatenate(tensors, dim, scale, zero_point, False)
 
 
-@for_quantized
+@require_quantized
 def cat_relu(tensors: Any, dim: int, scale: Any = None, zero_point: Any = None) -> Tensor:
     """Concatenate tensors, then apply ReLU."""
     return _concatenate(tensors, dim, scale, zero_point, True)
 
 
-@for_quantized
+@require_quantized
 def cat_out(tensors: Any, dim: int, out: Any) -> Tensor:
     """`cat` into a quantized tensor."""
     result = _concatenate(tensors, dim, out.q_scale(), out.q_zero_point(), False)
     return _store(result, out)
 
 
-@for_quantized
+@require_quantized
 def cat_relu_out(tensors: Any, dim: int, out: Any) -> Tensor:
     """`cat_relu` into a quantized tensor."""
     result = _concatenate(tensors, dim, out.q_scale(), out.q_zero_point(), True)
@@ -157,41 +157,41 @@ def cat_relu_out(tensors: Any, dim: int, out: Any) -> Tensor:
 # ------------------------------------------------------------------ activations
 
 
-@for_quantized
+@require_quantized
 def relu6(qx: Any, inplace: bool = False) -> Tensor:
     """Clip to [0, 6], keeping the input's scale."""
     result = requantize(_functional["relu6"](dequantize(qx)), qx, qx.q_scale(), qx.q_zero_point())
     return _store(result, qx) if inplace else result
 
 
-@for_quantized
+@require_quantized
 def clamp(qx: Any, min: Any = None, max: Any = None) -> Tensor:
     """Clip between two numbers, keeping the input's scale."""
     values = dequantize(qx).clamp(min, max)
     return requantize(values, qx, qx.q_scale(), qx.q_zero_point())
 
 
-@for_quantized
+@require_quantized
 def threshold(qx: Any, threshold: float, value: float) -> Tensor:
     """Replace elements not above the threshold by `value`."""
     values = _functional["threshold"](dequantize(qx), threshold, value)
     return requantize(values, qx, qx.q_scale(), qx.q_zero_point())
 
 
-@for_quantized
+@require_quantized
 def sigmoid(qx: Any, output_scale: Any, output_zero_point: Any) -> Tensor:
     """1 / (1 + exp(-x))."""
     return requantize(dequantize(qx).sigmoid(), qx, output_scale, output_zero_point)
 
 
-@for_quantized
+@require_quantized
 def hardswish(input: Any, output_scale: Any, output_zero_point: Any) -> Tensor:
     """x relu6(x + 3) / 6."""
     values = _functional["hardswish"](dequantize(input))
     return requantize(values, input, output_scale, output_zero_point)
 
 
-@for_quantized
+@require_quantized
 def elu(
     self: Any, output_scale: Any, output_zero_point: Any, alpha: float = 1, scale: float = 1,
     input_scale: float = 1,
@@ -203,13 +203,13 @@ def elu(
     return requantize(wrap(values), self, output_scale, output_zero_point)
 
 
-@for_quantized
+@require_quantized
 def celu(self: Any, output_scale: Any, output_zero_point: Any, alpha: float = 1) -> Tensor:
     """x if positive, else alpha (exp(x / alpha) - 1)."""
     return elu(self, output_scale, output_zero_point, alpha, 1, 1 / alpha)
 
 
-@for_quantized
+@require_quantized
 def leaky_relu(
     qx: Any, negative_slope: float, inplace: bool, output_scale: Any, output_zero_point: Any
 ) -> Tensor:
@@ -224,7 +224,7 @@ def prelu(qx: Any, weight: Any, output_scale: Any, output_zero_point: Any) -> Te
     return requantize(values, qx, output_scale, output_zero_point)
 
 
-@for_quantized
+@require_quantized
 def softmax(qx: Any, dim: int, output_scale: Any, output_zero_point: Any) -> Tensor:
     """Softmax along an axis."""
     return requantize(dequantize(qx).softmax(dim), qx, output_scale, output_zero_point)
@@ -240,7 +240,7 @@ def dropout(
 # ------------------------------------------------------------------ norms
 
 
-@for_quantized
+@require_quantized
 def layer_norm(
     input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, output_scale: Any,
     output_zero_point: Any,
@@ -250,7 +250,7 @@ def layer_norm(
     return requantize(values, input, output_scale, output_zero_point)
 
 
-@for_quantized
+@require_quantized
 def group_norm(
     qx: Any, num_groups: int, weight: Any, bias: Any, eps: float, output_scale: Any,
     output_zero_point: Any,
@@ -260,7 +260,7 @@ def group_norm(
     return requantize(values, qx, output_scale, output_zero_point)
 
 
-@for_quantized
+@require_quantized
 def instance_norm(
     input: Any, weight: Any, bias: Any, eps: float, output_scale: Any, output_zero_point: Any
 ) -> Tensor:
@@ -281,7 +281,7 @@ def _declare_batch_norm(name: str, relu: bool) -> Callable:
         return requantize(_rectify(values, relu), qx, output_scale, output_zero_point)
 
     function.__name__ = function.__qualname__ = name
-    return for_quantized(function)
+    return require_quantized(function)
 
 
 batch_norm, batch_norm1d, batch_norm2d, batch_norm3d = (

@@ -9,7 +9,7 @@ from typing import Any
 from ...tensor.quantized import QuantizedTensor
 from ...tensor.windows.opaque_window import describe_missing_implementation
 
-__all__ = ["for_quantized", "refuse_plain"]
+__all__ = ["refuse_plain", "require_quantized"]
 
 
 def refuse_plain(name: str, *args: Any, library: str = "quantized") -> None:
@@ -22,7 +22,7 @@ def refuse_plain(name: str, *args: Any, library: str = "quantized") -> None:
     raise NotImplementedError(describe_missing_implementation(name, "CPU", library))
 
 
-def for_quantized(function: Callable) -> Callable:
+def require_quantized(function: Callable) -> Callable:
     """Decorate an operator of torch.ops.quantized: it refuses calls with plain tensors alone, as
     those of a model without a QuantStub."""
 

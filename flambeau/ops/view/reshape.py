@@ -30,8 +30,7 @@ from ..core.operator import Array
 from ..core.registry import composite, opaque, repeats_operators, view, views_as
 from ..core.sample_inputs import matrices
 from ..creation.creation import public, refuse_array_shape
-from ..native.row_copies import try_copy_kernel
-from ..native.transpose import copy_in_order
+from ..native.transpose import copy_to_rows
 
 
 def infer_shape(shape: Sequence[Any], count: int) -> tuple[int, ...]:
@@ -129,12 +128,7 @@ def copy_as_size(input: Array, size: Sequence[int]) -> Array:
 
     PyTorch clones, then calls `_unsafe_view`, whose result does not count as a view of the clone.
     """
-    copy = copy_in_order(input)
-    if copy is None:
-        copy = try_copy_kernel(input)
-    if copy is None:
-        copy = input.copy()
-    return copy.reshape(infer_shape(size, input.size))
+    return copy_to_rows(input).reshape(infer_shape(size, input.size))
 
 
 @copy_as_size.batch

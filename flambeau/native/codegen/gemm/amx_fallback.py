@@ -41,23 +41,23 @@ def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
         _clear_sums(b, sums, vectors)
 
     def element(s: ir.Value, pair: ir.Value, half: ir.Value, tile: ir.Value) -> None:
-        right = offset_bytes(
+        rhs = offset_bytes(
             b, other, add(b, multiply(b, s, 2 * TILE_BYTES * parts[1]), multiply(b, pair, 64))
         )
-        right = offset_bytes(b, right, multiply(b, tile, TILE_BYTES))
+        rhs = offset_bytes(b, rhs, multiply(b, tile, TILE_BYTES))
         y = _add_terms(
             b,
             [
-                _load_half(b, offset_bytes(b, right, p * 2 * TILE_BYTES), half)
+                _load_half(b, offset_bytes(b, rhs, p * 2 * TILE_BYTES), half)
                 for p in range(parts[1])
             ],
         )
-        left = offset_bytes(b, a, multiply(b, s, 2 * TILE_BYTES * parts[0]))
-        left = offset_bytes(b, left, add(b, multiply(b, pair, 4), multiply(b, half, 2)))
+        lhs = offset_bytes(b, a, multiply(b, s, 2 * TILE_BYTES * parts[0]))
+        lhs = offset_bytes(b, lhs, add(b, multiply(b, pair, 4), multiply(b, half, 2)))
         into = offset_bytes(b, sums, multiply(b, tile, 64))
 
         def row(r: ir.Value, _: list) -> list:
-            x = splat(b, _join_terms(b, offset_bytes(b, left, multiply(b, r, 64)), parts[0]), SIDE)
+            x = splat(b, _join_terms(b, offset_bytes(b, lhs, multiply(b, r, 64)), parts[0]), SIDE)
             place = offset_bytes(b, into, b.mul(r, line))
             store_vector(b, fma(b, x, y, load_vector(b, place, Type.F32, SIDE)), place, 4)
             return []
