@@ -217,31 +217,19 @@ def _hook(function: Any, both: Callable) -> Hook:
     return hook
 
 
-def _barrier(function: Any) -> Hook:
-    """Return a hook on a function that reads values, which ends the segment."""
+def _barrier(function: Any, does_nothing: Callable[..., bool] | None = None) -> Hook:
+    """Return a hook on a function that reads values, which ends the segment unless the function
+    `does_nothing` with its arguments."""
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        return ACTIVE.session.barrier(hook, args, kwargs)
+        return follow(ACTIVE.session, args, kwargs)
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if does_nothing is not None and does_nothing(*args):
+            return None
         return session.barrier(hook, args, kwargs)
 
     hook = Hook(function, record, follow)
-    return hook
-
-
-def _set_data(setter: Any) -> Hook:
-    """Return a hook on the setter of `data`, which ends the segment if it replaces memory."""
-
-    def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if not shows_same_memory(*args):
-            ACTIVE.session.barrier(hook, args, kwargs)
-
-    def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if not shows_same_memory(*args):
-            session.barrier(hook, args, kwargs)
-
-    hook = Hook(setter, record, follow)
     return hook
 
 
@@ -309,7 +297,7 @@ def _hook_special() -> Iterator[Hook]:
     yield _peek(holds)
     yield Hook(may_write_arrays, lambda original, args, kwargs: False,
                lambda session, args, kwargs: False)
-    yield _set_data(library_attributes(Tensor)["data"].fset)
+    yield _barrier(library_attributes(Tensor)["data"].fset, shows_same_memory)
 
 
 def _peek(function: Callable) -> Hook:
