@@ -74,7 +74,6 @@ MAX_NUMPY_TRANSPOSE_ELEMENTS = 1 << 14
 MAX_NUMPY_RESAMPLED_ELEMENTS = 1 << 15
 MAX_RESAMPLING_TAPS = 8  # of kernels that resample
 MAX_SCIPY_ERF_ELEMENTS = 1 << 10  # up to here SciPy's loop is faster than twenty NumPy calls
-MAX_COPIED_WINDOW_ELEMENTS = 1 << 13  # of convolution windows, copied per output channel
 MAX_TWICE_WRITTEN_ELEMENTS = 1 << 10  # of a padded array: filling it whole costs less than edges
 MAX_MATRICES_FACTORED_SINGLY = 32  # up to here one LAPACK call each is fast enough
 MAX_COLUMNS_FACTORED_TOGETHER = 16  # of a batch; beyond, LAPACK's blocks pay for their calls
