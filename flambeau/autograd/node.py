@@ -305,10 +305,12 @@ _named_types: dict[tuple[type[Node], str], type[Node]] = {}
 def name_node(y: Tensor, name: str) -> None:
     """Name the node that computed a tensor, if any, as PyTorch names it. Only the name differs."""
     node = None if y._node is None else y._node.shown()
-    if node is None or type(node).__name__ == name:
+    if node is None:
         return
-    key = type(node), name
-    if key not in _named_types:
+    key = node.__class__, name
+    if (named := _named_types.get(key)) is None:
         attributes = {"__slots__": (), "__module__": "builtins"}
-        _named_types[key] = type(name, (type(node),), attributes)
-    node.__class__ = _named_types[key]
+        named = node.__class__ if node.__class__.__name__ == name else \
+            type(name, (node.__class__,), attributes)
+        _named_types[key] = named
+    node.__class__ = named

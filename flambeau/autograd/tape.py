@@ -17,7 +17,7 @@ from ..tensor.tensor import INFERENCE, Tensor
 from .errors.graph_errors import raise_inference
 from .mode import MODE, SPECIAL
 from .outputs import Output
-from .saved.plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan
+from .saved.plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan, list_shapes
 from .saved.values import PackedTensor, SavedOutput, pack_tensor
 
 next_sequence = itertools.count(1).__next__
@@ -206,7 +206,7 @@ def _record_single(operator: Any, y: Tensor, args: tuple, position: int) -> None
     if plan.plain:
         node.saved, node.versions = plan.pack(args), plan.unversioned
     else:
-        node.saved, node.versions = save(plan, args, y, (True,))
+        node.saved, node.versions = (save if SPECIAL.count else plan.keep)(plan, args, y, (True,))
     node.plan, node.edges = plan, (x._node or x,)
     node.restore = node.hooks = None
     if x._array.dtype is not kind and not plan.joint:
@@ -224,20 +224,19 @@ def _record_several(operator: Any, y: Tensor, args: tuple) -> None:
     kind = y._array.dtype
     if kind is not FLOAT32 and kind.kind not in "fcV":
         return  # integers and bools have no gradient
-    mask, alike = 0, not operator.pointwise
+    mask, alike = 0, True  # whether cotangents have the shapes and dtypes of their inputs
+    shape = y._array.shape if operator.pointwise else None
     edges: tuple = ()
     needed: tuple = ()
     for position in operator.tensor_positions:
         value = args[position]
-        if not isinstance(value, Tensor):
-            needed += (False,)
-            alike = alike and value is None
-            continue
-        alike = alike and value._array.dtype is kind
-        if value._tracked and (value._requires_grad if value._base is None else requires(value)):
+        if isinstance(value, Tensor) and value._tracked and (
+                value._requires_grad if value._base is None else requires(value)):
             mask |= 1 << position
             edges += (value._node or value,)
             needed += (True,)
+            a = value._array
+            alike = alike and a.dtype is kind and (shape is None or a.shape == shape)
         else:
             needed += (False,)
     if not mask:
@@ -270,10 +269,13 @@ def _attach_results(
     if several and not result:  # an empty tensor in no parts
         return
     plan = operator.plans.get(mask) or operator.plan(mask)
-    saved, versions = save(plan, args, result, needed)
+    try:
+        saved, versions = (save if SPECIAL.count else plan.keep)(plan, args, result, needed)
+    except AttributeError:  # an input is not a tensor
+        saved, versions = save(plan, args, result, needed)
     first = result[0] if several else result
     restore = None
-    if not plan.joint and (operator.pointwise or not _has_one_dtype(operator, args, first)):
+    if not plan.joint and (operator.pointwise or not _has_one_dtype(plan, args, first)):
         restore = operator.restores(args, first)
     if restore is not None:
         restore = _spread(tuple(restore[i] for i in plan.inputs), plan, args)
@@ -289,12 +291,14 @@ def _attach_results(
             y._requires_grad = y._tracked = True
 
 
-def _has_one_dtype(operator: Any, args: tuple, first: Tensor) -> bool:
+def _has_one_dtype(plan: Plan, args: tuple, first: Tensor) -> bool:
+    """Whether the inputs that get a gradient have the result's dtype."""
     kind = first._array.dtype
-    for i in operator.tensor_positions:
+    for i in plan.inputs:
         value = args[i]
-        if value is not None and (not isinstance(value, Tensor) or value._array.dtype is not kind):
-            return False
+        for x in value if value.__class__ in (tuple, list) else (value,):
+            if x is not None and (not isinstance(x, Tensor) or x._array.dtype is not kind):
+                return False
     return True
 
 
@@ -325,7 +329,7 @@ def save(plan: Plan, args: tuple, result: Any, needed: Any) -> tuple[tuple, tupl
         elif kind == OUTPUT:
             value, version = _keep_output(result)
         elif kind == SHAPE:
-            value, version = _list_shapes(args[position]), None
+            value, version = list_shapes(args[position]), None
         elif kind == DTYPE:
             value, version = args[position].dtype, None
         else:
@@ -333,12 +337,6 @@ def save(plan: Plan, args: tuple, result: Any, needed: Any) -> tuple[tuple, tupl
         saved.append(value)
         versions.append(version)
     return tuple(saved), tuple(versions)
-
-
-def _list_shapes(value: Any) -> Any:
-    if value.__class__ in (tuple, list):
-        return tuple(v._array.shape for v in value)
-    return None if value is None else value._array.shape
 
 
 def _keep(value: Any) -> tuple[Any, Any]:

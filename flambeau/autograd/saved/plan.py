@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...native.foundation.generated_code import define
-from ...tensor.tensor import INFERENCE
+from ...tensor.tensor import INFERENCE, Tensor
 from ..errors.graph_errors import raise_inference
 from .values import SavedOutput
 
@@ -25,7 +25,8 @@ class Plan(Generic[N]):
 
     `sources`: (kind, position) of each saved value. `entries`: (vjp, indices of the saved values
     it reads). `inputs`: positions of the tensor parameters that get a gradient, in order.
-    `only`: the vjp, if there is one and it reads all saved values in order. `plain`: no saved
+    `sequences`: positions of the parameters that are lists of tensors; `optional`: of those that
+    may be None or a number. `only`: the vjp, if there is one and it reads all saved values in order. `plain`: no saved
     value is a tensor. `joint`: one vjp returns the gradients of all inputs. `arguments`:
     (position, index of the saved value) of each saved argument.
     """
@@ -38,6 +39,7 @@ class Plan(Generic[N]):
     def __init__(
         self, node_type: type[N], sources: Sequence[tuple[int, int]],
         entries: Sequence[tuple[Callable, tuple[int, ...]]], inputs: Sequence[int], joint: bool,
+        sequences: Sequence[int] = (), optional: Sequence[int] = (),
     ) -> None:
         self.node_type, self.sources, self.entries = node_type, tuple(sources), tuple(entries)
         self.inputs, self.joint = tuple(inputs), joint
@@ -46,7 +48,7 @@ class Plan(Generic[N]):
         self.plain = all(kind not in (INPUT, OUTPUT) for kind, _ in self.sources)
         self.unversioned = (None,) * len(self.sources)
         self.pack = _compile_packer(self.sources) if self.plain else None
-        self.keep = _compile_keeper(self.sources)
+        self.keep = _compile_keeper(self.sources, sequences, optional)
         self.frees = False  # whether attributes are freed like tensors: index arrays are
         self.choose_node: Callable[[tuple], type[N]] | None = None  # by the call's arguments
         self.only = None
@@ -63,29 +65,50 @@ def _compile_packer(sources: tuple[tuple[int, int], ...]) -> Callable[[tuple], t
     return eval(f"lambda a: ({' '.join(p + ',' for p in parts)})")  # generated: hot path
 
 
+def list_shapes(value: Any) -> Any:
+    """Return the shape of a tensor, those of a list of tensors, or None for None."""
+    if value.__class__ in (tuple, list):
+        return tuple([v._array.shape for v in value])
+    return None if value is None else value._array.shape
+
+
+def keep_outputs(result: Any) -> Any:
+    """Return a call's result, or results, as saved values, without saved-tensor hooks."""
+    if result.__class__ is tuple or result.__class__ is list:
+        return tuple([SavedOutput(y, i) for i, y in enumerate(result)])
+    return SavedOutput(result)
+
+
 def _compile_keeper(
-    sources: tuple[tuple[int, int], ...]
+    sources: tuple[tuple[int, int], ...], sequences: Sequence[int], optional: Sequence[int]
 ) -> Callable[[Plan, tuple, Any, tuple], tuple]:
-    """Return `save` specialized to one plan: for calls whose saved inputs are all tensors and
-    whose result is one tensor, without saved-tensor hooks. It raises AttributeError otherwise.
+    """Return `save` specialized to one plan, for calls without saved-tensor hooks. It raises
+    AttributeError if a saved input is neither a tensor nor declared to be optional.
     """
     lines, values, versions = [], "", ""
     for k, (kind, i) in enumerate(sources):
         version = "None"
         if kind == INPUT:
-            lines += [f"    v{k} = a[{i}]", f"    if v{k}._stamp is INFERENCE:",
-                      "        raise_inference()", f"    c{k} = v{k}._counter"]
-            value, version = f"v{k}", f"0 if c{k} is None else c{k}.value"
+            read = [f"    if v{k}._stamp is INFERENCE:", "        raise_inference()",
+                    f"    c{k} = v{k}._counter", f"    n{k} = 0 if c{k} is None else c{k}.value"]
+            if i in optional:
+                read = [f"    n{k} = None", f"    if isinstance(v{k}, Tensor):",
+                        *["    " + line for line in read]]
+            lines += [f"    v{k} = a[{i}]", *read]
+            value, version = f"v{k}", f"n{k}"
         elif kind == OUTPUT:
-            value, version = "SavedOutput(y)", "0"
+            value, version = "keep_outputs(y)", "0"
         elif kind == NEEDS:
             value = "needed"
+        elif kind == SHAPE and i in sequences:
+            value = f"list_shapes(a[{i}])"
         else:
             form = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype"}[kind]
             value = form.format(i)
         values, versions = values + value + ", ", versions + version + ", "
     names: dict[str, Any] = {"INFERENCE": INFERENCE, "raise_inference": raise_inference,
-                             "SavedOutput": SavedOutput}
+                             "Tensor": Tensor,
+                             "keep_outputs": keep_outputs, "list_shapes": list_shapes}
     source = ["def keep(plan, a, y, needed):", *lines, f"    return ({values}), ({versions})"]
     text = "\n".join(source)
     define(text, f"<flambeau saving {zlib.crc32(text.encode()):08x}>", names)  # generated: hot

@@ -87,13 +87,20 @@ def _name_nodes(function: Callable[..., Any], operator: Operator) -> Callable[..
         for y in result if isinstance(result, (tuple, list)) else (result,):
             if not isinstance(y, Tensor):
                 break  # an overriding class has answered
-            if y._node is not None and not any(isinstance(x, Tensor) and x._node is y._node
-                                               for x in args):  # then y is an argument
+            if y._node is not None and not _is_argument(y, args):
                 name_node(y, names[overload(*args, **kwargs)])
         return result
 
     note_outermost(function, call)
     return call
+
+
+def _is_argument(y: Tensor, args: tuple[Any, ...]) -> bool:
+    """Whether a composite returned one of its arguments, or what has the same history."""
+    for x in args:
+        if isinstance(x, Tensor) and x._node is y._node:
+            return True
+    return False
 
 
 def _copy_name(function: Any, operator: Operator) -> Any:

@@ -25,7 +25,7 @@ from .errors import MISSING, Overriding, explain
 from .operator import Kind, Operator, Promotion
 from .out import write_out
 from .out_dtypes import require_out_dtype
-from .output_layout import Layout, lay_out
+from .output_layout import FORMATS, Layout, is_row_major, lay_out
 from .promotion import compute_pointwise
 
 NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # accepted besides PyTorch's names
@@ -49,7 +49,8 @@ def write_function(operator: Operator) -> tuple[str, Callable]:
     """Return the source of an operator's function, and the function."""
     source = SourceBuilder({
         **_NAMES, "operator": operator, "body": operator.body, "several": wrap_several,
-        "are_row_major": are_row_major,
+        "are_row_major": are_row_major, "is_row_major": is_row_major,
+        "have_single_format": have_single_format,
         "call_with_numbers": call_with_numbers,
         "LAYOUT": operator.layout, "policy": operator.autocast,
         "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
@@ -70,12 +71,16 @@ def wrap_several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor |
 
 
 def are_row_major(arrays: Any) -> bool:
-    """Return whether arrays have the strides of row-major order, told by their flags alone: False
-    if an axis has length 1, whose stride the flags leave open."""
+    """Whether arrays have exactly the strides of row-major order."""
     for y in arrays:
-        if y.__class__ is not np.ndarray or not y.flags.c_contiguous or 1 in y.shape:
+        if y.__class__ is not np.ndarray or not is_row_major(y):
             return False
     return True
+
+
+def have_single_format(arrays: Any) -> bool:
+    """Whether arrays are in row-major order and have no axes for channels to come last in."""
+    return are_row_major(arrays) and all([y.ndim <= 3 for y in arrays])
 
 
 def call_with_numbers(operator: Operator, error: Exception, values: tuple, out: Any = None) -> Any:
@@ -359,6 +364,8 @@ class _Computation:
         elif layout is Layout.ITERATOR:
             row_major = [operand.is_row_major() for operand in self.operands.values()]
             test = f"y.ndim > 1 and not ({' and '.join(row_major) or 'True'})"
+        elif layout in FORMATS:  # up to three axes have the format of rows alone
+            test = "y.ndim > 3 or y.ndim > 1 and not is_row_major(y)"
         else:
             test = "y.ndim > 1"
         return [f"    if {test}:", f"        y = laid_out(LAYOUT, y, ({self._write_windows()},))"]
@@ -367,6 +374,8 @@ class _Computation:
         if self.operator.layout is Layout.FREE:
             return []
         step = f"y = [laid_out(LAYOUT, v, ({self._write_windows()},)) for v in y]"
+        if self.operator.layout in FORMATS:
+            return ["    if not have_single_format(y):", f"        {step}"]
         if self.operator.layout not in (Layout.CONTIGUOUS, Layout.ITERATOR, Layout.PRESERVE):
             return [f"    {step}"]
         tests = ["are_row_major(y)"]

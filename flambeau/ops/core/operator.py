@@ -170,6 +170,9 @@ class Operator:
         self.tensor_positions = tuple(i for i, n in enumerate(notes) if "Array" in n)
         self.position_attributes = tuple(i for i, n in enumerate(notes) if "Positions" in n)
         self.sequence_positions = tuple(i for i, n in enumerate(notes) if "Sequence[Array" in n)
+        self.optional_positions = tuple(
+            i for i in self.tensor_positions
+            if i not in self.sequence_positions and ("None" in notes[i] or "Number" in notes[i]))
         self.has_sequence = bool(self.sequence_positions)
         single = len(self.tensor_positions) == 1 and not self.has_sequence
         optional = single and "|" in notes[self.tensor_positions[0]]
@@ -192,7 +195,8 @@ class Operator:
                     _create_missing_vjp(self, self.names[i])
                 vjp = self.vjps.get(self.names[i], missing)
                 entries.append((vjp, self._indices(vjp, sources)))
-        actual: Plan = Plan(self.node_type, sources, entries, positions, self.joint is not None)
+        actual: Plan = Plan(self.node_type, sources, entries, positions, self.joint is not None,
+                            self.sequence_positions, self.optional_positions)
         actual.choose_node = self.choose_node
         actual.frees = any((ATTRIBUTE, i) in sources for i in self.position_attributes)
         self.plans[mask] = actual

@@ -41,6 +41,11 @@ class Layout(Enum):
     COLUMNS = "matrices column by column, as LAPACK writes them"
 
 
+# These decide between row-major order and channels last, which needs four axes or five.
+FORMATS = {Layout.CHANNELS_LAST, Layout.MEMORY, Layout.VOLUME, Layout.ALL_CHANNELS_LAST,
+           Layout.ANY_CHANNELS_LAST}
+
+
 def compute_iterator_strides(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     """Return the strides of a pointwise result, for operands given as (shape, strides)."""
     if all(s == shape for s, _ in operands):
@@ -149,6 +154,25 @@ _RULES: dict[Layout, Callable[[tuple[int, ...], Sequence[tuple]], Strides]] = {
     Layout.COLUMNS: _choose_columns,
 }
 _answers: dict[tuple, Strides] = {}
+_row_major_steps: dict[tuple, Strides] = {}  # in bytes, by shape and bytes per element
+
+
+def is_row_major(y: np.ndarray) -> bool:
+    """Whether an array has exactly the strides of row-major order, also along axes of length 1,
+    which flags leave open."""
+    if not y.flags.c_contiguous:
+        return False
+    shape = y.shape
+    if 1 not in shape and 0 not in shape:
+        return True
+    key = shape, y.itemsize
+    steps = _row_major_steps.get(key)
+    if steps is None:
+        if len(_row_major_steps) >= MAX_CACHED_LAYOUTS:
+            _row_major_steps.clear()
+        steps = tuple([s * y.itemsize for s in compute_contiguous_strides(shape)])
+        _row_major_steps[key] = steps
+    return y.strides == steps
 
 
 def lay_out(layout: Layout, y: np.ndarray, operands: Sequence) -> np.ndarray:

@@ -209,8 +209,8 @@ def _sort(call: Call, x: Tensor, dim: int, descending: bool, stable: bool) -> An
 
 def _split_sizes(call: Call, x: Tensor, sizes: Any, dim: int) -> Any:
     """Parts of one size, the last one possibly smaller, are `split`, others `split_with_sizes`."""
-    if sizes and all(n == sizes[0] for n in sizes[:-1]) and 0 < sizes[-1] <= sizes[0]:
-        return call(aten.split.Tensor, (x, sizes[0], *((dim,) if dim else ())))
+    if sizes.__class__ is int:
+        return call(aten.split.Tensor, (x, sizes, *((dim,) if dim else ())))
     return call(aten.split_with_sizes.default, (x, list(sizes), *((dim,) if dim else ())))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.unbroadcast import sum_to_shape
 from ...native.foundation.user_frames import add_notes
 from ...native.target.eager_costs import MIN_PRODUCT_LHS_ELEMENTS
 from ...tensor.dtypes import FLOAT32, FLOAT64, FROM_NUMPY
@@ -193,7 +194,7 @@ def _(g: Tensor, weight: Tensor) -> Tensor:
 @linear.vjp("weight")
 def _(g: Tensor, input: Tensor, weight_shape: tuple[int, ...]) -> Tensor:
     if len(weight_shape) == 1:
-        return (g.unsqueeze(-1) * input).sum_to_size(weight_shape)
+        return sum_to_shape(g.unsqueeze(-1) * input, weight_shape)
     return multiply_rows(g, input)
 
 
@@ -201,7 +202,7 @@ def _(g: Tensor, input: Tensor, weight_shape: tuple[int, ...]) -> Tensor:
 def _(g: Tensor, bias_shape: tuple[int, ...]) -> Tensor:
     if len(bias_shape) == 1 and g._array.ndim == 2 and g._array.shape[1] == bias_shape[0]:
         return g.sum(0)
-    return g.sum_to_size(bias_shape)
+    return sum_to_shape(g, bias_shape)
 
 
 @opaque(linear_in="input * other", layout=Layout.FREE, name="_rows_product", expose=(),

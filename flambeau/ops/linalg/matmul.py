@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.tape import record_binary
+from ...autograd.unbroadcast import sum_to_shape
 from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS, MIN_PRODUCT_LHS_ELEMENTS
 from ...tensor.dtypes import FLOATS, FROM_NUMPY, HALF, dtype as Dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
@@ -175,11 +176,13 @@ def _(g: Tensor, other: Tensor, input_shape: tuple[int, ...]) -> Tensor:
     if len(input_shape) == 1:
         if other.dim() == 1:
             return g * other
+        if g.dim() == 1:
+            return other @ g
         y = (g.unsqueeze(-2) @ other.transpose(-2, -1)).squeeze(-2)
-        return y.sum_to_size(input_shape)
+        return sum_to_shape(y, input_shape)
     if other.dim() == 1:
-        return (g.unsqueeze(-1) * other).sum_to_size(input_shape)
-    return (g @ other.transpose(-2, -1)).sum_to_size(input_shape)
+        return sum_to_shape(g.unsqueeze(-1) * other, input_shape)
+    return sum_to_shape(g @ other.transpose(-2, -1), input_shape)
 
 
 @matmul.vjp("other")
@@ -187,13 +190,15 @@ def _(g: Tensor, input: Tensor, other_shape: tuple[int, ...]) -> Tensor:
     if len(other_shape) == 1:
         if input.dim() == 1:
             return g * input
+        if g.dim() == 1:
+            return input.t() @ g
         y = input.transpose(-2, -1) @ g.unsqueeze(-1)
-        return y.squeeze(-1).sum_to_size(other_shape)
+        return sum_to_shape(y.squeeze(-1), other_shape)
     if input.dim() == 1:
-        return (input.unsqueeze(-1) * g.unsqueeze(-2)).sum_to_size(other_shape)
+        return sum_to_shape(input.unsqueeze(-1) * g.unsqueeze(-2), other_shape)
     if len(other_shape) == 2 and input.dim() > 2:  # one product over the rows of all batches
         return input.flatten(0, -2).t() @ g.flatten(0, -2)
-    return (input.transpose(-2, -1) @ g).sum_to_size(other_shape)
+    return sum_to_shape(input.transpose(-2, -1) @ g, other_shape)
 
 
 @composite()

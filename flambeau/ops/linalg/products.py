@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.unbroadcast import sum_to_shape
 from ...tensor.dtypes import FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor
@@ -141,7 +142,7 @@ def _(
 
 @addmm.vjp("input")
 def _(g: Tensor, input_shape: tuple[int, ...], beta: Number) -> Tensor:
-    return _scale(g, beta).sum_to_size(input_shape)
+    return sum_to_shape(_scale(g, beta), input_shape)
 
 
 @addmm.vjp("mat1")
@@ -189,7 +190,7 @@ def _(
 
 @addmv.vjp("input")
 def _(g: Tensor, input_shape: tuple[int, ...], beta: Number) -> Tensor:
-    return _scale(g, beta).sum_to_size(input_shape)
+    return sum_to_shape(_scale(g, beta), input_shape)
 
 
 @addmv.vjp("mat")
@@ -249,7 +250,7 @@ def _(
 
 @baddbmm.vjp("input")
 def _(g: Tensor, input_shape: tuple[int, ...], beta: Number) -> Tensor:
-    return _scale(g, beta).sum_to_size(input_shape)
+    return sum_to_shape(_scale(g, beta), input_shape)
 
 
 @baddbmm.vjp("batch1")

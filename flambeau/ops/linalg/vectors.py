@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...autograd.unbroadcast import sum_to_shape
 from ...native.foundation.user_frames import warn
 from ...native.target.eager_costs import DIFFERENCES_PER_BLOCK
 from ...tensor.dtypes import FROM_NUMPY, HALF
@@ -64,12 +65,12 @@ def linalg_cross(input: Array, other: Array, *, dim: int = -1) -> Array:
 
 @linalg_cross.vjp("input")
 def _(g: Tensor, other: Tensor, input_shape: tuple[int, ...], dim: int) -> Tensor:
-    return linalg_cross(other.expand(g.shape), g, dim=dim).sum_to_size(input_shape)
+    return sum_to_shape(linalg_cross(other.expand(g.shape), g, dim=dim), input_shape)
 
 
 @linalg_cross.vjp("other")
 def _(g: Tensor, input: Tensor, other_shape: tuple[int, ...], dim: int) -> Tensor:
-    return linalg_cross(g, input.expand(g.shape), dim=dim).sum_to_size(other_shape)
+    return sum_to_shape(linalg_cross(g, input.expand(g.shape), dim=dim), other_shape)
 
 
 publish(linalg_cross, ("cross",), ("linalg",))

@@ -10,7 +10,7 @@ import numpy as np
 from ...native.foundation.public_names import c_class_name
 from ...native.foundation.user_frames import add_notes, warn
 from ...native.target.eager_costs import MIN_BIT_BLEND_ELEMENTS
-from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.dtypes import FLOATS, FROM_NUMPY
 from ...tensor.promotion import legacy_name, result_dtype
 from ...tensor.tensor import Tensor, wrap
 from ..core.cache_blocking import choose
@@ -18,7 +18,7 @@ from ..core.errors import Overriding, advise_on_array, answer_failed
 from ..core.operator import Array, Number, Promotion
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample
-from ..core.scalar_conversion import convert_scalar
+from ..core.scalar_conversion import convert_scalar, number
 
 
 def _choices(rng: Rng) -> Iterator[Sample]:
@@ -32,8 +32,12 @@ def select(condition: Array, input: Array | Number, other: Array | Number) -> Ar
     """Choose input where the condition holds, else other; either may be a number."""
     if condition.dtype.kind != "b":
         condition = _as_condition(condition)
-    kind = getattr(input, "dtype", None)
-    if kind is None or kind is not getattr(other, "dtype", None):
+    left, right = getattr(input, "dtype", None), getattr(other, "dtype", None)
+    if other.__class__ in (int, float) and left in FLOATS and input.ndim:
+        other = number(other, left)
+    elif input.__class__ in (int, float) and right in FLOATS and other.ndim:
+        input = number(input, right)
+    elif left is None or left is not right:
         kind = result_dtype((input, other)).numpy
         input, other = _cast(input, kind), _cast(other, kind)
     values: Any = (condition, input, other)

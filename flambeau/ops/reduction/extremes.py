@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...native.target.eager_costs import MAX_COUNTED_ROW_ELEMENTS
+from ...native.target.eager_costs import MAX_CACHED_LAYOUTS, MAX_COUNTED_ROW_ELEMENTS
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import refuse_complex
 from ...tensor.tensor import Tensor
@@ -158,34 +159,51 @@ min_all = _declare_extreme_of_all("min", np.minimum)
 # ------------------------------------------------------------------------------ along an axis
 
 
-def _find_first(input: Array, axis: int | None, largest: bool) -> Array:
+def _find_first(
+    input: Array, axis: int | None, largest: bool, keepdim: bool = False
+) -> Array:
     """The index of the first extreme along an axis, or of all elements; NaN counts as extreme."""
     if input.dtype.kind == "c":
         raise RuntimeError("argmax/argmin are not implemented for complex dtypes")
     find: Callable[..., Array] = np.argmax if largest else np.argmin
     if input.size > MAX_COUNTED_ROW_ELEMENTS \
             and axis is not None and (y := find_extreme(find, input, axis)) is not None:
-        return y
+        return np.expand_dims(y, axis) if keepdim else y
     if input.__class__ is np.ndarray:  # its method does the same, sooner
-        return np.asarray(input.argmax(axis) if largest else input.argmin(axis))
-    return np.asarray(find(input, axis))
+        method = input.argmax if largest else input.argmin
+        return np.asarray(method(axis, keepdims=True) if keepdim else method(axis))
+    y = np.asarray(find(input, axis))
+    return np.expand_dims(y, axis) if keepdim else y
 
 
 def _take_along(x: Array, indices: Array, axis: int) -> Array:
     """The element along an axis at each index: np.take_along_axis, in half its time."""
     if x.__class__ is not np.ndarray or not x.flags.c_contiguous:
+        if indices.ndim == x.ndim:
+            return np.take_along_axis(x, indices, axis)
         return np.take_along_axis(x, np.expand_dims(indices, axis), axis).squeeze(axis)
     if x.ndim == 1:
         return np.asarray(x.take(indices))
     if not x.size:
         return np.empty(indices.shape, x.dtype)
-    n, inner = x.shape[axis], math.prod(x.shape[axis + 1 :])
-    rows = np.arange(0, x.size, n * inner)[:, None]
-    if inner == 1:
-        flat = indices.reshape(-1, 1) + rows
-    else:
-        flat = indices.reshape(-1, inner) * inner + (rows + np.arange(inner))
-    return x.take(flat.reshape(indices.shape))
+    inner = math.prod(x.shape[axis + 1 :])
+    starts = _list_starts(x.shape, axis, indices.ndim == x.ndim) \
+        if x.size <= MAX_COUNTED_ROW_ELEMENTS else _find_starts(x.shape, axis, indices.shape)
+    return x.take((indices if inner == 1 else indices * inner) + starts)
+
+
+def _find_starts(shape: tuple[int, ...], axis: int, result_shape: tuple[int, ...]) -> Array:
+    """The position in a row-major array at which each of its vectors along an axis begins."""
+    inner = math.prod(shape[axis + 1 :])
+    rows = np.arange(0, math.prod(shape), shape[axis] * inner)[:, None]
+    return (rows if inner == 1 else rows + np.arange(inner)).reshape(result_shape)
+
+
+@functools.lru_cache(MAX_CACHED_LAYOUTS)
+def _list_starts(shape: tuple[int, ...], axis: int, keepdim: bool) -> Array:
+    """The same of a small array, whose positions are cached."""
+    middle = (1,) if keepdim else ()
+    return _find_starts(shape, axis, (*shape[:axis], *middle, *shape[axis + 1 :]))
 
 
 def _declare_extreme_along(name: str, largest: bool) -> Declared:
@@ -198,11 +216,8 @@ def _declare_extreme_along(name: str, largest: bool) -> Declared:
         if not input.size:
             needs_elements(input, dim, name)
         axis = canonicalize_dim(dim, input.ndim)
-        indices = _find_first(input, axis, largest)
-        values = _take_along(input, indices, axis)
-        if keepdim:
-            return np.expand_dims(values, axis), np.expand_dims(indices, axis)
-        return values, indices
+        indices = _find_first(input, axis, largest, keepdim)
+        return _take_along(input, indices, axis), indices
 
     body.__name__, body.__doc__ = f"_{name}_dim", f"The {name} along an axis, and where it is."
     result = opaque(name=f"_{name}_dim", node=name.capitalize() + "Backward0", expose=(),
@@ -237,8 +252,7 @@ def _declare_position(name: str, largest: bool) -> Declared:
         axis = canonicalize_dim(dim, input.ndim)
         if not input.ndim:
             return np.zeros((), np.int64)
-        y = _find_first(input, axis, largest)
-        return np.expand_dims(y, axis) if keepdim else y
+        return _find_first(input, axis, largest, keepdim)
 
     body.__name__ = name
     body.__doc__ = f"""The index of the {"largest" if largest else "smallest"} element, the first.

@@ -40,6 +40,8 @@ def parse_axes(dim: Dims, ndim: int) -> tuple[int, ...] | None:
     """Return NumPy's `axis` for a `dim`; None for all axes."""
     if dim.__class__ is int and ndim:
         return (canonicalize_dim(dim, ndim),)
+    if dim.__class__ is tuple and len(dim) == 1 and dim[0].__class__ is int and ndim:
+        return (canonicalize_dim(dim[0], ndim),)
     if dim is None or means_all_axes(dim):
         return None
     return canonicalize_dims(dim, ndim)

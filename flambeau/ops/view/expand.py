@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ...autograd.unbroadcast import sum_to_shape
 from ...tensor.meta import MetaArray
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
@@ -91,7 +92,7 @@ def _(batch: Batch, input: Tensor, dim: int) -> Tensor:
 
 @unsqueeze.vjp
 def _(g: Tensor, dim: int) -> Tensor:
-    return g.squeeze(dim)
+    return _squeeze(g, (canonicalize_dim(dim, g._array.ndim),))
 
 
 @view(ref=lambda x, *size: np.broadcast_to(x, size),
@@ -114,6 +115,12 @@ def expand(input: Array, *size: Any, implicit: bool = False) -> Array:
     if input.__class__ is MetaArray:
         return _expand_meta(input, size, new)
     lengths, strides = list(shape), list(input.strides)
+    if not new:
+        for i, n in enumerate(size):
+            if n != lengths[i]:
+                strides[i] = strides[i] if n == -1 else 0
+                lengths[i] = _expand_length(n, lengths[i], i, False, size, shape)
+        return set_strides(input, lengths, strides)
     for i in range(len(size) - 1, -1, -1):
         if i < new:  # a leading axis, which steps over all axes behind it
             lengths.insert(0, 1)
@@ -160,7 +167,7 @@ def _(batch: Batch, input: Tensor, size: tuple[int, ...], implicit: bool) -> Ten
 
 @expand.vjp
 def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
-    return g.sum_to_size(input_shape)
+    return sum_to_shape(g, input_shape)
 
 
 @composite(expose=("Tensor",))

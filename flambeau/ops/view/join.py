@@ -339,7 +339,8 @@ def flip(input: Array, *dims: Any) -> Array:
     result = canonicalize_dims(dims, input.ndim) if dims else ()
     if input.ndim - 1 in result:  # along other axes PyTorch copies bytes
         refuse_eight_bit(input, "flip_cpu")
-    turned = np.flip(input, result) if input.ndim else input
+    turned = input[tuple([slice(None, None, -1) if axis in result else slice(None)
+                          for axis in range(input.ndim)])]
     return turned.copy() if (y := try_copy_kernel(turned)) is None else y
 
 

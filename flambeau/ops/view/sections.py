@@ -65,17 +65,26 @@ def _unbind_method(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 Tensor.unbind = _unbind_method
 
 
-@view(name="_split_sizes", node="SplitWithSizesBackward0", expose=(),
+@view(name="_split_sizes", node=("SplitWithSizesBackward0", "SplitBackward0"), expose=(),
+      overload=lambda input, sizes, dim: sizes.__class__ is int,
       ref=lambda x, sizes, dim: tuple(np.split(x, np.cumsum(sizes)[:-1], dim)),
       samples=lambda rng: iter([((rng.normal(size=(3, 5)), (2, 3), 1), {})]))
 def split_sizes(input: Array, sizes: Any, dim: int) -> tuple[Array, ...]:
-    """Split an axis into consecutive pieces of the given lengths."""
+    """Split an axis into consecutive pieces of the given lengths, or of one length but for the
+    last."""
     head, start, result = (slice(None),) * dim, 0, []
-    for n in sizes:
-        index: Any = (*head, slice(start, start + n), Ellipsis)
-        result.append(input[index])
+    for n in _list_lengths(input.shape[dim], sizes):
+        result.append(input[(*head, slice(start, start + n))])
         start += n
     return tuple(result)
+
+
+def _list_lengths(extent: int, sizes: Any) -> Sequence[int]:
+    """The lengths of the pieces of an axis."""
+    if sizes.__class__ is not int:
+        return sizes
+    whole, rest = divmod(extent, sizes) if sizes else (0, 0)
+    return (sizes,) * whole + ((rest,) if rest or not whole else ())
 
 
 @split_sizes.vjp
@@ -83,7 +92,7 @@ def _(
     gs: tuple[Tensor, Tensor], input_shape: tuple[int, ...], sizes: Any, dim: int,
     input_dtype: Dtype
 ) -> Tensor:
-    return _join(gs, input_shape, dim, input_dtype, sizes)
+    return _join(gs, input_shape, dim, input_dtype, _list_lengths(input_shape[dim], sizes))
 
 
 def _join(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> Tensor:
@@ -105,12 +114,7 @@ def _join(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> 
     return cat(pieces, axis)
 
 
-def _has_one_length(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> bool:
-    return not isinstance(split_size_or_sections, (tuple, list))
-
-
-@composite(expose=("torch",), explains=True, node=("SplitWithSizesBackward0", "SplitBackward0"),
-           overload=_has_one_length)
+@composite(expose=("torch",), explains=True)
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Split an axis into pieces of one length (the last may be shorter) or of listed lengths.
 
@@ -124,7 +128,9 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     axis = canonicalize_dim(dim, len(shape))
     size, n = split_size_or_sections, shape[axis]
-    if isinstance(size, (tuple, list)):
+    if size.__class__ is not int and not isinstance(size, (tuple, list)):
+        size = _convert_length(size)
+    if size.__class__ is not int:
         if sum(size) != n or any(s < 0 for s in size):
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size "
@@ -133,8 +139,19 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
         return split_sizes(tensor, tuple(size), axis)
     if size < 0 or (size == 0 and n):
         raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
-    count = max(-(-n // size), 1) if size else 1
-    return split_sizes(tensor, tuple(min(size, n - i * size) for i in range(count)), axis)
+    return split_sizes(tensor, size, axis)
+
+
+def _convert_length(size: Any) -> int:
+    """The length of pieces, of a type other than int. TypeError for bools and for no integers."""
+    if isinstance(size, bool):
+        raise TypeError("split() received an invalid combination of arguments - got (Tensor, bool, "
+                        "int), but expected one of:\n * (Tensor input, int split_size, int dim = "
+                        "0)\n  ")
+    if not hasattr(size, "__index__"):
+        raise TypeError("split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of "
+                        f"ints, not {type(size).__name__}")
+    return int(size)
 
 
 def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -160,7 +177,7 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
     return split(input, list(split_sizes), dim)
 
 
-@composite(numpy_names=True, node="SplitBackward0")
+@composite(numpy_names=True)
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Split an axis into at most `chunks` pieces of equal length; the last may be shorter.
 

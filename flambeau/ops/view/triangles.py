@@ -36,10 +36,9 @@ def _declare_triangle(name: str, lower: bool) -> Any:
             raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
         refuse_eight_bit(input, name)
         rows, columns = input.shape[-2:]
-        if lower:
-            keep = np.tri(rows, columns, diagonal, np.bool_)
-        else:
-            keep = ~np.tri(rows, columns, diagonal - 1, np.bool_)
+        offsets = np.arange(-diagonal, columns - diagonal)
+        row = np.arange(rows)[:, None]
+        keep = offsets <= row if lower else offsets >= row
         y = np.zeros(input.shape, input.dtype)
         np.copyto(y, input, where=keep)
         return y
