@@ -42,4 +42,5 @@ def sum_to_shape(g: Tensor, shape: tuple[int, ...]) -> Tensor:
 def find_repeated_axes(extents: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the axes along which a tensor was repeated, from its shape and the result's."""
     new = len(extents) - len(shape)
-    return (*range(new), *(i + new for i, n in enumerate(shape) if n == 1 and extents[i + new] != 1))
+    repeated = [i + new for i, n in enumerate(shape) if n == 1 and extents[i + new] != 1]
+    return (*range(new), *repeated)

@@ -26,9 +26,9 @@ class Plan(Generic[N]):
     `sources`: (kind, position) of each saved value. `entries`: (vjp, indices of the saved values
     it reads). `inputs`: positions of the tensor parameters that get a gradient, in order.
     `sequences`: positions of the parameters that are lists of tensors; `optional`: of those that
-    may be None or a number. `only`: the vjp, if there is one and it reads all saved values in order. `plain`: no saved
-    value is a tensor. `joint`: one vjp returns the gradients of all inputs. `arguments`:
-    (position, index of the saved value) of each saved argument.
+    may be None or a number. `only`: the vjp, if there is one and it reads all saved values in
+    order. `plain`: no saved value is a tensor. `joint`: one vjp returns the gradients of all
+    inputs. `arguments`: (position, index of the saved value) of each saved argument.
     """
 
     __slots__ = (

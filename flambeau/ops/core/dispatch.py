@@ -97,10 +97,7 @@ def _name_nodes(function: Callable[..., Any], operator: Operator) -> Callable[..
 
 def _is_argument(y: Tensor, args: tuple[Any, ...]) -> bool:
     """Whether a composite returned one of its arguments, or what has the same history."""
-    for x in args:
-        if isinstance(x, Tensor) and x._node is y._node:
-            return True
-    return False
+    return y._node in [x._node for x in args if isinstance(x, Tensor)]
 
 
 def _copy_name(function: Any, operator: Operator) -> Any:

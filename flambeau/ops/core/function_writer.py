@@ -72,15 +72,12 @@ def wrap_several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor |
 
 def are_row_major(arrays: Any) -> bool:
     """Whether arrays have exactly the strides of row-major order."""
-    for y in arrays:
-        if y.__class__ is not np.ndarray or not is_row_major(y):
-            return False
-    return True
+    return all(map(is_row_major, arrays))
 
 
 def have_single_format(arrays: Any) -> bool:
     """Whether arrays are in row-major order and have no axes for channels to come last in."""
-    return are_row_major(arrays) and all([y.ndim <= 3 for y in arrays])
+    return are_row_major(arrays) and max(y.ndim for y in arrays) <= 3
 
 
 def call_with_numbers(operator: Operator, error: Exception, values: tuple, out: Any = None) -> Any:

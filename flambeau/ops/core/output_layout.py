@@ -160,7 +160,7 @@ _row_major_steps: dict[tuple, Strides] = {}  # in bytes, by shape and bytes per 
 def is_row_major(y: np.ndarray) -> bool:
     """Whether an array has exactly the strides of row-major order, also along axes of length 1,
     which flags leave open."""
-    if not y.flags.c_contiguous:
+    if y.__class__ is not _ndarray or not y.flags.c_contiguous:
         return False
     shape = y.shape
     if 1 not in shape and 0 not in shape:

@@ -16,7 +16,8 @@ from ..core.axes import canonicalize_dim
 from ..core.operator import Array, publish
 from ..core.registry import composite, view
 from ..core.sample_inputs import matrices
-from ..creation.creation import public
+from ..creation.creation import public, zeros
+from .join import cat, stack
 from .slices import basic_index
 
 
@@ -97,18 +98,14 @@ def _(
 
 def _join(gs: Sequence[Any], shape: tuple, dim: int, dtype: Any, sizes: Any) -> Tensor:
     """The cotangents of pieces put together, zeros where none came."""
-    from ..creation.creation import zeros
-    from .join import cat, stack
-
     wrapper = next((g for g in gs if g is not None and type(g) is not Tensor), None)
-    if wrapper is not None:  # its class makes the zeros, too
-        zeros = wrapper.new_zeros
+    fill = zeros if wrapper is None else wrapper.new_zeros  # a class makes its own zeros
     axis = dim % len(shape)
     if sizes is None:
         rest = (*shape[:axis], *shape[axis + 1 :])
-        return stack([zeros(rest, dtype=dtype) if g is None else g for g in gs], axis)
+        return stack([fill(rest, dtype=dtype) if g is None else g for g in gs], axis)
     pieces = [
-        zeros((*shape[:axis], n, *shape[axis + 1 :]), dtype=dtype) if g is None else g
+        fill((*shape[:axis], n, *shape[axis + 1 :]), dtype=dtype) if g is None else g
         for g, n in zip(gs, sizes, strict=True)
     ]
     return cat(pieces, axis)
