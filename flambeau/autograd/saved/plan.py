@@ -73,10 +73,13 @@ def list_shapes(value: Any) -> Any:
 
 
 def keep_outputs(result: Any) -> Any:
-    """Return a call's result, or results, as saved values, without saved-tensor hooks."""
-    if result.__class__ is tuple or result.__class__ is list:
-        return tuple([SavedOutput(y, i) for i, y in enumerate(result)])
-    return SavedOutput(result)
+    """Return a call's result, or results, as saved values, without saved-tensor hooks.
+    AttributeError for a subclass, which can't be rebuilt from its array alone."""
+    if result.__class__ is Tensor:
+        return SavedOutput(result)
+    if isinstance(result, Tensor):
+        raise AttributeError
+    return tuple([SavedOutput(y, i) for i, y in enumerate(result)])
 
 
 def _compile_keeper(

@@ -71,8 +71,7 @@ Tensor.unbind = _unbind_method
       ref=lambda x, sizes, dim: tuple(np.split(x, np.cumsum(sizes)[:-1], dim)),
       samples=lambda rng: iter([((rng.normal(size=(3, 5)), (2, 3), 1), {})]))
 def split_sizes(input: Array, sizes: Any, dim: int) -> tuple[Array, ...]:
-    """Split an axis into consecutive pieces of the given lengths, or of one length but for the
-    last."""
+    """Split an axis into pieces of the listed lengths, or of one length but for the last."""
     head, start, result = (slice(None),) * dim, 0, []
     for n in _list_lengths(input.shape[dim], sizes):
         result.append(input[(*head, slice(start, start + n))])
