@@ -33,10 +33,12 @@ def select(condition: Array, input: Array | Number, other: Array | Number) -> Ar
     if condition.dtype.kind != "b":
         condition = _as_condition(condition)
     left, right = getattr(input, "dtype", None), getattr(other, "dtype", None)
-    if other.__class__ in (int, float) and left in FLOATS and input.ndim:
-        other = number(other, left)
-    elif input.__class__ in (int, float) and right in FLOATS and other.ndim:
-        input = number(input, right)
+    if isinstance(other, (int, float)) and isinstance(input, Array) and input.ndim \
+            and input.dtype in FLOATS:
+        other = number(other, input.dtype)
+    elif isinstance(input, (int, float)) and isinstance(other, Array) and other.ndim \
+            and other.dtype in FLOATS:
+        input = number(input, other.dtype)
     elif left is None or left is not right:
         kind = result_dtype((input, other)).numpy
         input, other = _cast(input, kind), _cast(other, kind)
