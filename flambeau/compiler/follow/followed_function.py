@@ -24,6 +24,7 @@ from .growing_segment import GrowingSegment, find_growth
 from .holder_census import take_census
 from .hooks import ACTIVE, TABLE
 from .interception import hooks
+from .moving_tensors import MovingTensors
 from .orphans import drop_orphans
 from .programs.growing_program import GrowingProgram, Plan
 from .programs.segment_program import SegmentProgram
@@ -60,6 +61,7 @@ class FollowedFunction:
         # Composites that compute without operators, or read values before any: (hook, classes of
         # the arguments). In another step, or with other arguments, the same composite may not.
         self.opaque: set[tuple[Any, tuple]] = set()
+        self.moving = MovingTensors()
         self.is_steady = True  # whether the last call only ran existing programs
         self.programs: list[Program] = []
         self.calls = 0  # followed so far

@@ -19,6 +19,7 @@ from ...autograd import engine, inplace, views
 from ...autograd.mode import MODE
 from ...native.foundation.method_patches import library_attributes
 from ...nn.module import Module
+from ...nn.parameter import Parameter
 from ...ops.core import inplace as in_place
 from ...ops.core import out
 from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
@@ -217,20 +218,42 @@ def _hook(function: Any, both: Callable) -> Hook:
     return hook
 
 
-def _barrier(function: Any, does_nothing: Callable[..., bool] | None = None) -> Hook:
-    """Return a hook on a function that reads values, which ends the segment unless the function
-    `does_nothing` with its arguments."""
+def _barrier(function: Any) -> Hook:
+    """Return a hook on a function that reads values, which ends the segment."""
+
+    def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return ACTIVE.session.barrier(hook, args, kwargs)
+
+    def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return session.barrier(hook, args, kwargs)
+
+    hook = Hook(function, record, follow)
+    return hook
+
+
+def _hook_data(setter: Any) -> Hook:
+    """Return a hook on the setter of `data`. A tensor that gets other memory holds it like any new
+    tensor does. Its memory differs from call to call from then on."""
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         return follow(ACTIVE.session, args, kwargs)
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if does_nothing is not None and does_nothing(*args):
+        if shows_same_memory(*args):
             return None
-        return session.barrier(hook, args, kwargs)
+        target, value = args
+        if not (_is_dense(target) and _is_dense(value)):
+            return session.barrier(hook, args, kwargs)
+        session.note_move(target)
+        with session.silence():
+            return hook.original(target, value)
 
-    hook = Hook(function, record, follow)
+    hook = Hook(setter, record, follow)
     return hook
+
+
+def _is_dense(x: Any) -> bool:
+    return x.__class__ in (Tensor, Parameter) and x._array.__class__ is np.ndarray
 
 
 def _read(function: Any, exposes: bool = False) -> Hook:
@@ -297,7 +320,7 @@ def _hook_special() -> Iterator[Hook]:
     yield _peek(holds)
     yield Hook(may_write_arrays, lambda original, args, kwargs: False,
                lambda session, args, kwargs: False)
-    yield _barrier(library_attributes(Tensor)["data"].fset, shows_same_memory)
+    yield _hook_data(library_attributes(Tensor)["data"].fset)
 
 
 def _peek(function: Callable) -> Hook:

@@ -58,6 +58,8 @@ class SegmentRecorder(Recorder):
         self.trace.known_owners.update(map(id, owners))
         self.trace.existing_tensors = {id(t) for t in tensors}
         self.stable = {id(find_owner(t._array)) for t in tensors if isinstance(t, Parameter)}
+        # The owners of tensors whose memory calls replace.
+        self.moving = {id(find_owner(t._array)) for t in session.driver.moving.iterate()}
         self.keep_alive.append((tensors, owners))
         self.modes = read_ambient_modes()
         self.calls: dict[int, list[Any]] = {}  # composite calls, by the number of events before
@@ -200,7 +202,7 @@ class SegmentRecorder(Recorder):
             owner, array = storage.owner, None
             if not storage.external:
                 kind = INTERNAL
-            elif id(owner) in self.stable:
+            elif id(owner) in self.stable and id(owner) not in self.moving:
                 kind = STABLE
             else:
                 kind = INPUT

@@ -200,6 +200,12 @@ class Session:
         with self.silence():
             return hook.original(*args, **kwargs)
 
+    def note_move(self, tensor: Tensor) -> None:
+        """Note that a tensor is about to get other memory."""
+        self.driver.moving.add(tensor)
+        if self.recorder is not None:
+            self.recorder.moving.add(id(find_owner(tensor._array)))
+
     def settle(self, x: Any) -> None:
         """Make sure that a tensor has its values."""
         following = self.following
