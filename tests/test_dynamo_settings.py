@@ -24,13 +24,6 @@ def test_patched_settings_go_back():
     config.suppress_errors = False
 
 
-def test_explain_names_itself_and_what_there_is():
-    with pytest.raises(NotImplementedError, match=r"torch\._dynamo\.explain") as caught:
-        torch._dynamo.explain(abs)(torch.ones(1))
-    assert "torch.compile(f).explain()" in caught.value.__notes__[0]
-
-
-@pytest.mark.parametrize("name", ["_dynamo", "_functorch", "_inductor"])
 def test_settings_are_modules_that_programs_import(name):
     config = importlib.import_module(f"flambeau.{name}.config")
     assert config is getattr(torch, name).config
@@ -62,3 +55,25 @@ def test_groups_of_settings_are_taken_and_patched():
     del config.triton.of_a_later_version
     assert config.cuda.arch is None
     torch._inductor.cudagraph_mark_step_begin()
+
+
+def test_explain_counts_the_places_where_python_reads_values():
+    layer = torch.nn.Linear(3, 3)
+
+    def branches(x):
+        y = layer(x)
+        if y.sum() > 0:
+            y = y + 1
+        return y.relu()
+
+    found = torch._dynamo.explain(branches)(torch.ones(2, 3))
+    assert (found.graph_count, found.graph_break_count, len(found.break_reasons)) == (2, 1, 1)
+    assert "reads a tensor's values" in found.break_reasons[0].reason
+    assert found.break_reasons[0].user_stack[0].lineno == branches.__code__.co_firstlineno + 2
+    assert "Graph Break Count: 1" in str(found)
+    assert torch._dynamo.explain(layer)(torch.ones(2, 3)).graph_break_count == 0
+    read_last = torch._dynamo.explain(lambda x: layer(x).sum().item())(torch.ones(2, 3))
+    assert (read_last.graph_count, read_last.graph_break_count) == (1, 0)
+    assert torch._dynamo.explain(lambda x: x[x > 0] + 1)(torch.ones(3)).graph_count == 2
+    with pytest.raises(NotImplementedError, match="graphs is not implemented"):
+        found.graphs  # noqa: B018

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 from ..compiler import allow_in_graph, disable, is_compiling, reset
 from . import config
+from .explanation import explain
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "config", "disable", "explain", "graph_break",
@@ -60,14 +61,6 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
     ['inductor']
     """
     return ["inductor"]
-
-
-def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> NoReturn:
-    """Raise NotImplementedError: flambeau has no graph breaks to explain."""
-    error = NotImplementedError("torch._dynamo.explain is not implemented in flambeau")
-    error.add_note("torch.compile(f).explain() says what a compiled function runs, and why not "
-                   "more of it")
-    raise error
 
 
 def __getattr__(name: str) -> Any:

@@ -108,7 +108,7 @@ INSIDE_NO_GRAD = (
 
 
 def _create_node_view_error(node: Any, why: str) -> RuntimeError:
-    name = node.shown().name().removesuffix("Backward")
+    name = node.shown().name().rstrip("0123456789").removesuffix("Backward")
     return RuntimeError(
         f"Output {node.output_number()} of {name} is a view and is being modified inplace. {why}"
     )

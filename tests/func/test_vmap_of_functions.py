@@ -147,3 +147,12 @@ def test_a_rule_may_write_its_argument(torch):
     written = x.clone()
     torch.vmap(Exponential.apply)(written)
     assert written.equal(x.exp())
+
+
+def test_index_put_with_one_index_per_example_under_grad(torch):
+    def loss(x, i):
+        y = torch.index_put(torch.zeros(4), (i,), x.sum())
+        return (y**2).sum()
+
+    each = torch.func.vmap(torch.func.grad(loss))
+    assert each(torch.ones(3, 2), torch.tensor([1, 2, 3])).tolist() == [[4, 4]] * 3

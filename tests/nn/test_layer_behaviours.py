@@ -419,3 +419,32 @@ def test_saved_statistics_of_batch_norm_are_no_differentiable_results(torch):
         lambda x: torch._native_batch_norm_legit(x, None, None, True, 0.1, 1e-5), x)
     with pytest.raises(RuntimeError):
         torch.autograd.gradcheck(lambda x: x.detach() * 2, x)
+
+
+def test_in_place_activations_with_a_negative_slope_refuse_backward(torch):
+    F = torch.nn.functional
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    for call, name in [(lambda y: F.leaky_relu_(y, -0.1), "leakyReLu"),
+                       (lambda y: F.leaky_relu(y, -0.1, inplace=True), "leakyReLu"),
+                       (lambda y: F.rrelu_(y, -0.5, -0.1), "leakyReLu"),
+                       (lambda y: F.elu_(y, -0.5), "elu"), (lambda y: F.celu_(y, -0.5), "elu"),
+                       (lambda y: F.elu_(y[:1], -0.5), "elu")]:
+        y = call(x * 1)
+        with pytest.raises(RuntimeError, match=f"In-place {name} backward calculation"):
+            y.sum().backward()
+    F.leaky_relu_(x * 1, 0.1).sum().backward()
+    assert x.grad.allclose(torch.tensor([0.1, 1.0]))
+
+
+def test_batch_norm_checks_eps(torch):
+    F, x = torch.nn.functional, torch.randn(4, 3)
+    with pytest.raises(ValueError, match="eps must be positive during training, but got 0.0"):
+        F.batch_norm(x, None, None, training=True, eps=0.0)
+    with pytest.raises(ValueError, match="batch_norm eps must be non-negative, but got -1.0"):
+        F.batch_norm(x, torch.zeros(3), torch.ones(3), eps=-1.0)
+    assert F.instance_norm(torch.randn(2, 3, 4), eps=-1e-9).shape == (2, 3, 4)
+
+
+def test_linear_of_rows_without_features(torch):
+    y = torch.nn.functional.linear(torch.ones(2, 4, 0), torch.ones(5, 0), torch.ones(5))
+    assert y.equal(torch.ones(2, 4, 5))

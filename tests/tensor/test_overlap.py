@@ -87,3 +87,51 @@ def test_what_is_allowed(torch):
     torch.zeros(1).expand(6).fill_(2).zero_()
     x[2:4].add_(x[:2])
     assert x.shape == (6,)
+
+
+# Copies between windows with gaps read what they have just written, in PyTorch's order: a loop
+# along the target's smallest strides; adjacent elements 64 bytes at once, then one by one.
+OVERLAPPING = [
+    ((2, 4, 5), lambda x: (x[:, 1:], x[:, :-1]), lambda x: x[:, :1].expand(2, 4, 5)),
+    ((2, 9), lambda x: (x[:, 1:], x[:, :-1]), lambda x: x[:, :1].expand(2, 9)),
+    ((2, 9), lambda x: (x[:, :-1], x[:, 1:]), None),
+    ((20,), lambda x: (x[2::2], x[:-2:2]), None),
+    ((40,), lambda x: (x[10:29], x[:38:2]), None),
+    ((6, 6), lambda x: (x[1:, 1:], x[:-1, :-1].t()), None),
+    ((2, 40), lambda x: (x[:, 1:], x[:, :-1]), None),
+]
+CHECKSUMS = [None, None, 2082, 1430, 20598, 6569, 164118]
+
+
+@pytest.mark.parametrize("how", ["copy_", "setitem", "no_grad", "recorded", "int64"])
+@pytest.mark.parametrize("case", range(7))
+def test_copies_between_overlapping_windows(torch, case, how):
+    shape, windows, result = OVERLAPPING[case]
+    x = torch.arange(float(torch.Size(shape).numel())).reshape(shape)
+    if how == "int64" and case not in (0, 1, 6):
+        x = x.long()
+    before = x.clone()
+    if how == "recorded":
+        x.requires_grad_()
+        x = x * 1
+    target, source = windows(x)
+    with torch.set_grad_enabled(how != "no_grad"):
+        if how == "copy_":
+            target.copy_(source)
+        else:
+            target[...] = source
+    if how == "recorded":
+        assert x.requires_grad
+        x = x.detach()
+    if result is not None:
+        assert x.equal(result(before))
+    else:
+        assert (x.flatten() * torch.arange(1, x.numel() + 1)).sum() == CHECKSUMS[case]
+
+
+def test_gradient_of_a_copy_between_overlapping_windows(torch):
+    leaf = torch.ones(2, 3, requires_grad=True)
+    x = leaf * 1
+    x[:, 1:] = x[:, :-1]
+    (x * torch.tensor([1.0, 2, 3])).sum().backward()
+    assert leaf.grad.tolist() == [[3, 3, 0]] * 2

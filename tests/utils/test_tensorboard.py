@@ -151,7 +151,7 @@ def test_scalars(tmp_path):
     assert plugin(new)[0] == "scalars"
     assert struct.unpack("<d", decode(wide[8][0])[6][0]) == (1e-300,)
     assert struct.unpack("<f", beyond[2][0]) == (float("inf"),)
-    with pytest.raises(AssertionError, match="0D"):
+    with pytest.raises(AssertionError, match="0 dimensions"):
         writer.add_scalar("two", torch.ones(2))
 
 
@@ -353,3 +353,13 @@ def test_two_writers_do_not_share_a_file(tmp_path):
     assert first.get_logdir() == str(tmp_path)
     first.close()
     second.close()
+
+
+def test_what_is_neither_array_nor_number_is_refused(tmp_path):
+    writer = SummaryWriter(tmp_path)
+    for value in ([1, 2], (1.0,), None, {}):
+        with pytest.raises(NotImplementedError, match="numpy array or torch tensor are expected"):
+            writer.add_scalar("loss", value)
+    with pytest.raises(AssertionError, match="Tensor should contain one element"):
+        writer.add_scalar("loss", torch.ones(2))
+    writer.add_histogram_raw("raw", 0, 1, 2, 1, 1, [1, 2], [1, 2])

@@ -24,6 +24,7 @@ from ...native.runtime.background_jit import KernelPolicy
 from ...native.runtime.frameless_call import Steps, run_steps
 from ...ops.interception.code_patching import end_followed_call
 from ...tensor.layout import find_owner
+from ...tensor.overlap import OverlappingCopies
 from ...tensor.quantized import QuantizedCreated
 from ...tensor.sparse import Created
 from ...tensor.storage import get_version
@@ -114,6 +115,15 @@ def refuse_kind(kind: str) -> None:
 
 Created.used = functools.partial(refuse_kind, "sparse")
 QuantizedCreated.used = functools.partial(refuse_kind, "quantized")
+
+
+def refuse_overlapping_copy() -> None:
+    """Refuse a step that copies between overlapping windows: it reads what it has just written."""
+    if _recorders.current is not None:
+        refuse("it copies between overlapping windows of one storage")
+
+
+OverlappingCopies.used = refuse_overlapping_copy
 
 
 def get_recorder() -> Recorder | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ops.interception import torch_dispatch, torch_function, window_stubs
+from ...tensor.overlap import OverlappingCopies
 from ...tensor.quantized import QuantizedCreated
 from ...tensor.sparse import Created
 from ..capture import capture
@@ -52,3 +53,4 @@ torch_function.INSTANTIATED.append(_end_for_class)
 Created.used = functools.partial(_end_for_kind, functools.partial(capture.refuse_kind, "sparse"))
 QuantizedCreated.used = functools.partial(
     _end_for_kind, functools.partial(capture.refuse_kind, "quantized"))
+OverlappingCopies.used = functools.partial(_end_for_kind, capture.refuse_overlapping_copy)

@@ -218,6 +218,7 @@ class Trace:
         self.owner_refs: dict[int, Any] = {}  # weak references to owners that the call allocated
         self.grads: dict[int, GradAccess] = {}  # by id of the leaf
         self.problems: list[tuple[str, str]] = []  # (what, line): why it cannot be compiled
+        self.problem_places: list[int] = []  # how many events came before each
         self.failure: str | None = None  # a recorder failure; every kind of call would hit it
         self.result: Any = None  # what the call returned, and the tensors that effects stored
         self.plain: list[Any] = []  # the parts of the result that are not tensors
@@ -376,6 +377,7 @@ class Trace:
     def add_problem(self, problem: str, line: str) -> None:
         """Record a reason why this call cannot be compiled."""
         self.problems.append((problem, line))
+        self.problem_places.append(len(self.events))
 
 
 def count_updates(trace: Trace, optimizer: Any) -> int:

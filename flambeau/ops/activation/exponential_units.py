@@ -13,6 +13,7 @@ from ..core.cache_blocking import blockwise, choose
 from ..core.operator import Array, Number, publish
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
+from .negative_slopes import refuse_backward
 
 # Klambauer et al. 2017: the constants that keep activations at mean 0 and variance 1.
 _SELU_ALPHA = 1.6732632423543772
@@ -84,7 +85,9 @@ def _(g: Tensor, grad: Tensor, input: Tensor, below: Any, rate: Any) -> Tensor:
 
 
 def _apply(input: Tensor, inplace: bool, *parameters: Any) -> Tensor:
-    return (elu_of.operator.twin if inplace else elu_of)(input, *parameters)
+    if inplace:
+        return refuse_backward(elu_of.operator.twin(input, *parameters), parameters[0], "elu")
+    return elu_of(input, *parameters)
 
 
 @composite(expose=("nn.functional",))

@@ -16,6 +16,7 @@ from ..core.inplace import overwrite
 from ..core.operator import Array, Number, publish
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import pairs_nonzero
+from .negative_slopes import refuse_backward
 from .rectifiers import leaky_relu
 from .sigmoids import logistic, sigmoid_backward
 
@@ -150,7 +151,7 @@ def rrelu(
     tensor([-0.2000,  2.0000])
     """
     if inplace:
-        return overwrite(input, "rrelu_", _rrelu, lower, upper, training)
+        return rrelu_(input, lower, upper, training)
     return _rrelu(input, lower, upper, training)
 
 
@@ -160,7 +161,8 @@ def rrelu_(
     generator: Generator | None = None
 ) -> Tensor:
     """`rrelu` in place."""
-    return overwrite(input, "rrelu_", _rrelu, lower, upper, training, generator)
+    y = overwrite(input, "rrelu_", _rrelu, lower, upper, training, generator)
+    return y if training else refuse_backward(y, (lower + upper) / 2, "leaky_relu")
 
 
 @composite(name="torch.rrelu", expose=())

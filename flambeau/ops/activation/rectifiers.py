@@ -17,6 +17,7 @@ from ..core.promotion import round_setting
 from ..core.registry import composite, pointwise, repeats_operators
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from ..creation.creation import zeros_like
+from .negative_slopes import refuse_backward
 
 
 def _with(**options: Any) -> Callable[[Rng], Iterator[Sample]]:
@@ -326,11 +327,15 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     >>> torch.nn.functional.leaky_relu(torch.tensor([-1., 2.]), 0.1)
     tensor([-0.1000,  2.0000])
     """
-    call = leaky_relu_operator.operator.twin if inplace else leaky_relu_operator
-    return call(input, negative_slope)
+    return leaky_relu_(input, negative_slope) if inplace else leaky_relu_operator(
+        input, negative_slope)
 
 
-_publish_twin(leaky_relu_operator, "leaky_relu", ("nn.functional",))
+@composite(expose=("nn.functional",))
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """`leaky_relu` in place."""
+    y = leaky_relu_operator.operator.twin(input, negative_slope)
+    return refuse_backward(y, negative_slope, "leaky_relu") if negative_slope < 0 else y
 
 
 # ------------------------------------------------------------------------------- thresholds

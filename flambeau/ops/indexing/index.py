@@ -22,9 +22,9 @@ from ...native.target.eager_costs import (
     MIN_STRIDED_COPY_BYTES,
 )
 from ...tensor.dtypes import FLOAT32, FLOAT64, FLOATS
-from ...tensor.meta import MetaArray, refuse_unknown_values
+from ...tensor.meta import MetaArray
 from ...tensor.narrow_dtypes import NARROW
-from ...tensor.overlap import check_no_internal_overlap, check_put
+from ...tensor.overlap import check_no_internal_overlap, check_put, overlaps_other_window
 from ...tensor.promotion import legacy_name
 from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor, view_of, wrap
@@ -35,13 +35,14 @@ from ..core.output_layout import Layout, select_axes
 from ..core.registry import opaque
 from ..core.scalar_conversion import ORDINARY, convert_scalar
 from ..core.value_rules import ValueRule
+from ..creation.copies import copy_as_read
 from ..native import pointwise
 from ..native.embedding import add_to_rows, take_rows
 from ..native.row_copies import allocate_zeros, fill
 from ..view.slices import basic_index, select, view_window
 from .value_shapes import (
     build_values_error, check_axes, check_broadcasts, check_leading_axes, describe_mismatch,
-    drop_leading_axes, drop_leading_ones, strip_leading_ones,
+    drop_leading_axes, drop_leading_ones, gather_nothing, strip_leading_ones,
 )
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)
@@ -171,14 +172,14 @@ def view_basic(x: Tensor, basic: tuple) -> Tensor:
         raise _create_basic_error(x, basic, error) from None
 
 
-def _create_range_error(x: Tensor, index: int, dim: int = 0) -> IndexError:
+def _create_range_error(x: Tensor, index: int) -> IndexError:
     if not x._array.ndim:
         return IndexError(
             "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
             "`tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
         )
     return IndexError(
-        f"index {index} is out of bounds for dimension {dim} with size {x._array.shape[dim]}"
+        f"index {index} is out of bounds for dimension 0 with size {x._array.shape[0]}"
     )
 
 
@@ -189,16 +190,17 @@ def _create_basic_error(
     if rest is not None:
         check_positions(x._array[basic] if basic else x._array, rest)
     axis = 0
-    for item in basic:
-        if item is None or item is Ellipsis:
-            if item is Ellipsis:
-                break
+    for place, item in enumerate(basic):
+        if item is None:
             continue
-        if axis >= x._array.ndim:
+        if item is Ellipsis:
+            axis = x._array.ndim - sum(later is not None for later in basic[place + 1:])
+            continue
+        if not 0 <= axis < x._array.ndim:
             break
         n = x._array.shape[axis]
         if item.__class__ is int and not -n <= item < n:
-            return _create_range_error(x, item, axis)
+            return IndexError(f"index {item} is out of bounds for dimension {place} with size {n}")
         axis += 1
     if "too many indices" in str(error):
         return IndexError(f"too many indices for tensor of dimension {x._array.ndim}")
@@ -381,16 +383,14 @@ def gather_at(input: Array, where: Positions) -> Array:
 
 
 def _gather(input: Array, positions: Positions) -> Array:
+    if input.__class__ is MetaArray:
+        return gather_nothing(input, positions)
     arrays = [i for i, w in enumerate(positions) if w.__class__ is np.ndarray]
     if len(arrays) == 1 and positions[arrays[0]].dtype != np.bool_ and input.size:
         if not arrays[0] and input.size > MAX_NUMPY_EMBEDDING_ELEMENTS \
                 and (y := take_rows(input, positions[0])) is not None:
             return y
         return select_axes(input.take(positions[arrays[0]], arrays[0]), input, positions)
-    if input.__class__ is MetaArray:
-        for w in positions:
-            if w.__class__ is MetaArray and w.dtype == np.bool_:
-                refuse_unknown_values(w, "nonzero.default")
     return select_axes(np.ascontiguousarray(input[positions]), input, positions)
 
 
@@ -459,6 +459,8 @@ def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
     """Write `src` over all of `self`, recorded for autograd."""
     check_writable(self, name)
     src = drop_leading_axes(src, self)
+    if overlaps_other_window(self._array, src._array):
+        src = copy_as_read(self, src)
     return assign(self, copy_values(prepare_write(self, False), src), name)
 
 
@@ -549,7 +551,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if rest is not None and value is source:
         check_dtypes(self, source, rest, basic)
     try:
-        if not (MODE.grad and (self._tracked or source._tracked)):
+        if not (MODE.grad and (self._tracked or source._tracked)) \
+                and not overlaps_other_window(self._array, source._array):
             _put_unrecorded(self, basic, rest, source._array)
             return
         target = self if basic is None or selects_whole(basic, rest) else view_basic(self, basic)
@@ -623,7 +626,8 @@ def _put_directly(array: np.ndarray, index: Any, value: Any) -> bool:
             return False
     elif isinstance(value, Tensor) and not (value._tracked and MODE.grad):
         value = value._array
-        if value.dtype is not dtype or value.ndim > array.ndim:
+        if value.dtype is not dtype or value.ndim > array.ndim \
+                or overlaps_other_window(array, value):
             return False
     else:
         return False

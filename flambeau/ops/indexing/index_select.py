@@ -118,8 +118,8 @@ def _place_index(axis: int, index: Array) -> Any:
 def _check_source(name: str, input: Array, axis: int, index: Array, source: Array) -> None:
     if source.dtype != input.dtype:
         raise RuntimeError(
-            f"{name}(): self ({FROM_NUMPY[input.dtype]}) and source ({FROM_NUMPY[source.dtype]}) "
-            "must have the same scalar type"
+            f"{name}(): self ({legacy_name(FROM_NUMPY[input.dtype])}) and source "
+            f"({legacy_name(FROM_NUMPY[source.dtype])}) must have the same scalar type"
         )
     if source.ndim and input.ndim and source.shape[axis] != index.size:
         if name == "index_copy_":

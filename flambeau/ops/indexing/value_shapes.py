@@ -1,4 +1,4 @@
-"""Shapes of the values that are assigned to indexed elements: which fit, and the error."""
+"""Shapes of indexed elements, and of the values that are assigned to them: which fit."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.meta import MetaArray, meta_array, refuse_unknown_values
 from ...tensor.tensor import Tensor
 from ..core.errors import broadcast_mismatch
+from ..core.operator import Positions
 
 
 def is_broadcastable(source: Tensor, target: Tensor) -> bool:
@@ -90,3 +92,20 @@ def drop_leading_ones(source: Tensor) -> Tensor:
     shape = source._array.shape
     more = next((axis for axis, n in enumerate(shape) if n != 1), len(shape))
     return source.reshape(shape[more:]) if more else source
+
+
+def gather_nothing(input: MetaArray, positions: Positions) -> MetaArray:
+    """The shape of elements at positions, where neither have values."""
+    arrays = [i for i, w in enumerate(positions) if isinstance(w, np.ndarray)]
+    if any(positions[i].dtype == np.bool_ for i in arrays):
+        for i in arrays:
+            refuse_unknown_values(positions[i], "nonzero.default")
+        return meta_array(input.view(np.ndarray)[positions].shape, input.dtype)
+    try:
+        extents = np.broadcast_shapes(*[positions[i].shape for i in arrays])
+    except ValueError:
+        raise IndexError from None
+    kept = [n for i, n in enumerate(input.shape) if i not in arrays]
+    together = arrays[-1] - arrays[0] == len(arrays) - 1
+    place = arrays[0] if together else 0
+    return meta_array((*kept[:place], *extents, *kept[place:]), input.dtype)

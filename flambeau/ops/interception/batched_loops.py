@@ -115,7 +115,7 @@ class LoopBackward(Node):
         supplied = [k for k, c in enumerate(cotangents) if c is not None]
         chosen = {id(x) for x in self.inputs}
         marks = [id(x) in chosen for x in get_leaves(self.args)]
-        pull = _pull(self.function, marks, supplied)
+        pull = _pull(self.function, marks, supplied, self.loop_name.endswith("_"))
         return loop_recorded(pull, self.batch, (self.args, [cotangents[k] for k in supplied]),
                              self.loop_name)
 
@@ -123,8 +123,9 @@ class LoopBackward(Node):
 _PLAN: Plan[LoopBackward] = Plan(LoopBackward, (), (), (), False)
 
 
-def _pull(function: Callable, marks: list[bool], supplied: list[int]) -> Callable:
-    """Return the function's derivative for one example, by its marked arguments."""
+def _pull(function: Callable, marks: list[bool], supplied: list[int], writes: bool) -> Callable:
+    """Return the function's derivative for one example, by its marked arguments, to which it
+    perhaps `writes`."""
 
     def pull(args: Any, cotangents: list[Tensor]) -> list[Tensor]:
         inputs: list[Tensor] = []
@@ -134,7 +135,7 @@ def _pull(function: Callable, marks: list[bool], supplied: list[int]) -> Callabl
             if not next(marked):
                 return x
             inputs.append(x.view_as(x) if x.requires_grad else require_gradients(x.detach()))
-            return inputs[-1]
+            return inputs[-1].clone() if writes else inputs[-1]
 
         with_grad = MODE.grad
         with enable_grad():

@@ -74,16 +74,21 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
         pass
     _check(input, weight, bias)
     if weight.ndim == 2 and input.size > MIN_PRODUCT_LHS_ELEMENTS and input.dtype is weight.dtype:
-        rows = input.reshape(-1, input.shape[-1])
+        rows = flatten_rows(input)
         y = try_product(rows, weight.T, bias)
         if y is not None:
             return y.reshape(*input.shape[:-1], y.shape[1])
     if input.ndim > 2:
-        rows = multiply_matrices(input.reshape(-1, input.shape[-1]), weight.T)
+        rows = multiply_matrices(flatten_rows(input), weight.T)
         y = rows.reshape(input.shape[:-1] + rows.shape[1:])
     else:
         y = multiply_matrices(input, weight.T)
     return y if bias is None else (y + bias).astype(y.dtype, copy=False)
+
+
+def flatten_rows(input: Array) -> Array:
+    """The last axis as rows of a matrix; -1 does not tell how many empty ones there are."""
+    return input.reshape(math.prod(input.shape[:-1]), input.shape[-1])
 
 
 def _check_ranks(rank: int, of_weight: int, has_bias: bool) -> None:
@@ -101,7 +106,7 @@ def _check_ranks(rank: int, of_weight: int, has_bias: bool) -> None:
 
 def _multiply_rows(input: Array, weight: Array, bias: Array | None) -> Array:
     """linear of a stack of rows, or of many."""
-    rows = input.reshape(-1, input.shape[-1]) if input.ndim > 2 else input
+    rows = flatten_rows(input) if input.ndim > 2 else input
     y = try_product(rows, weight.T, bias) if rows.size > MIN_PRODUCT_LHS_ELEMENTS else None
     if y is None:
         y = rows.dot(weight.T)

@@ -11,6 +11,7 @@ import numpy as np
 from ...native.foundation.user_frames import warn_once
 from ...tensor.dtypes import FROM_NUMPY, HALF, int64
 from ...tensor.promotion import promote_types
+from ...tensor.meta import MetaArray
 from ...tensor.tensor import Tensor
 from ..core.operator import Array
 from ..core.out import write_result
@@ -91,8 +92,8 @@ def _matrix_exp(A: Array) -> Array:
     """The exponential of square matrices."""
     check_floats(A, "linalg.matrix_exp")
     check_square(A, "linalg.matrix_exp")
-    if not A.size:
-        return np.zeros(A.shape, A.dtype)
+    if not A.size or A.__class__ is MetaArray:
+        return np.zeros_like(A)
     if FROM_NUMPY[A.dtype] in HALF:
         return _compute_exponential(A.astype(np.float32)).astype(A.dtype)
     return _compute_exponential(A)

@@ -268,7 +268,7 @@ def _(
                                   reshape_along_channels)
 
 
-def _check_batch(input: Tensor, eps: float, by_name: dict[str, Tensor | None]) -> None:
+def _check_batch(input: Tensor, by_name: dict[str, Tensor | None]) -> None:
     shape = input._array.shape
     if len(shape) < 2 and input._array.size:
         raise IndexError(
@@ -276,8 +276,6 @@ def _check_batch(input: Tensor, eps: float, by_name: dict[str, Tensor | None]) -
             f"{len(shape) - 1}], but got 1): batch_norm expects input (n, c, ...), got "
             f"{list(shape)}"
         )
-    if eps < 0:
-        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     for name, p in by_name.items():
         if p is not None and p._array.size != shape[-1 if len(shape) < 2 else 1]:
             raise RuntimeError(
@@ -290,8 +288,8 @@ def batch(
     bias: Tensor | None, training: bool, momentum: float, eps: float
 ) -> tuple[Any, ...]:
     """Compute batch_norm, and the mean and 1 / deviation used in training."""
-    _check_batch(input, eps, {"running_mean": running_mean, "running_var": running_var,
-                              "weight": weight, "bias": bias})
+    _check_batch(input, {"running_mean": running_mean, "running_var": running_var,
+                         "weight": weight, "bias": bias})
     kind = choose_statistics_dtype("batch_norm", input)
     check_parameter_dtypes(input, weight, bias)
     if input._array.ndim < 2:
@@ -334,6 +332,10 @@ def batch_norm(
                 "A batch of one sample has no variance: DataLoader(..., drop_last=True) leaves the "
                 "last, short batch out; model.eval() uses the running statistics.",
             )
+        if eps <= 0:
+            raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    elif eps < 0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
     y: Tensor = batch(
         input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
     return y

@@ -18,6 +18,7 @@ from ..core.operator import Array
 from ..core.registry import shape_depends_on_values
 from ..creation.creation import public
 from . import sort_kernels
+from .sorted_rows import find_distinct_rows
 
 
 def _count(x: Array, inverse: bool) -> tuple[Array, Array | None, Array] | None:
@@ -109,9 +110,14 @@ def unique(
         axis = None if dim is None else canonicalize_dim(dim, array.ndim)
         if axis is not None and array.ndim:
             _refuse_empty_slices(array, axis)
-        values, inverse, counts = np.unique(
-            array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
-        )
+        if axis is not None and array.dtype.kind == "f" and np.isnan(array).any():
+            slices = np.moveaxis(array, axis, 0)
+            chosen, inverse, counts = find_distinct_rows(slices.reshape(len(slices), -1))
+            values = np.moveaxis(slices.take(chosen, 0), 0, axis)
+        else:
+            values, inverse, counts = np.unique(
+                array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
+            )
         shape = array.shape if axis is None else (array.shape[axis],)
     name, node = ("_unique2", "Unique2Backward0") if dim is None \
         else ("unique_dim", "UniqueDimBackward0")

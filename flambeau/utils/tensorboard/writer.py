@@ -22,8 +22,18 @@ from .event_file import FileWriter
 
 
 def as_array(value: Any) -> np.ndarray:
+    """Return a tensor, array or number as a NumPy array; NotImplementedError for anything else."""
+    if isinstance(value, Tensor):
+        return read_values(value)
+    if not isinstance(value, np.ndarray) and not np.isscalar(value):
+        raise NotImplementedError(
+            f"Got {type(value)}, but numpy array or torch tensor are expected.")
+    return np.asarray(value)
+
+
+def as_array_of_any(value: Any) -> np.ndarray:
     """Return a tensor, array, number or list as a NumPy array."""
-    return read_values(value) if isinstance(value, Tensor) else np.asarray(value)
+    return as_array(value) if isinstance(value, Tensor) else np.asarray(value)
 
 
 def number(value: Any) -> float:
@@ -36,7 +46,9 @@ def number(value: Any) -> float:
         )
     array = as_array(value)
     if array.size != 1:
-        raise AssertionError(f"scalar should be 0D, but has shape {array.shape}")
+        raise AssertionError(
+            "Tensor should contain one element (0 dimensions).             Was given size: "
+            f"{array.size} and {array.ndim} dimensions.")
     return float(array.item())
 
 
@@ -130,7 +142,7 @@ class SummaryWriter:
         self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None
     ) -> None:
         """Add an array of numbers."""
-        self._add(summary.tensor(tag, as_array(tensor)), global_step, walltime)
+        self._add(summary.tensor(tag, as_array_of_any(tensor)), global_step, walltime)
 
     def add_histogram(
         self,
@@ -151,7 +163,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add a precomputed histogram. The limits are the upper ends of the buckets."""
-        limits, counts = as_array(bucket_limits), as_array(bucket_counts)
+        limits, counts = as_array_of_any(bucket_limits), as_array_of_any(bucket_counts)
         if len(limits) != len(counts):
             raise ValueError(
                 f"len(bucket_limits) != len(bucket_counts): {len(limits)} and {len(counts)}"
@@ -230,7 +242,8 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add a point cloud or mesh: vertices (n, points, 3), colors from 0 to 255, and faces."""
-        parts = [None if part is None else as_array(part) for part in (vertices, colors, faces)]
+        parts = [None if part is None else as_array_of_any(part)
+                 for part in (vertices, colors, faces)]
         self._add(base.mesh(tag, *parts, config_dict), global_step, walltime)
 
     def add_audio(
@@ -279,7 +292,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add a precomputed precision-recall curve."""
-        rows = [as_array(row)[:num_thresholds] for row in (
+        rows = [as_array_of_any(row)[:num_thresholds] for row in (
             true_positive_counts, false_positive_counts, true_negative_counts,
             false_negative_counts, precision, recall,
         )]

@@ -138,3 +138,17 @@ def test_assignment_to_a_slice_of_floats(torch):
     with pytest.raises(IndexError):
         x[0.0] = 1
     assert not x.any()
+
+
+def test_a_place_behind_an_ellipsis_or_none_is_named(torch):
+    x = torch.zeros(2, 3)
+    for index, text in [((..., 5), "5 is out of bounds for dimension 1 with size 3"),
+                        ((..., 2, slice(None)), "2 is out of bounds for dimension 1 with size 2"),
+                        ((None, 5), "5 is out of bounds for dimension 1 with size 2")]:
+        with pytest.raises(IndexError, match=text):
+            x[index]
+
+
+def test_index_add_names_both_types(torch):
+    with pytest.raises(RuntimeError, match=r"self \(Float\) and source \(Double\) must have the"):
+        torch.zeros(3).index_add_(0, torch.tensor([1]), torch.ones(1, dtype=torch.float64))

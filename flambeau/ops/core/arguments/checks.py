@@ -161,7 +161,7 @@ def require_int(name: str, argument: str, value: Any, position: int | None = Non
                         f"{c_class_name(value)}")
 
 
-def freeze_integers(name: str, argument: str, value: Any) -> Any:
+def freeze_integers(name: str, argument: str, value: Any, position: int | None = None) -> Any:
     """Return an int, or a sequence of ints as a tuple; None and texts as they are.
 
     Raises PyTorch's TypeError for bools and floats, which are equal to ints as keys of a cache.
@@ -173,7 +173,8 @@ def freeze_integers(name: str, argument: str, value: Any) -> Any:
         return value
     if not hasattr(value, "__iter__"):
         if isinstance(value, _NO_INTEGERS):
-            raise TypeError(f"{name}(): argument '{argument}' must be tuple of ints, not "
+            place = "" if position is None else f" (position {position})"
+            raise TypeError(f"{name}(): argument '{argument}'{place} must be tuple of ints, not "
                             f"{c_class_name(value)}")
         return value
     result = tuple(value)

@@ -25,7 +25,8 @@ from ...native.rows import reduce_axes
 from ..conv_reference import Window
 from . import pool_native
 from .pool_index_tables import Reach, list_windows, turn_tables
-from .pool_window import expand_to_axes, make_pooling_window
+from .pool_checks import Pooling
+from .pool_window import make_pooling_window
 from .ranks import publish_for_ranks
 
 
@@ -243,7 +244,7 @@ def _run_pool(n: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil_m
         name, n, input._array.shape, freeze_integers(name, "kernel_size", kernel),
         freeze_integers(name, "stride", stride), freeze_integers(name, "padding", padding), 1,
         require_bool(name, "ceil_mode", ceil_mode))
-    pads = expand_to_axes(padding, n, name, "padding")
+    pads = Pooling(name, n, False).expand(padding, "padding")
     return _operators[n](input, Average(
         window, pads, require_bool(name, "count_include_pad", count_include_pad), divisor))
 
@@ -311,7 +312,7 @@ def _lp_pool(
         largest = PUBLIC["nn.functional"][f"max_pool{n}d"]
         y: Tensor = largest(input.abs() * sign, kernel_size, stride, 0, 1, ceil_mode) * sign
         return y
-    size = prod(expand_to_axes(kernel_size, n, f"lp_pool{n}d", "kernel_size"))
+    size = prod(Pooling(f"lp_pool{n}d", n, False).expand(kernel_size, "kernel_size"))
     mean = _run_pool(n, input.pow(norm_type), kernel_size, stride, 0, ceil_mode, True, None)
     result: Tensor = (mean.sign() * mean.abs().relu()).mul(size).pow(1.0 / norm_type)
     return result

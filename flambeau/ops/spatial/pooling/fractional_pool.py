@@ -13,7 +13,7 @@ from ...core.registry import opaque
 from ...core.sample_inputs import Rng, Sample
 from ...creation.random import rand
 from .flat_indices import scatter_add_flat
-from .pool_window import expand_to_axes
+from .pool_checks import Pooling
 from .ranks import publish_for_ranks
 
 
@@ -86,7 +86,23 @@ def _expand_setting(value: Any, n: int, name: str, argument: str) -> tuple[int, 
     if hasattr(value, "__len__") and len(value) != n:
         raise RuntimeError(f"{name}: {argument} must either be a single Int or tuple of "
                            f"{'three Ints' if n == 3 else 'Ints'}")
-    return expand_to_axes(value, n, name, argument)
+    return Pooling(name, n, False).expand(value, argument)
+
+
+def _check_shape(n: int, caller: str, shape: tuple[int, ...]) -> None:
+    rank = len(shape)
+    if rank <= n:
+        low, high = (-rank, rank - 1) if rank else (-1, 0)
+        raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but "
+                         f"got {-n - 1})")
+    if rank > n + 2:
+        raise RuntimeError(f"{caller}: Expected {n + 1}D or {n + 2}D tensor, but got: "
+                           f"{list(shape)}")
+    for axis in range(rank - n - 1, rank):
+        if shape[axis] == 0:
+            raise RuntimeError(f"{caller}: Expected input to have non-zero size for non-batch "
+                               f"dimensions, but got{list(shape)} with dimension {axis} being "
+                               "empty.")
 
 
 def _choose_sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> tuple[tuple, tuple]:
@@ -101,12 +117,7 @@ def _choose_sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> 
             raise ValueError(f"output_ratio must be between 0 and 1 (got {tuple(ratio)})")
         size = [int(k * r) for k, r in zip(shape[-n:], ratio, strict=True)]
     output = _expand_setting(size, n, name, "output_size")
-    if len(shape) not in (n + 1, n + 2) or 0 in shape[-n - 1 :]:
-        raise RuntimeError(
-            f"{name}(): Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim "
-            f"batch size for input, but got: {list(shape)}: Expected input to have non-zero size "
-            "for non-batch dimensions"
-        )
+    _check_shape(n, f"{name}{'_out' * (n == 3)}()", shape)
     axes = ("time", "height", "width")[-n:]
     for axis, window, count, length in zip(axes, kernel, output, shape[-n:], strict=True):
         if count < 0:

@@ -48,9 +48,9 @@ def _reference(x: np.ndarray, window: Window) -> np.ndarray:
     return view[moves].max(tuple(range(-n, 0)))
 
 
-def _refuse_dtype(input: Array, n: int) -> None:
-    if input.dtype.kind in "bc":
-        raise build_missing_kernel_error(f"max_pool{n}d", input.dtype)
+def _refuse_dtype(input: Array, kernel: str) -> None:
+    if input.dtype.kind in ("iubc" if kernel == "max_pool1d_impl" else "bc"):
+        raise build_missing_kernel_error(kernel, input.dtype)
 
 
 # ----------------------------------------------------------------------------------- operators
@@ -111,7 +111,7 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
             samples=_sample_windows(n))
     def pool_values(input: Array, window: Window) -> Array:
         """Maxima of windows."""
-        _refuse_dtype(input, n)
+        _refuse_dtype(input, "max_pool1d_impl" if n == 1 else f"max_pool{n}d")
         if input.__class__ is MetaArray:
             return meta_array((*input.shape[:-n], *window.output(input.shape[-n:])), input.dtype)
         return find_maxima(input, window)
@@ -130,7 +130,7 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
             ref=_reference, samples=_sample_windows(n))
     def pool_both(input: Array, window: Window) -> tuple[Array, Array]:
         """Maxima of windows, and their indices in the flattened image."""
-        _refuse_dtype(input, n)
+        _refuse_dtype(input, f"max_pool{max(n, 2)}d")
         return find_maxima_and_indices(input, window)
 
     @pool_both.vjp("input")
@@ -157,16 +157,19 @@ for _n in (1, 2, 3):
 
 
 def _read_window(n: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-                 ceil_mode: Any) -> Window:
+                 ceil_mode: Any, with_indices: bool = False) -> Window:
     name = f"max_pool{n}d"
     try:
         shape = input._array.shape
     except AttributeError as error:
         raise explain_attribute_error(error, name, _pool, (input, kernel_size), {"n": n}) from None
+    settings = {"kernel_size": kernel_size, "stride": stride, "padding": padding,
+                "dilation": dilation}
+    caller = f"{name}_with_indices" if with_indices else name
+    frozen = [freeze_integers(caller, argument, value, position)
+              for position, (argument, value) in enumerate(settings.items(), 2)]
     return make_pooling_window(
-        name, n, shape, freeze_integers(name, "kernel_size", kernel_size),
-        freeze_integers(name, "stride", stride), freeze_integers(name, "padding", padding),
-        freeze_integers(name, "dilation", dilation), require_bool(name, "ceil_mode", ceil_mode))
+        name, n, shape, *frozen, require_bool(name, "ceil_mode", ceil_mode), with_indices)
 
 
 @publish_for_ranks("max_pool{n}d_with_indices")
@@ -183,7 +186,7 @@ def _pool_with_indices(
     >>> torch.nn.functional.max_pool{n}d_with_indices(x, {pair})[1].flatten()
     tensor([1, 2])
     """
-    window = _read_window(n, input, kernel_size, stride, padding, dilation, ceil_mode)
+    window = _read_window(n, input, kernel_size, stride, padding, dilation, ceil_mode, True)
     result: tuple[Tensor, Tensor] = _BOTH[n](input, window)
     return result
 
@@ -202,7 +205,8 @@ def _pool(
     >>> torch.nn.functional.max_pool{n}d(x, {pair}).flatten()
     tensor([3., 2.])
     """
-    window = _read_window(n, input, kernel_size, stride, padding, dilation, ceil_mode)
+    window = _read_window(n, input, kernel_size, stride, padding, dilation, ceil_mode,
+                          return_indices)
     result: Tensor = (_BOTH if return_indices else _VALUES)[n](input, window)
     return result
 

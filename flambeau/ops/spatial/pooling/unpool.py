@@ -18,7 +18,7 @@ from ...core.registry import opaque
 from ...core.sample_inputs import Rng, Sample
 from ...native import gather_scatter
 from .flat_indices import gather_flat
-from .pool_window import expand_to_axes
+from .pool_checks import Pooling
 from .ranks import publish_for_ranks
 
 
@@ -49,8 +49,9 @@ def _declare(n: int) -> Any:
         # As unsigned numbers, negative indices are large.
         if indices.size and int(indices.view(np.uint64).max()) >= size:
             invalid = indices[(indices < 0) | (indices >= size)].flat[0]
+            volume = (*spatial, 1) if n == 1 else spatial
             raise RuntimeError(f"Found an invalid max index: {invalid} (output volumes are of size "
-                               f"{'x'.join(map(str, spatial))})")
+                               f"{'x'.join(map(str, volume))})")
         lead = input.shape[:-n]
         images = prod(lead)
         flat_indices, values = (a.reshape(images, prod(a.shape[-n:])) for a in (indices, input))
@@ -75,10 +76,10 @@ def _choose_output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any
                    size: Any) -> tuple[int, ...]:
     """Return the output's lengths: the requested ones, if the pooling could have come from them."""
     name = f"max_unpool{n}d"
-    kernel = expand_to_axes(kernel, n, name, "kernel_size")
+    kernel = Pooling(name, n, False).expand(kernel, "kernel_size")
     has_stride = stride is not None and stride not in ((), [])
-    stride = expand_to_axes(stride, n, name, "stride") if has_stride else kernel
-    pads = expand_to_axes(padding, n, name, "padding")
+    stride = Pooling(name, n, False).expand(stride, "stride") if has_stride else kernel
+    pads = Pooling(name, n, False).expand(padding, "padding")
     spatial = input._array.shape[-n:]
     usual = [(m - 1) * s + k - 2 * p
              for m, s, k, p in zip(spatial, stride, kernel, pads, strict=True)]
@@ -95,32 +96,35 @@ def _choose_output(n: int, input: Tensor, kernel: Any, stride: Any, padding: Any
     for axis, (m, u, s) in enumerate(zip(size, usual, stride, strict=True)):
         if not u - s < m < u + s:
             raise ValueError(
-                f'invalid output_size "{size}" (dim {axis} must be between {u - s} and {u + s})'
+                f'invalid output_size "{list(size)}" (dim {axis} must be between {u - s} and '
+                f"{u + s})"
             )
     return size
 
 
 def _check(n: int, input: Tensor, indices: Tensor, spatial: Sequence[int]) -> None:
-    shape = input._array.shape
+    shape, rank = input._array.shape, max(n, 2)
+    width = (1,) if n == 1 else ()  # one axis is a plane of width 1
+    planes = [*shape, *width]
     if indices._array.dtype != np.int64:
         type_name = legacy_name(FROM_NUMPY[indices._array.dtype])
-        raise RuntimeError(f"elements in indices should be type int64 but got: {type_name}")
+        found = "" if n == 3 else f" but got: {type_name}"
+        raise RuntimeError(f"elements in indices should be type int64{found}")
     if len(shape) not in (n + 1, n + 2):
         raise RuntimeError(
-            f"Input to max_unpooling{n}d should be a {n + 1}d or {n + 2}d Tensor, but got a tensor "
-            f"with {len(shape)} dimensions"
+            f"Input to max_unpooling{rank}d should be a {rank + 1}d or {rank + 2}d Tensor, but got "
+            f"a tensor with {len(planes)} dimensions."
         )
     if indices._array.shape != shape:
         raise RuntimeError(
-            f"Expected shape of indices to be same as that of the input tensor ({list(shape)}) but "
-            f"got indices tensor with shape: {list(indices.shape)}"
+            "Expected shape of indices to be same as that of the input tensor "
+            f"({planes}) but got indices tensor with shape: {[*indices.shape, *width]}"
         )
-    planes, rank = (*shape, 1) if n == 1 else shape, max(n, 2)  # one axis is a plane of width 1
     for axis in range(1, len(shape)):
         if shape[axis] == 0:
             raise RuntimeError(
                 f"max_unpooling{rank}d_forward_out_cpu(): Expected input to have non-zero size for "
-                f"non-batch dimensions, but got {list(planes)} with dimension {axis} being empty."
+                f"non-batch dimensions, but got {planes} with dimension {axis} being empty."
             )
 
 
