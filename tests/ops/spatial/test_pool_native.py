@@ -85,6 +85,8 @@ def test_windows(requests, monkeypatch, n: int, kind: type) -> None:
                 for ceil in (False, True):
                     agrees(monkeypatch, pooling(f"max_pool{n}d", *window, ceil_mode=ceil), x, last)
                     for padded in (False, True):
+                        if n == 3 and min(shape[-n:]) < window[0]:
+                            continue  # refused, whatever the padding
                         agrees(monkeypatch, pooling(f"avg_pool{n}d", *window, ceil, padded),
                                x, last)
     assert requests
