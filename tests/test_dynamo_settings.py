@@ -24,6 +24,7 @@ def test_patched_settings_go_back():
     config.suppress_errors = False
 
 
+@pytest.mark.parametrize("name", ["_dynamo", "_functorch", "_inductor"])
 def test_settings_are_modules_that_programs_import(name):
     config = importlib.import_module(f"flambeau.{name}.config")
     assert config is getattr(torch, name).config
