@@ -15,9 +15,6 @@ import numpy as np
 from ..native.foundation.user_frames import warn
 from .layout import find_dense_order, loop_order
 
-# PyTorch copies adjacent elements in vectors of AVX2, reading two before it writes them.
-_BYTES_READ_AT_ONCE = 64
-
 
 class Overlap(Enum):
     """Which operands may share memory with the tensor that an operator writes to."""
@@ -120,8 +117,10 @@ def read_while_writing(target: np.ndarray, source: np.ndarray) -> np.ndarray:
     writes, reads = (
         _positions(shape, [step[axis] // size for axis in reversed(order)]) for step in strides)
     reads += shift // size
+    # PyTorch copies adjacent elements in vectors of AVX2, reading two before it writes them.
+    bytes_at_once = 64
     times = _group_steps(shape, [[step[axis] // size for axis in reversed(order)]
-                                 for step in strides], _BYTES_READ_AT_ONCE // size)
+                                 for step in strides], bytes_at_once // size)
     values = source.transpose(order[::-1]).reshape(-1)[_find_origins(writes, reads, times)]
     return values.reshape(shape).transpose(np.argsort(order[::-1]))
 

@@ -17,8 +17,7 @@ from ...tensor.layout import (
 from ...tensor.layout import memory_format as MemoryFormat
 from ...tensor.meta import MetaArray
 from ...tensor.overlap import (
-    OverlappingCopies, check_no_internal_overlap, check_no_overlap, overlaps_other_window,
-    read_while_writing,
+    check_no_internal_overlap, check_no_overlap, overlaps_other_window,
 )
 from ...tensor.tensor import Tensor, wrap
 from ..core.errors import broadcast_mismatch
@@ -112,22 +111,13 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
         return overwrite(self, src, "copy_")
     if overlaps_other_window(self._array, src._array):
+        from ..indexing.overlapping_copy import copy_as_read
+
+        check_copy(self._array, src._array)
         src = copy_as_read(self, src)
     copy_array(self, src)
     bump(self)
     return self
-
-
-def copy_as_read(target: Tensor, src: Tensor) -> Tensor:
-    """Copy `src` with the values that a loop reads which writes them to `target`, an overlapping
-    window of the same storage."""
-    if OverlappingCopies.used is not None:
-        OverlappingCopies.used()
-    check_copy(target._array, src._array)
-    values = read_while_writing(target._array, src._array)
-    result = clone(src.expand(target.shape))
-    result._array[...] = values
-    return result
 
 
 def copy_array(target: Tensor, src: Tensor) -> None:

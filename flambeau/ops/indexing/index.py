@@ -35,11 +35,11 @@ from ..core.output_layout import Layout, select_axes
 from ..core.registry import opaque
 from ..core.scalar_conversion import ORDINARY, convert_scalar
 from ..core.value_rules import ValueRule
-from ..creation.copies import copy_as_read
 from ..native import pointwise
 from ..native.embedding import add_to_rows, take_rows
 from ..native.row_copies import allocate_zeros, fill
 from ..view.slices import basic_index, select, view_window
+from .overlapping_copy import copy_as_read
 from .value_shapes import (
     build_values_error, check_axes, check_broadcasts, check_leading_axes, describe_mismatch,
     drop_leading_axes, drop_leading_ones, gather_nothing, strip_leading_ones,

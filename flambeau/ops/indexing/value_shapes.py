@@ -105,7 +105,7 @@ def gather_nothing(input: MetaArray, positions: Positions) -> MetaArray:
         extents = np.broadcast_shapes(*[positions[i].shape for i in arrays])
     except ValueError:
         raise IndexError from None
-    kept = [n for i, n in enumerate(input.shape) if i not in arrays]
+    rest = [n for i, n in enumerate(input.shape) if i not in arrays]
     together = arrays[-1] - arrays[0] == len(arrays) - 1
     place = arrays[0] if together else 0
-    return meta_array((*kept[:place], *extents, *kept[place:]), input.dtype)
+    return meta_array((*rest[:place], *extents, *rest[place:]), input.dtype)

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...native.foundation.user_frames import warn_once
 from ...tensor.dtypes import FROM_NUMPY, HALF, int64
-from ...tensor.promotion import promote_types
 from ...tensor.meta import MetaArray
+from ...tensor.promotion import promote_types
 from ...tensor.tensor import Tensor
 from ..core.operator import Array
 from ..core.out import write_result

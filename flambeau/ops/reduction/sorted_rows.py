@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-_MAX_INSERTED = 16  # rows that quicksort leaves unsorted
-
 _Less = Callable[[int, int], bool]
 
 
@@ -25,18 +23,19 @@ def sort_rows(rows: np.ndarray) -> np.ndarray:
         return bool(differs[column] and rows[a][column] < rows[b][column])
 
     order = list(range(len(rows)))
+    unsorted = 16  # rows that quicksort leaves to insertion
     if rows.shape[1]:
-        _quicksort(order, 0, len(order), less)
+        _quicksort(order, 0, len(order), less, unsorted)
         for i in range(1, len(order)):
-            _insert(order, i, less, is_first=i < _MAX_INSERTED)
+            _insert(order, i, less, is_first=i < unsorted)
     return np.array(order, np.int64)
 
 
-def _quicksort(order: list[int], first: int, last: int, less: _Less) -> None:
-    while last - first > _MAX_INSERTED:
+def _quicksort(order: list[int], first: int, last: int, less: _Less, unsorted: int) -> None:
+    while last - first > unsorted:
         _move_median(order, first, (first + 1, first + (last - first) // 2, last - 1), less)
         cut = _partition(order, first, last, less)
-        _quicksort(order, cut, last, less)
+        _quicksort(order, cut, last, less, unsorted)
         last = cut
 
 

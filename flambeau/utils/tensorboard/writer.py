@@ -31,7 +31,7 @@ def as_array(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def as_array_of_any(value: Any) -> np.ndarray:
+def as_any(value: Any) -> np.ndarray:
     """Return a tensor, array, number or list as a NumPy array."""
     return as_array(value) if isinstance(value, Tensor) else np.asarray(value)
 
@@ -142,7 +142,7 @@ class SummaryWriter:
         self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None
     ) -> None:
         """Add an array of numbers."""
-        self._add(summary.tensor(tag, as_array_of_any(tensor)), global_step, walltime)
+        self._add(summary.tensor(tag, as_any(tensor)), global_step, walltime)
 
     def add_histogram(
         self,
@@ -163,7 +163,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add a precomputed histogram. The limits are the upper ends of the buckets."""
-        limits, counts = as_array_of_any(bucket_limits), as_array_of_any(bucket_counts)
+        limits, counts = as_any(bucket_limits), as_any(bucket_counts)
         if len(limits) != len(counts):
             raise ValueError(
                 f"len(bucket_limits) != len(bucket_counts): {len(limits)} and {len(counts)}"
@@ -242,8 +242,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add a point cloud or mesh: vertices (n, points, 3), colors from 0 to 255, and faces."""
-        parts = [None if part is None else as_array_of_any(part)
-                 for part in (vertices, colors, faces)]
+        parts = [part if part is None else as_any(part) for part in (vertices, colors, faces)]
         self._add(base.mesh(tag, *parts, config_dict), global_step, walltime)
 
     def add_audio(
@@ -292,7 +291,7 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Add a precomputed precision-recall curve."""
-        rows = [as_array_of_any(row)[:num_thresholds] for row in (
+        rows = [as_any(row)[:num_thresholds] for row in (
             true_positive_counts, false_positive_counts, true_negative_counts,
             false_negative_counts, precision, recall,
         )]

@@ -24,8 +24,8 @@ from ...native.row_copies import fill
 from ...native.rows import reduce_axes
 from ..conv_reference import Window
 from . import pool_native
-from .pool_index_tables import Reach, list_windows, turn_tables
 from .pool_checks import Pooling
+from .pool_index_tables import Reach, list_windows, turn_tables
 from .pool_window import make_pooling_window
 from .ranks import publish_for_ranks
 

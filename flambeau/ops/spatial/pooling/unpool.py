@@ -108,8 +108,8 @@ def _check(n: int, input: Tensor, indices: Tensor, spatial: Sequence[int]) -> No
     planes = [*shape, *width]
     if indices._array.dtype != np.int64:
         type_name = legacy_name(FROM_NUMPY[indices._array.dtype])
-        found = "" if n == 3 else f" but got: {type_name}"
-        raise RuntimeError(f"elements in indices should be type int64{found}")
+        described = "" if n == 3 else f" but got: {type_name}"
+        raise RuntimeError(f"elements in indices should be type int64{described}")
     if len(shape) not in (n + 1, n + 2):
         raise RuntimeError(
             f"Input to max_unpooling{rank}d should be a {rank + 1}d or {rank + 2}d Tensor, but got "
