@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Index, Kernel,
-    Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type,
+    Accumulator, Axis, Buffer, Contract, Extent, Kernel, Load, ReduceOp, Scalar, Size, Statement,
+    Type,
 )
 from ..target.cost_model import BYTE_PRODUCT_TILES
 from ..target.machine import host
+from .expression_builder import Value, apply, where
+from .index_notation import create_indices, load, nest, store, vectorize
 
 
 def panel_columns() -> int:
@@ -49,29 +51,25 @@ def build_byte_product(form: ByteProductForm) -> Kernel:
     a, b, corrections = (Buffer(Type.I32, name) for name in ("a", "b", "corrections"))
     per_column = [] if form.integers else [Buffer(Type.F32, n) for n in ("multipliers", "bias")]
     c = Buffer(Type.I32 if form.integers else Type.F32, "c")
-    panel, row, column, quad = (Index(name) for name in ("panel", "row", "column", "quad"))
-    place: tuple[tuple[Index, Extent], ...] = ((column, 1),)
+    panel, row, column, quad = create_indices("panel row column quad")
+    place, weights = column * 1, quad * form.columns + column
     if form.whole:
-        place = ((panel, form.columns), (column, 1))
+        place, weights = panel * form.columns + column, panel * step + weights
     sums = Accumulator(ReduceOp.SUM, Type.I32)
-    value: Expression = Apply(
-        Scalar.SUB, (sums, Load(corrections, Affine(0, place))), Type.I32)
+    value = Value(sums) - load(corrections, place)
     if per_column:
-        multipliers, bias = (Load(buffer, Affine(0, place)) for buffer in per_column)
-        value = Apply(Scalar.FMA, (Apply(Scalar.CAST, (value,), Type.F32), multipliers, bias),
-                      Type.F32)
-    weights: tuple[tuple[Index, Extent], ...] = ((quad, form.columns), (column, 1))
+        multipliers, bias = (load(buffer, place) for buffer in per_column)
+        value = apply(Scalar.FMA, value.cast(Type.F32), multipliers, bias)
     extent: Extent = form.columns if form.whole else tail
-    body: list[Statement] = [Contract(
+    product: Statement = Contract(
         (Axis(row, m if form.rows is None else form.rows),), Axis(column, extent),
-        (Axis(quad, quads),), Load(a, Affine(0, ((row, quads), (quad, 1)))),
-        Load(b, Affine(0, ((panel, step), *weights) if form.whole else weights)), sums,
-        [Store(c, Affine(0, ((row, apart), *place)), value)],
+        (Axis(quad, quads),), Load(a, row * quads + quad), Load(b, weights), sums,
+        [store(c, row * apart + place, value)],
         product=Scalar.DOT_LOW_BYTES if form.low else Scalar.DOT_BYTES,
-    )]
+    )
     if form.whole:
-        body = [Loop(panel, panels, body, LoopKind.PARALLEL)]
-    return Kernel("byte_product", [a, b, corrections, *per_column, c], body,
+        product = nest([product], (panel, panels))
+    return Kernel("byte_product", [a, b, corrections, *per_column, c], [product],
                   [m, quads, apart, panels, step, tail])
 
 
@@ -84,20 +82,11 @@ def quantize_bytes() -> Kernel:
     rows, k, apart = (Size(name) for name in ("rows", "k", "apart"))
     x, parameters = Buffer(Type.F32, "x"), Buffer(Type.F32, "parameters")
     y = Buffer(Type.U8, "y")
-    row, column = Index("row"), Index("column")
-
-    def apply(operation: Scalar, *values: Expression, type: Type = Type.F32) -> Expression:
-        return Apply(operation, values, type)
-
-    inverse, zero = (Load(parameters, Affine(i)) for i in (0, 1))
-    steps = apply(Scalar.ROUND, apply(
-        Scalar.FMA, Load(x, Affine(0, ((row, k), (column, 1)))), inverse, zero))
-    low, high = Constant(Type.F32, 0.0), Constant(Type.F32, 255.0)
-    below = apply(Scalar.LT, steps, high, type=Type.BOOL)
-    above = apply(Scalar.GT, steps, low, type=Type.BOOL)
-    clipped = apply(Scalar.WHERE, below, apply(Scalar.WHERE, above, steps, low), high)
-    byte = apply(Scalar.CAST, apply(Scalar.CAST, clipped, type=Type.I32), type=Type.U8)
-    store = Store(y, Affine(0, ((row, apart), (column, 1))), byte)
-    inner = Loop(column, k, [store], LoopKind.VECTORIZED)
-    return Kernel("quantize_bytes", [x, parameters, y],
-                  [Loop(row, rows, [inner], LoopKind.PARALLEL)], [rows, k, apart])
+    row, column = create_indices("row column")
+    inverse, zero = (load(parameters, i) for i in (0, 1))
+    steps = apply(Scalar.ROUND, apply(Scalar.FMA, load(x, row * k + column), inverse, zero))
+    clipped = where(steps < 255.0, where(steps > 0.0, steps, 0.0), 255.0)
+    byte = clipped.cast(Type.I32).cast(Type.U8)
+    inner = vectorize(column, k, store(y, row * apart + column, byte))
+    return Kernel("quantize_bytes", [x, parameters, y], [nest([inner], (row, rows))],
+                  [rows, k, apart])

@@ -11,10 +11,12 @@ from functools import cache
 from typing import NamedTuple
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Index, IndexValue,
-    Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type,
+    Accumulator, Affine, Axis, Buffer, Contract, Index, Kernel, Load, Loop, LoopKind,
+    ReduceOp, Size, Statement, Store, Type,
 )
 from .conv_static import Geometry, NchwStrides, make_affine, phase_taps
+from .expression_builder import Value
+from .index_notation import load, store, value_of
 
 _EXTENTS = ("n", "oc", "oh", "ow", "ic", "kh", "kw")
 _STRIDES = ("xn", "xc", "xh", "xw", "wo", "wi", "wh", "ww", "yn", "yc", "yh", "yw")
@@ -53,24 +55,19 @@ class _ConvSizes:
             body = [Loop(self.group, self.sizes["groups"], body, LoopKind.PARALLEL)]
         return Kernel(name, buffers, body, list(self.sizes.values()))
 
-    def row(self, axis: str) -> Expression:
+    def row(self, axis: str) -> Value:
         """Return the image row (`h`) or column (`w`) of a window's entry."""
-        moved = IndexValue(self.at(**{f"o{axis}": f"s{axis}", f"k{axis}": f"d{axis}"}))
-        return Apply(Scalar.SUB, (moved, SizeValue(self.sizes[f"p{axis}"])), Type.I64)
-
-    def inside(self, position: Expression, axis: str) -> Expression:
-        """The mask of an axis: 0 <= at < extent."""
-        low = Apply(Scalar.GE, (position, Constant(Type.I64, 0)), Type.BOOL)
-        high = Apply(Scalar.LT, (position, SizeValue(self.sizes[axis])), Type.BOOL)
-        return Apply(Scalar.AND, (low, high), Type.BOOL)
+        moved = self.at(**{f"o{axis}": f"s{axis}", f"k{axis}": f"d{axis}"})
+        return value_of(moved) - value_of(self.sizes[f"p{axis}"])
 
     def image(self, x: Buffer) -> Load:
         """Return the image element under a window's entry; zero in the padding."""
         rows = {axis: self.row(axis) for axis in "hw"}
-        masks = tuple([self.inside(row, axis) for axis, row in rows.items()])
-        indirect = tuple([(row, self.sizes[f"x{axis}"]) for axis, row in rows.items()])
-        inside = Apply(Scalar.AND, masks, Type.BOOL)
-        return Load(x, self.at("xg", n="xn", ic="xc"), indirect, inside)
+        inside_h, inside_w = (
+            (row >= 0) & (row < value_of(self.sizes[axis])) for axis, row in rows.items())
+        offsets = [(row.expression, self.sizes[f"x{axis}"]) for axis, row in rows.items()]
+        at = self.at("xg", n="xn", ic="xc")
+        return Load(x, at, tuple(offsets), (inside_h & inside_w).expression)
 
 
 @cache
@@ -83,11 +80,11 @@ def build_window_sums(type: Type, grouped: bool = False) -> Kernel:
     sizes, total = _ConvSizes(grouped), Accumulator(ReduceOp.SUM, type)
     a = sizes.axes
     place = make_affine(0, (a["oc"], 1), (sizes.group, sizes.sizes["oc"]) if sizes.group else None)
-    shifted = Apply(Scalar.ADD, (total, Load(bias, place)), type)
+    shifted = Value(total) + load(bias, place)
     contract = Contract(
         (a["n"], a["oh"], a["ow"]), a["oc"], (a["ic"], a["kh"], a["kw"]), sizes.image(x),
         Load(weight, sizes.at("wg", oc="wo", ic="wi", kh="wh", kw="ww")), total,
-        [Store(y, sizes.at("yg", n="yn", oc="yc", oh="yh", ow="yw"), shifted)],
+        [store(y, sizes.at("yg", n="yn", oc="yc", oh="yh", ow="yw"), shifted)],
     )
     return sizes.kernel("conv_windows", [x, weight, bias, y], contract)
 

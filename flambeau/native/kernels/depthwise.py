@@ -14,34 +14,16 @@ from functools import cache
 from typing import Generic, NamedTuple, TypeVar
 
 from ..loop_ir.ir import (
-    Accumulator,
-    Affine,
-    Apply,
-    Begin,
-    Buffer,
-    Constant,
-    Expression,
-    Extent,
-    If,
-    Index,
-    IndexValue,
-    Kernel,
-    Load,
-    Loop,
-    LoopKind,
-    ReduceOp,
-    Scalar,
-    Size,
-    SizeValue,
-    Statement,
-    Store,
-    Type,
-    Update,
+    Accumulator, Affine, Begin, Buffer, Extent, If, Index, Kernel, LoopKind, ReduceOp, Size,
+    Statement, Type,
 )
 from ..target.eager_costs import DEPTHWISE_COPY_LANES as LANES
 from ..target.eager_costs import DEPTHWISE_FLAT_LANES as FLAT_LANES
 from ..target.eager_costs import MAX_DEPTHWISE_IMAGES, MAX_DEPTHWISE_TAPS
-from .pool import and_conditions, compare
+from .expression_builder import Value, constant
+from .index_notation import (
+    create_indices, create_sizes, load, nest, repeat, store, update, value_of, vectorize,
+)
 
 MAX_TILE_ELEMENTS = {4: 6144, 8: 3584}  # of a block of x with its padding, by bytes per element
 MAX_BLOCK_ELEMENTS = {4: 4096, 8: 2560}  # of a block of results, by bytes per element
@@ -123,20 +105,12 @@ _UPPER_BOUNDS = {
 }
 
 
-def _at(*terms: tuple[Index, Extent]) -> Affine:
-    return Affine(0, terms)
+def _is_below(position: Affine, limit: Size) -> Value:
+    return value_of(position) < value_of(limit)
 
 
-def _position(*terms: tuple[Index, Extent]) -> IndexValue:
-    return IndexValue(_at(*terms))
-
-
-def _is_below(position: Expression, limit: Size) -> Expression:
-    return compare(Scalar.LT, position, SizeValue(limit))
-
-
-def _is_within(position: Expression, low: Size, high: Size) -> Expression:
-    return and_conditions(compare(Scalar.GE, position, SizeValue(low)), _is_below(position, high))
+def _is_within(position: Affine, low: Size, high: Size) -> Value:
+    return (value_of(position) >= value_of(low)) & _is_below(position, high)
 
 
 class _BlockNest:
@@ -147,254 +121,171 @@ class _BlockNest:
 
     def __init__(self, type: Type, step: int | None) -> None:
         self.type, self.step = type, step
-        self.sizes = DepthwiseSizes(
-            *(Size(name, _UPPER_BOUNDS.get(name)) for name in DepthwiseSizes._fields)
-        )
-        self.n, self.g, self.c, self.k, self.m, self.down, self.across, self.vector, self.lane = (
-            Index(name) for name in ("n", "g", "c", "k", "m", "down", "across", "u", "lane")
-        )
+        self.sizes: DepthwiseSizes[Size] = create_sizes(DepthwiseSizes, _UPPER_BOUNDS)
+        self.n, self.g, self.c, self.k, self.m, self.down, self.across, self.vector, self.lane = \
+            create_indices("n g c k m down across u lane")
+        self.r, self.v, self.column = create_indices("r v column")  # of rows being copied
+        self.strip = self.v * LANES + self.column
         self.x, self.weight, self.y = (Buffer(type, name) for name in ("x", "weight", "y"))
         self.offsets = Buffer(Type.I64, "offsets")
         self.tile = Buffer(type, "tile", MAX_TILE_ELEMENTS[type.size] + 2 * FLAT_LANES)
         self.padded_block = Buffer(type, "padded", MAX_BLOCK_ELEMENTS[type.size] + 2 * FLAT_LANES)
-        self.zero = Constant(type, 0.0)
+        self.zero = constant(0.0, type)
 
     def kernel(self, name: str, buffers: list[Buffer], body: list[Statement]) -> Kernel:
         return Kernel(name, buffers, body, list(self.sizes))
 
-    def loop(
-        self,
-        index: Index,
-        extent: Extent,
-        body: Sequence[Statement],
-        kind: LoopKind = LoopKind.SERIAL,
-    ) -> Loop:
-        return Loop(index, extent, list(body), kind)
-
-    def nest(
-        self,
-        loops: Sequence[tuple[Index, Extent]],
-        body: Sequence[Statement],
-        shared: int = 0,
-    ) -> Statement:
-        """Nest loops; threads share the outermost `shared` of them."""
-        nest = list(body)
-        for depth, (index, extent) in reversed(list(enumerate(loops))):
-            kind = LoopKind.PARALLEL if depth < shared else LoopKind.SERIAL
-            nest = [self.loop(index, extent, nest, kind)]
-        return nest[0]
-
-    def rows(
-        self,
-        v: Index,
-        columns: Size,
-        r: Index,
-        rows: Size,
-        lane: Index,
-        statement: Statement,
-        exists: Expression | None = None,
-    ) -> Statement:
+    def rows(self, columns: Size, rows: Size, statement: Statement,
+             exists: Value | None = None) -> Statement:
         """Loop over LANES columns at a time, then over existing rows, to reuse masks."""
-        body: list[Statement] = [self.loop(lane, LANES, [statement], LoopKind.VECTORIZED)]
+        body: Statement = vectorize(self.column, LANES, statement)
         if exists is not None:
-            body = [If(exists, body)]
-        return self.nest([(v, columns), (r, rows)], body)
+            body = If(exists.expression, [body])
+        return nest([body], (self.v, columns), (self.r, rows), kind=LoopKind.SERIAL)
 
-    def strided_terms(
-        self, v: Index, lane: Index, step: int | None
-    ) -> list[tuple[Index, Extent]]:
-        """Return the terms of columns that are `step` apart; None: an argument."""
-        s = self.sizes
+    def strided_strip(self, step: int | None) -> Affine:
+        """Return the position of a column, where columns are `step` apart; None: an argument."""
         if step is None:
-            return [(v, s.vector_stride), (lane, s.column_stride)]
-        return [(v, LANES * step), (lane, step)]
+            return self.v * self.sizes.vector_stride + self.column * self.sizes.column_stride
+        return self.v * (LANES * step) + self.column * step
 
     def each_image(self, *body: Statement) -> Statement:
         """Loop over the images of a group."""
         s = self.sizes
-        exists = _is_below(_position((self.n, s.group_images), (self.g, 1)), s.images)
-        return self.loop(self.g, s.group_images, [If(exists, list(body))])
+        exists = _is_below(self.n * s.group_images + self.g, s.images)
+        return repeat(self.g, s.group_images, If(exists.expression, list(body)))
 
     def flat(self, *body: Statement) -> Statement:
         """Loop over all positions of a block."""
-        s = self.sizes
-        vector = self.loop(self.lane, FLAT_LANES, body, LoopKind.VECTORIZED)
-        return self.loop(self.vector, s.flat_vectors, [vector])
+        vector = vectorize(self.lane, FLAT_LANES, *body)
+        return repeat(self.vector, self.sizes.flat_vectors, vector)
 
     def block_position(self, stride: Extent) -> Affine:
         """Return a position in a block."""
-        return _at((self.g, stride), (self.vector, FLAT_LANES), (self.lane, 1))
+        return self.g * stride + self.vector * FLAT_LANES + self.lane
+
+    def clear(self, first: Affine | int, vectors: Extent) -> Statement:
+        """Fill vectors of the tile with zeros."""
+        z, lane = create_indices("z lane")
+        cleared = store(self.tile, first + z * FLAT_LANES + lane, self.zero)
+        return repeat(z, vectors, vectorize(lane, FLAT_LANES, cleared))
 
     @property
-    def source(self) -> list[tuple[Index, Extent]]:
-        """Terms of the index of x's block."""
+    def source(self) -> Affine:
+        """The index of x's block."""
         s = self.sizes
-        return [
-            (self.n, s.x_group_stride),
-            (self.g, s.x_image_stride),
-            (self.c, s.x_channel_stride),
-            (self.m, s.x_input_stride),
-            (self.down, s.x_block_row_stride),
-            (self.across, s.x_block_column_stride),
-        ]
+        return self.n * s.x_group_stride + self.g * s.x_image_stride + self.c * s.x_channel_stride \
+            + self.m * s.x_input_stride + self.down * s.x_block_row_stride \
+            + self.across * s.x_block_column_stride
 
     @property
-    def result(self) -> list[tuple[Index, Extent]]:
-        """Terms of the index of y's block."""
+    def result_row(self) -> Affine:
+        """The index of a strip in a row of y's block."""
         s = self.sizes
-        return [
-            (self.n, s.y_group_stride),
-            (self.g, s.y_image_stride),
-            (self.c, s.y_channel_stride),
-            (self.k, s.y_output_stride),
-            (self.down, s.y_block_row_stride),
-            (self.across, s.y_block_columns),
-        ]
+        return self.n * s.y_group_stride + self.g * s.y_image_stride + self.c * s.y_channel_stride \
+            + self.k * s.y_output_stride + self.down * s.y_block_row_stride \
+            + self.across * s.y_block_columns + self.r * s.y_row_stride + self.strip
+
+    @property
+    def result_row_exists(self) -> Value:
+        """Whether a row of y's block exists."""
+        s = self.sizes
+        return _is_below(self.down * s.block_rows + self.r, s.y_rows)
+
+    @property
+    def result_exists(self) -> Value:
+        """Whether a column of y's block exists."""
+        s = self.sizes
+        return _is_below(self.across * s.y_block_columns + self.strip, s.y_columns)
+
+    def load_source(self, row: Affine, at: Affine) -> Value:
+        """Return an element of x's block; 0 in the padding."""
+        s = self.sizes
+        row = self.down * s.block_row_step + row
+        column = self.across * s.block_column_step + self.strip
+        inside = _is_within(row, s.row_low, s.row_high) \
+            & _is_within(column, s.column_low, s.column_high)
+        return load(self.x, self.source + at + self.strip, (value_of(s.x_start), 1), mask=inside)
 
     def fill_block(self) -> Statement:
         """Copy the block of x with its padding, one part of the stride at a time."""
-        s = self.sizes
-        p, r, v, lane = (Index(name) for name in ("p", "r", "v", "lane"))
-        row = _position((self.down, s.block_row_step), (p, 1), (r, s.row_step))
-        column = _position((self.across, s.block_column_step), (v, LANES), (lane, 1))
-        inside = and_conditions(
-            _is_within(row, s.row_low, s.row_high),
-            _is_within(column, s.column_low, s.column_high),
-        )
-        source = _at(
-            *self.source, (p, s.x_row_stride), (r, s.row_stride), (v, LANES), (lane, 1)
-        )
-        value = Load(self.x, source, ((SizeValue(s.x_start), 1),), inside)
-        place = _at(
-            (self.g, s.tile_stride), (p, s.part_stride), (r, s.tile_pitch), (v, LANES), (lane, 1)
-        )
-        is_inside = _is_below(_position((v, LANES), (lane, 1)), s.tile_pitch)
-        store = Store(self.tile, place, value, mask=is_inside)
-        return self.loop(
-            p, s.tile_parts, [self.rows(v, s.part_vectors, r, s.part_rows, lane, store)]
-        )
+        s, (p,) = self.sizes, create_indices("p")
+        value = self.load_source(p * 1 + self.r * s.row_step,
+                                 p * s.x_row_stride + self.r * s.row_stride)
+        place = self.g * s.tile_stride + p * s.part_stride + self.r * s.tile_pitch + self.strip
+        copy = store(self.tile, place, value, mask=_is_below(self.strip, s.tile_pitch))
+        return repeat(p, s.tile_parts, self.rows(s.part_vectors, s.part_rows, copy))
 
     def spread_gradient(self) -> list[Statement]:
         """Copy the block of a gradient, with zeros between its elements."""
         s = self.sizes
-        z, r, v, lane = (Index(name) for name in ("z", "r", "v", "lane"))
-        blank = Store(
-            self.tile, _at((self.g, s.tile_stride), (z, FLAT_LANES), (lane, 1)), self.zero
-        )
-        clear = self.loop(
-            z, s.zero_vectors, [self.loop(lane, FLAT_LANES, [blank], LoopKind.VECTORIZED)]
-        )
-        row = _position((self.down, s.block_row_step), (r, 1))
-        column = _position((self.across, s.block_column_step), (v, LANES), (lane, 1))
-        inside = and_conditions(
-            _is_within(row, s.row_low, s.row_high),
-            _is_within(column, s.column_low, s.column_high),
-        )
-        source = _at(*self.source, (r, s.x_row_stride), (v, LANES), (lane, 1))
-        value = Load(self.x, source, ((SizeValue(s.x_start), 1),), inside)
-        place = _at(
-            (self.g, s.tile_stride), (r, s.row_stride), *self.strided_terms(v, lane, self.step)
-        )
-        is_inside = _is_below(_position((v, LANES), (lane, 1)), s.tile_columns)
-        store = Store(self.tile, place, value, ((SizeValue(s.spread_start), 1),), is_inside)
-        return [clear, self.rows(v, s.part_vectors, r, s.part_rows, lane, store)]
+        value = self.load_source(self.r * 1, self.r * s.x_row_stride)
+        place = self.g * s.tile_stride + self.r * s.row_stride + self.strided_strip(self.step)
+        copy = store(self.tile, place, value, (value_of(s.spread_start), 1),
+                     mask=_is_below(self.strip, s.tile_columns))
+        return [self.clear(self.g * s.tile_stride, s.zero_vectors),
+                self.rows(s.part_vectors, s.part_rows, copy)]
 
     def clear_tile(self) -> Statement:
         """Fill the tile with zeros: elements behind a block are multiplied by zero, so they must be
         finite."""
-        z, lane = Index("z"), Index("lane")
-        store = Store(self.tile, _at((z, FLAT_LANES), (lane, 1)), self.zero)
-        vectors = MAX_TILE_ELEMENTS[self.type.size] // FLAT_LANES + 2
-        return self.loop(z, vectors, [self.loop(lane, FLAT_LANES, [store], LoopKind.VECTORIZED)])
+        return self.clear(0, MAX_TILE_ELEMENTS[self.type.size] // FLAT_LANES + 2)
+
+    def tap_value(self, tap: Index) -> Value:
+        """Return the element of the tile that a tap meets."""
+        return load(self.tile, self.block_position(self.sizes.tile_stride),
+                    (load(self.offsets, tap), 1))
 
     def accumulate_taps(self) -> Statement:
         """Add the taps' products to the block's results."""
-        s = self.sizes
-        t, total = Index("t"), Accumulator(ReduceOp.SUM, self.type)
-        factor = Load(
-            self.weight,
-            _at(
-                (self.c, s.w_channel_stride),
-                (self.k, s.w_output_stride),
-                (self.m, s.w_input_stride),
-                (t, 1),
-            ),
-        )
-        tap_value = Load(
-            self.tile,
-            self.block_position(s.tile_stride),
-            ((Load(self.offsets, _at((t, 1))), 1),),
-        )
-        product = Apply(Scalar.MUL, (tap_value, factor), self.type)
-        reduction = self.loop(t, s.taps, [Update(total, product)])
+        s, (t,), total = self.sizes, create_indices("t"), Accumulator(ReduceOp.SUM, self.type)
+        factor = load(self.weight, self.c * s.w_channel_stride + self.k * s.w_output_stride
+                      + self.m * s.w_input_stride + t)
         place = self.block_position(s.results_stride)
         return self.flat(
-            Begin(total, Load(self.padded_block, place)),
-            reduction,
-            Store(self.padded_block, place, total),
-        )
+            Begin(total, load(self.padded_block, place).expression),
+            repeat(t, s.taps, update(total, self.tap_value(t) * factor)),
+            store(self.padded_block, place, Value(total)))
 
     def store_results(self, bias: Buffer, step: int | None) -> Statement:
         """Store the block's results, which are `step` apart, plus the channel's bias."""
         s = self.sizes
-        r, v, lane = (Index(name) for name in ("r", "v", "lane"))
-        exists = _is_below(_position((self.down, s.block_rows), (r, 1)), s.y_rows)
-        is_inside = _is_below(
-            _position((self.across, s.y_block_columns), (v, LANES), (lane, 1)), s.y_columns
-        )
-        column = self.strided_terms(v, lane, step)
-        value = Load(
-            self.padded_block, _at((self.g, s.results_stride), (r, s.tile_pitch), *column)
-        )
-        shift = Load(bias, _at((self.c, s.outputs_each), (self.k, 1)))
-        place = _at(*self.result, (r, s.y_row_stride), (v, LANES), (lane, 1))
-        store = Store(self.y, place, Apply(Scalar.ADD, (value, shift), self.type), mask=is_inside)
-        return self.rows(v, s.y_vectors, r, s.block_rows, lane, store, exists)
+        value = load(self.padded_block,
+                     self.g * s.results_stride + self.r * s.tile_pitch + self.strided_strip(step))
+        shifted = value + load(bias, self.c * s.outputs_each + self.k)
+        stored = store(self.y, self.result_row, shifted, mask=self.result_exists)
+        return self.rows(s.y_vectors, s.block_rows, stored, self.result_row_exists)
 
     def place_gradient(self) -> list[Statement]:
         """Copy y's gradient to the results' positions, with zeros elsewhere."""
         s = self.sizes
-        r, v, lane = (Index(name) for name in ("r", "v", "lane"))
-        exists = _is_below(_position((self.down, s.block_rows), (r, 1)), s.y_rows)
-        is_inside = and_conditions(
-            _is_below(
-                _position((self.across, s.y_block_columns), (v, LANES), (lane, 1)), s.y_columns
-            ),
-            _is_below(_position((v, LANES), (lane, 1)), s.tile_columns),
-        )
-        value = Load(
-            self.y, _at(*self.result, (r, s.y_row_stride), (v, LANES), (lane, 1)), mask=is_inside
-        )
-        place = _at(
-            (self.g, s.results_stride), (r, s.tile_pitch), *self.strided_terms(v, lane, self.step)
-        )
-        store = Store(self.padded_block, place, value, mask=is_inside)
-        clear = self.flat(
-            Store(self.padded_block, self.block_position(s.results_stride), self.zero)
-        )
-        return [clear, self.rows(v, s.y_vectors, r, s.block_rows, lane, store, exists)]
+        is_inside = self.result_exists & _is_below(self.strip, s.tile_columns)
+        place = self.g * s.results_stride + self.r * s.tile_pitch + self.strided_strip(self.step)
+        copy = store(self.padded_block, place, load(self.y, self.result_row, mask=is_inside),
+                     mask=is_inside)
+        return [self.clear_results(),
+                self.rows(s.y_vectors, s.block_rows, copy, self.result_row_exists)]
+
+    def clear_results(self) -> Statement:
+        """Fill the block of results with zeros."""
+        return self.flat(store(self.padded_block, self.block_position(self.sizes.results_stride),
+                               self.zero))
 
 
 def _convolve_blocks(
     name: str, b: _BlockNest, fill: Sequence[Statement], result_step: int | None
 ) -> Kernel:
     """Build a kernel that fills each block's tile, sums the taps and stores the results."""
-    s = b.sizes
-    bias = Buffer(b.type, "bias")
-    clear = b.flat(Store(b.padded_block, b.block_position(s.results_stride), b.zero))
+    s, bias = b.sizes, Buffer(b.type, "bias")
     body = [
-        b.each_image(clear),
-        b.loop(b.m, s.inputs_each, [b.each_image(*fill), b.each_image(b.accumulate_taps())]),
+        b.each_image(b.clear_results()),
+        repeat(b.m, s.inputs_each, b.each_image(*fill), b.each_image(b.accumulate_taps())),
         b.each_image(b.store_results(bias, result_step)),
     ]
-    loops: list[tuple[Index, Extent]] = [
-        (b.n, s.groups),
-        (b.c, s.channels),
-        (b.k, s.outputs_each),
-        (b.down, s.blocks_down),
-        (b.across, s.blocks_across),
-    ]
-    return b.kernel(name, [b.x, b.offsets, b.weight, bias, b.y], [b.nest(loops, body, 2)])
+    blocks = nest(body, (b.k, s.outputs_each), (b.down, s.blocks_down),
+                  (b.across, s.blocks_across), kind=LoopKind.SERIAL)
+    images = nest([blocks], (b.n, s.groups), (b.c, s.channels))
+    return b.kernel(name, [b.x, b.offsets, b.weight, bias, b.y], [images])
 
 
 @cache
@@ -415,32 +306,16 @@ def build_strided_input_gradient(type: Type, step: int | None) -> Kernel:
 def build_weight_gradient(type: Type, step: int | None) -> Kernel:
     """Build the gradient of the weight. Buffers: x, offsets, gy, gw."""
     b = _BlockNest(type, step)
-    s = b.sizes
-    t = Index("t")
+    s, (t,) = b.sizes, create_indices("t")
     total, gw = Accumulator(ReduceOp.SUM, type), Buffer(type, "gw")
-    tap_value = Load(b.tile, b.block_position(s.tile_stride), ((Load(b.offsets, _at((t, 1))), 1),))
-    product = Apply(
-        Scalar.MUL, (tap_value, Load(b.padded_block, b.block_position(s.results_stride))), type
-    )
-    place = _at((b.c, s.w_channel_stride), (b.k, s.w_output_stride), (t, 1))
-    taps = b.loop(
-        t,
-        s.taps,
-        [
-            Begin(total),
-            b.each_image(b.flat(Update(total, product))),
-            Store(gw, place, total, add=True),
-        ],
-    )
-    clear = b.loop(t, s.taps, [Store(gw, place, b.zero)])
-    blocks = b.nest(
-        [
-            (b.n, s.groups),
-            (b.m, s.inputs_each),
-            (b.down, s.blocks_down),
-            (b.across, s.blocks_across),
-        ],
+    product = b.tap_value(t) * load(b.padded_block, b.block_position(s.results_stride))
+    place = b.c * s.w_channel_stride + b.k * s.w_output_stride + t
+    taps = repeat(t, s.taps, Begin(total), b.each_image(b.flat(update(total, product))),
+                  store(gw, place, Value(total), add=True))
+    blocks = nest(
         [b.each_image(b.fill_block(), *b.place_gradient()), taps],
-    )
-    body = b.nest([(b.c, s.channels), (b.k, s.outputs_each)], [b.clear_tile(), clear, blocks], 2)
+        (b.n, s.groups), (b.m, s.inputs_each), (b.down, s.blocks_down),
+        (b.across, s.blocks_across), kind=LoopKind.SERIAL)
+    body = nest([b.clear_tile(), repeat(t, s.taps, store(gw, place, b.zero)), blocks],
+                (b.c, s.channels), (b.k, s.outputs_each))
     return b.kernel("depthwise_weight", [b.x, b.offsets, b.y, gw], [body])

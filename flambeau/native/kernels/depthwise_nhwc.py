@@ -8,27 +8,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from ..loop_ir.ir import (
-    Accumulator,
-    Apply,
-    Begin,
-    Buffer,
-    Constant,
-    If,
-    Kernel,
-    Load,
-    Loop,
-    LoopKind,
-    ReduceOp,
-    Scalar,
-    Statement,
-    Store,
-    Type,
-    Update,
-)
+from ..loop_ir.ir import Accumulator, Begin, Buffer, If, Kernel, LoopKind, ReduceOp, Type
 from ..target.cost_model import MAX_POOL_WINDOW_EXTENT
-from ..target.eager_costs import POOLED_LANES
-from .pool import compare, number
+from .expression_builder import Value, constant
+from .index_notation import nest, repeat, update
 from .pool_nhwc import Pixels
 
 
@@ -40,21 +23,10 @@ def build_forward(type: Type) -> Kernel:
     """
     p, total = Pixels(type), Accumulator(ReduceOp.SUM, type)
     weight, bias = Buffer(type, "weight"), Buffer(type, "bias")
-    entry = p.affine(
-        (p.tap_row, "weight_row_stride"),
-        (p.tap_column, "channels"),
-        (p.vector, POOLED_LANES),
-        (p.lane, 1),
-    )
-    product = Apply(Scalar.MUL, (p.x_element, Load(weight, entry, mask=p.lane_mask)), type)
-    start = Load(bias, p.affine((p.vector, POOLED_LANES), (p.lane, 1)), mask=p.lane_mask)
     body = p.each_pixel(
-        [
-            Begin(total, start),
-            p.windows([Update(total, product)]),
-            Store(p.y, p.result_index, total, mask=p.lane_mask),
-        ]
-    )
+        Begin(total, p.load(bias, p.channel).expression),
+        p.windows(update(total, p.x_element * p.load(weight, p.weight_index))),
+        p.store(p.y, p.result_index, Value(total)))
     return p.kernel("depthwise_windows_last", [p.x, p.rows, p.columns, weight, bias, p.y], body)
 
 
@@ -63,30 +35,14 @@ def build_weight_gradient(type: Type) -> Kernel:
     """Build the gradient of the weight. Buffers: x, rows, columns, gy, gw. Parallel over channels
     and rows of the weight."""
     p, total = Pixels(type, columns=MAX_POOL_WINDOW_EXTENT), Accumulator(ReduceOp.SUM, type)
-    gw = Buffer(type, "gw")
-    entry = p.affine(
-        (p.tap_row, "weight_row_stride"),
-        (p.tap_column, "channels"),
-        (p.vector, POOLED_LANES),
-        (p.lane, 1),
-    )
-    product = Apply(Scalar.MUL, (p.x_element, Load(p.y, p.result_index, mask=p.lane_mask)), type)
-    clear = p.lanes([Store(gw, entry, Constant(type, 0.0), mask=p.lane_mask)])
+    z, gw = p.sizes, Buffer(type, "gw")
+    clear = repeat(p.tap_column, z.window_columns,
+                   p.lanes(p.store(gw, p.weight_index, constant(0.0, type))))
     along = p.lanes(
-        [
-            Begin(total),
-            Loop(p.column, p.sizes["columns"], [Update(total, product)]),
-            Store(gw, entry, total, mask=p.lane_mask, add=True),
-        ]
-    )
-    row: list[Statement] = [Loop(p.tap_column, p.sizes["window_columns"], [along])]
-    guarded = If(compare(Scalar.GE, p.x_row, number(0)), row)
-    images = Loop(p.image, p.sizes["images"], [Loop(p.row, p.sizes["rows"], [guarded])])
-    rows = Loop(
-        p.tap_row,
-        p.sizes["window_rows"],
-        [Loop(p.tap_column, p.sizes["window_columns"], [clear]), images],
-        LoopKind.PARALLEL,
-    )
-    nest = Loop(p.vector, p.sizes["vectors"], [rows], LoopKind.PARALLEL)
-    return p.kernel("depthwise_weight_last", [p.x, p.rows, p.columns, p.y, gw], nest)
+        Begin(total),
+        repeat(p.column, z.columns, update(total, p.x_element * p.load(p.y, p.result_index))),
+        p.store(gw, p.weight_index, Value(total), add=True))
+    guarded = If((p.x_row >= 0).expression, [repeat(p.tap_column, z.window_columns, along)])
+    images = nest([guarded], (p.image, z.images), (p.row, z.rows), kind=LoopKind.SERIAL)
+    body = nest([clear, images], (p.vector, z.vectors), (p.tap_row, z.window_rows))
+    return p.kernel("depthwise_weight_last", [p.x, p.rows, p.columns, p.y, gw], body)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Index, Kernel, Load, Loop,
-    LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Begin, Buffer, Kernel, LoopKind, ReduceOp, Scalar, Size, Statement, Type,
 )
 from ..target.eager_costs import SAMPLED_POINTS_PER_BLOCK
+from .expression_builder import Value, apply, constant, where
+from .index_notation import (
+    create_indices, create_sizes, load, nest, repeat, store, update, vectorize,
+)
+
+T = TypeVar("T", int, Size)
 
 # of an axis: factor and shift into pixels, last pixel, where mirrors begin, span
 NUMBERS_PER_AXIS = 5
@@ -33,10 +41,18 @@ class Tap:
     `slopes`: the weight's derivative with respect to the point's coordinate along each axis.
     """
 
-    place: Expression
-    inside: Expression
-    weight: Expression
-    slopes: tuple[Expression, ...]
+    place: Value
+    inside: Value
+    weight: Value
+    slopes: tuple[Value, ...]
+
+
+def _add(terms: Sequence[Value]) -> Value:
+    return functools.reduce(operator.add, terms)
+
+
+def _multiply(factors: Sequence[Value]) -> Value:
+    return functools.reduce(operator.mul, factors)
 
 
 class _SampleBuilder:
@@ -47,108 +63,81 @@ class _SampleBuilder:
         self.numbers = Buffer(sampling.type, "numbers")
         self.strides = Buffer(Type.I64, "strides")
 
-    # Arithmetic on the kernel's type.
+    def of(self, value: float) -> Value:
+        return constant(value, self.what.type)
 
-    def of(self, value: float) -> Expression:
-        return Constant(self.what.type, value)
-
-    def do(self, operation: Scalar, *operands: Expression) -> Expression:
-        return Apply(operation, operands, self.what.type)
-
-    def add(self, a: Expression, b: Expression) -> Expression:
-        return self.do(Scalar.ADD, a, b)
-
-    def sub(self, a: Expression, b: Expression) -> Expression:
-        return self.do(Scalar.SUB, a, b)
-
-    def mul(self, a: Expression, b: Expression) -> Expression:
-        return self.do(Scalar.MUL, a, b)
-
-    def test(self, operation: Scalar, a: Expression, b: Expression) -> Expression:
-        return Apply(operation, (a, b), Type.BOOL)
-
-    def where(self, condition: Expression, a: Expression, b: Expression) -> Expression:
-        return Apply(Scalar.WHERE, (condition, a, b), a.type)
-
-    def number(self, axis: int, field: int) -> Expression:
-        return Load(self.numbers, Affine(axis * NUMBERS_PER_AXIS + field))
+    def number(self, axis: int, field: int) -> Value:
+        return load(self.numbers, axis * NUMBERS_PER_AXIS + field)
 
     # Coordinates.
 
-    def coordinate(self, axis: int) -> tuple[Expression, Expression]:
+    def coordinate(self, axis: int) -> tuple[Value, Value]:
         """Return the point along an axis, in pixels, and its derivative by the grid's value."""
-        last = self.what.axes - 1 - axis
-        coordinate = Load(self.grid, Affine(self.point.base + last, self.point.terms))
+        coordinate = load(self.grid, self.what.axes - 1 - axis + self.point)
         factor = self.number(axis, 0)
-        x = self.do(Scalar.FMA, self.add(coordinate, self.of(1)), factor, self.number(axis, 1))
+        x = apply(Scalar.FMA, coordinate + 1, factor, self.number(axis, 1))
         if self.what.mode == "bicubic":
             return x, factor
         x, slope = self.pad(axis, x)
-        return x, factor if slope is None else self.mul(factor, slope)
+        return x, factor if slope is None else factor * slope
 
-    def pad(self, axis: int, x: Expression) -> tuple[Expression, Expression | None]:
+    def pad(self, axis: int, x: Value) -> tuple[Value, Value | None]:
         """Return a coordinate after padding, and its derivative by the coordinate before it."""
         if self.what.padding == "zeros":
             return x, None
-        slope: Expression = self.of(1)
+        slope = self.of(1)
         if self.what.padding == "reflection":
             x, slope = self.reflect(axis, x)
-        zero, last = self.of(0), self.number(axis, 2)
-        above, below = self.test(Scalar.GT, x, zero), self.test(Scalar.LT, x, last)
-        slope = self.where(Apply(Scalar.AND, (above, below), Type.BOOL), slope, zero)
-        return self.where(below, self.where(above, x, zero), self.where(above, last, zero)), slope
+        last = self.number(axis, 2)
+        above, below = x > 0, x < last
+        slope = where(above & below, slope, 0)
+        return where(below, where(above, x, 0), where(above, last, 0)), slope
 
-    def reflect(self, axis: int, x: Expression) -> tuple[Expression, Expression]:
-        low, span, unit = self.number(axis, 3), self.number(axis, 4), self.of(1)
-        distance = self.do(Scalar.ABS, self.sub(x, low))
-        flips = self.do(Scalar.FLOOR, self.do(Scalar.DIV, distance, span))
-        extra = self.sub(distance, self.mul(flips, span))
-        half = self.mul(flips, self.of(0.5))
-        even = self.test(Scalar.EQ, self.do(Scalar.FLOOR, half), half)
-        has_span = self.test(Scalar.GT, span, self.of(0))
-        y = self.add(self.where(even, extra, self.sub(span, extra)), low)
-        falls = Apply(Scalar.XOR, (even, self.test(Scalar.GE, x, low)), Type.BOOL)
-        slope = self.where(falls, self.of(-1), unit)
-        return self.where(has_span, y, self.of(0)), self.where(has_span, slope, self.of(0))
+    def reflect(self, axis: int, x: Value) -> tuple[Value, Value]:
+        low, span = self.number(axis, 3), self.number(axis, 4)
+        distance = abs(x - low)
+        flips = apply(Scalar.FLOOR, distance / span)
+        extra, half = distance - flips * span, flips * 0.5
+        even, has_span = apply(Scalar.FLOOR, half) == half, span > 0
+        y = where(even, extra, span - extra) + low
+        slope = where(even ^ (x >= low), self.of(-1), 1)
+        return where(has_span, y, 0), where(has_span, slope, 0)
 
     # Taps.
 
-    def axis_taps(self, axis: int) -> list[tuple[Expression, Expression, Expression]]:
+    def axis_taps(self, axis: int) -> list[tuple[Value, Value, Value]]:
         """Return positions as floats, weights, and their derivatives along one axis."""
         x, slope = self.coordinate(axis)
-        unit, zero = self.of(1), self.of(0)
         if self.what.mode == "nearest":
-            return [(self.do(Scalar.ROUND, x), unit, zero)]
-        floor = self.do(Scalar.FLOOR, x)
-        beyond = self.sub(x, floor)
+            return [(apply(Scalar.ROUND, x), self.of(1), self.of(0))]
+        floor = apply(Scalar.FLOOR, x)
+        beyond = x - floor
         if self.what.mode == "bilinear":
-            back = self.do(Scalar.NEG, slope)
-            return [(floor, self.sub(unit, beyond), back), (self.add(floor, unit), beyond, slope)]
-        taps = [self.pad(axis, self.add(floor, self.of(k - 1)))[0] for k in range(4)]
+            return [(floor, 1 - beyond, -slope), (floor + 1, beyond, slope)]
+        taps = [self.pad(axis, floor + (k - 1))[0] for k in range(4)]
         return [
-            (place, weight, self.mul(slope, by))
+            (place, weight, slope * by)
             for place, (weight, by) in zip(taps, self.cubic(beyond), strict=True)
         ]
 
-    def cubic(self, t: Expression) -> list[tuple[Expression, Expression]]:
+    def cubic(self, t: Value) -> list[tuple[Value, Value]]:
         """Return cubic convolution's four weights at distance t, and derivatives (a = -3/4)."""
-        unit, a = self.of(1), -0.75
-        after, two = self.sub(unit, t), self.of(2)
+        a = -0.75
         outer = (a, -5 * a, 8 * a, -4 * a)
         inner = (a + 2, -(a + 3), 0.0, 1.0)
         weights = []
-        for x, terms, sign in ((self.add(t, unit), outer, 1), (t, inner, 1), (after, inner, -1),
-                               (self.sub(two, t), outer, -1)):
+        for x, terms, sign in ((t + 1, outer, 1), (t, inner, 1), (1 - t, inner, -1),
+                               (2 - t, outer, -1)):
             p, q, r, s = terms
             value = self.polynomial(x, (p, q, r, s))
             slope = self.polynomial(x, (3 * p, 2 * q, r))
-            weights.append((value, slope if sign > 0 else self.do(Scalar.NEG, slope)))
+            weights.append((value, slope if sign > 0 else -slope))
         return weights
 
-    def polynomial(self, x: Expression, terms: Sequence[float]) -> Expression:
+    def polynomial(self, x: Value, terms: Sequence[float]) -> Value:
         y = self.of(terms[0])
         for term in terms[1:]:
-            y = self.add(self.mul(y, x), self.of(term))
+            y = y * x + term
         return y
 
     def taps(self) -> list[Tap]:
@@ -161,111 +150,94 @@ class _SampleBuilder:
             at = [taps_by_axis[axis][k] for axis, k in enumerate(corner)]
             place, inside = at[0]
             for other, also in at[1:]:
-                place = Apply(Scalar.ADD, (place, other), Type.I64)
-                inside = Apply(Scalar.AND, (inside, also), Type.BOOL)
+                place, inside = place + other, inside & also
             parts = [along[axis][k] for axis, k in enumerate(corner)]
             weights = [weight for _, weight, _ in parts]
-            slopes = tuple(
-                self.product([by if i == axis else w for i, w in enumerate(weights)])
+            slopes = tuple([
+                _multiply([by if i == axis else w for i, w in enumerate(weights)])
                 for axis, (_, _, by) in enumerate(parts)
-            )
-            taps.append(Tap(place, inside, self.product(weights), slopes))
+            ])
+            taps.append(Tap(place, inside, _multiply(weights), slopes))
         return taps
 
-    def whole(self, axis: int, place: Expression) -> tuple[Expression, Expression]:
+    def whole(self, axis: int, place: Value) -> tuple[Value, Value]:
         """Return a position's part of the pixel number, and whether it is inside the image."""
-        inside = Apply(Scalar.AND, (self.test(Scalar.GE, place, self.of(0)),
-                                    self.test(Scalar.LE, place, self.number(axis, 2))),
-                       Type.BOOL)
-        within = Apply(Scalar.CAST, (self.where(inside, place, self.of(0)),), Type.I64)
+        inside = (place >= 0) & (place <= self.number(axis, 2))
+        within = where(inside, place, 0).cast(Type.I64)
         if axis == self.what.axes - 1:
             return within, inside
-        stride = Load(self.strides, Affine(axis))
-        return Apply(Scalar.MUL, (within, stride), Type.I64), inside
-
-    def product(self, factors: Sequence[Expression]) -> Expression:
-        y = factors[0]
-        for factor in factors[1:]:
-            y = self.mul(y, factor)
-        return y
+        return within * load(self.strides, axis), inside
 
 
 # ------------------------------------------------------------------------------------ kernels
 
 
-def _create_sizes() -> list[Size]:
-    """The size parameters of kernels that loop over the points, in order."""
-    names = ("batch", "rows", "columns", "channels", "pixels", "image", "entry", "line", "made",
-             "points")
-    return [Size(name) for name in names]
+class PointSizes(NamedTuple, Generic[T]):
+    """The sizes of kernels that loop over points, in order: those of the loops, the pixels of an
+    image, and elements of an image, an entry of the grid, a line of it, and an entry and a channel
+    of the result."""
+
+    batch: T
+    rows: T
+    columns: T
+    channels: T
+    pixels: T
+    image: T
+    entry: T
+    line: T
+    result: T
+    points: T
+
+
+class _PointNest:
+    """The loops over the points of a grid."""
+
+    def __init__(self, type: Type, mode: str, padding: str, axes: int) -> None:
+        self.sampling = Sampling(type, mode, padding, axes)
+        self.sizes: PointSizes[Size] = create_sizes(PointSizes)
+        self.n, self.row, self.column, self.c = create_indices("n row column c")
+        s = self.sizes
+        self.point = self.n * s.entry + self.row * s.line + self.column * axes
+        self.element = self.n * s.result + self.c * s.points + self.row * s.columns + self.column
+        self.x, self.grid = Buffer(type, "x"), Buffer(type, "grid")
+        self.builder = _SampleBuilder(self.sampling, self.point, self.grid)
+        self.taps = self.builder.taps()
+
+    def load_taps(self) -> list[Value]:
+        """Return the elements of x at the taps."""
+        at = self.n * self.sizes.image + self.c * self.sizes.pixels
+        return [load(self.x, at, (tap.place, 1), mask=tap.inside) for tap in self.taps]
+
+    def kernel(self, name: str, first: list[Buffer], y: Buffer, *body: Statement) -> Kernel:
+        s, b = self.sizes, self.builder
+        points = nest([vectorize(self.column, s.columns, *body)],
+                      (self.n, s.batch), (self.row, s.rows))
+        return Kernel(name, [*first, self.grid, b.numbers, b.strides, y], [points], list(s))
 
 
 def sample(type: Type, mode: str, padding: str, axes: int) -> Kernel:
-    """Buffers: x (n, c, pixels), grid (n, rows, columns, axes), numbers, strides, y.
-
-    Sizes: n, rows, columns, c, pixels, an image's elements, and of a batch's entry of the grid, a
-    row of it, and an entry of y, points of an image.
-    """
-    sampling = Sampling(type, mode, padding, axes)
-    x, grid, y = (Buffer(sampling.type, name) for name in ("x", "grid", "y"))
-    n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
-    sizes = _create_sizes()
-    batch, rows, columns, channels, pixels, image, entry, line, result_elements, points = sizes
-    here = ((n, entry), (row, line), (column, sampling.axes))
-    maker = _SampleBuilder(sampling, Affine(0, here), grid)
-    total: Expression | None = None
-    for tap in maker.taps():
-        value = Load(x, Affine(0, ((n, image), (c, pixels))), ((tap.place, 1),), tap.inside)
-        part = value if sampling.mode == "nearest" else maker.mul(value, tap.weight)
-        total = part if total is None else maker.add(total, part)
-    assert total is not None
-    to = Affine(0, ((n, result_elements), (c, points), (row, columns), (column, 1)))
-    body: list[Statement] = [Loop(c, channels, [Store(y, to, total)])]
-    body = [Loop(column, columns, body, LoopKind.VECTORIZED)]
-    for index, extent in ((row, rows), (n, batch)):
-        body = [Loop(index, extent, body, LoopKind.PARALLEL)]
-    return Kernel("sample", [x, grid, maker.numbers, maker.strides, y], body, sizes)
+    """Buffers: x (n, c, pixels), grid (n, rows, columns, axes), numbers, strides, y."""
+    p, y = _PointNest(type, mode, padding, axes), Buffer(type, "y")
+    total = _add([
+        value if mode == "nearest" else value * tap.weight
+        for tap, value in zip(p.taps, p.load_taps(), strict=True)])
+    pixel = repeat(p.c, p.sizes.channels, store(y, p.element, total))
+    return p.kernel("sample", [p.x], y, pixel)
 
 
 def grid_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
-    """The cotangent of the grid. Buffers: x, g (as y), grid, numbers, strides, made (as grid).
-
-    Sizes as those of `sample`.
-    """
-    sampling = Sampling(type, mode, padding, axes)
-    x, g, grid, y = (Buffer(sampling.type, name) for name in ("x", "g", "grid", "made"))
-    n, row, column, c = (Index(name) for name in ("n", "row", "column", "c"))
-    batch, rows, columns, channels, pixels, image, entry, line, result_elements, points = sizes = (
-        _create_sizes()
-    )
-    here = ((n, entry), (row, line), (column, sampling.axes))
-    maker = _SampleBuilder(sampling, Affine(0, here), grid)
-    sums = [Accumulator(ReduceOp.SUM, sampling.type) for _ in range(sampling.axes)]
-    above = Load(g, Affine(0, ((n, result_elements), (c, points), (row, columns), (column, 1))))
-    taps = maker.taps()
-    updates: list[Statement] = []
-    for axis, total_of_axis in enumerate(sums):
-        total: Expression | None = None
-        for tap, value in zip(taps, _load_taps(x, taps, Affine(0, ((n, image), (c, pixels)))),
-                              strict=True):
-            part = maker.mul(value, tap.slopes[axis])
-            total = part if total is None else maker.add(total, part)
-        assert total is not None
-        updates.append(Update(total_of_axis, maker.mul(above, total)))
-    body: list[Statement] = [*map(Begin, sums), Loop(c, channels, updates)]
-    body += [
-        Store(y, Affine(sampling.axes - 1 - axis, here), total_of_axis)
-        for axis, total_of_axis in enumerate(sums)
+    """The cotangent of the grid. Buffers: x, g (as y), grid, numbers, strides, made (as grid)."""
+    p, g, y = _PointNest(type, mode, padding, axes), Buffer(type, "g"), Buffer(type, "made")
+    sums = [Accumulator(ReduceOp.SUM, type) for _ in range(axes)]
+    above, values = load(g, p.element), p.load_taps()
+    updates = [
+        update(total, above * _add([
+            v * tap.slopes[axis] for tap, v in zip(p.taps, values, strict=True)]))
+        for axis, total in enumerate(sums)
     ]
-    body = [Loop(column, columns, body, LoopKind.VECTORIZED)]
-    for index, extent in ((row, rows), (n, batch)):
-        body = [Loop(index, extent, body, LoopKind.PARALLEL)]
-    buffers = [x, g, grid, maker.numbers, maker.strides, y]
-    return Kernel("points_back", buffers, body, sizes)
-
-
-def _load_taps(x: Buffer, taps: Sequence[Tap], at: Affine) -> list[Expression]:
-    return [Load(x, at, ((tap.place, 1),), tap.inside) for tap in taps]
+    stores = [store(y, axes - 1 - axis + p.point, Value(total)) for axis, total in enumerate(sums)]
+    return p.kernel("points_back", [p.x, g], y, *map(Begin, sums),
+                    repeat(p.c, p.sizes.channels, *updates), *stores)
 
 
 def image_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
@@ -276,37 +248,32 @@ def image_backward(type: Type, mode: str, padding: str, axes: int) -> Kernel:
     a block (up to BLOCK), channels of a part; elements of g's image, its channel, an entry of the
     grid, a block of it; of an image, pixels, a part's channels in g and in the image.
     """
-    sampling = Sampling(type, mode, padding, axes)
-    g, grid, y = (Buffer(sampling.type, name) for name in ("g", "grid", "made"))
-    n, part, block, p, c, q = (Index(name) for name in ("n", "part", "block", "p", "c", "q"))
+    g, grid, y = (Buffer(type, name) for name in ("g", "grid", "made"))
+    n, part, block, p, c, q = create_indices("n part block p c q")
     names = ("batch", "parts", "blocks", "size", "channels", "given", "points", "entry", "line",
              "image", "pixels", "part_given", "part_made")
     sizes = [Size(name) for name in names]
     batch, parts, blocks, size, channels, cotangent_elements, points, *rest = sizes
     entry, line, image, pixels, cotangent_part, gradient_part = rest
-    point = Affine(0, ((n, entry), (block, line), (p, sampling.axes)))
-    maker = _SampleBuilder(sampling, point, grid)
-    taps = maker.taps()
+    builder = _SampleBuilder(
+        Sampling(type, mode, padding, axes), n * entry + block * line + p * axes, grid)
+    taps = builder.taps()
     places = Buffer(Type.I32, "places", SAMPLED_POINTS_PER_BLOCK * len(taps))
-    weights = Buffer(sampling.type, "weights", SAMPLED_POINTS_PER_BLOCK * len(taps))
+    weights = Buffer(type, "weights", SAMPLED_POINTS_PER_BLOCK * len(taps))
+    above = Accumulator(ReduceOp.SUM, type, "above")
+    cotangent = load(g, n * cotangent_elements + part * cotangent_part + c * points
+                     + block * size + q)
     keep: list[Statement] = []
-    add: list[Statement] = []
-    above = Accumulator(ReduceOp.SUM, sampling.type, "above")
-    terms = ((n, cotangent_elements), (part, cotangent_part), (c, points), (block, size), (q, 1))
-    add.append(Begin(above, Load(g, Affine(0, terms))))
+    add: list[Statement] = [Begin(above, cotangent.expression)]
     for k, tap in enumerate(taps):
-        keep.append(Store(weights, Affine(k * SAMPLED_POINTS_PER_BLOCK, ((p, 1),)), tap.weight))
-        number: Expression = Apply(Scalar.CAST, (tap.place,), Type.I32)
-        number = maker.where(tap.inside, number, Constant(Type.I32, -1))
-        keep.append(Store(places, Affine(k * SAMPLED_POINTS_PER_BLOCK, ((p, 1),)), number))
-        place = Affine(k * SAMPLED_POINTS_PER_BLOCK, ((q, 1),))
-        position = Apply(Scalar.CAST, (Load(places, place),), Type.I64)
-        inside = Apply(Scalar.GE, (position, Constant(Type.I64, 0)), Type.BOOL)
-        value = maker.mul(above, Load(weights, place))
-        add.append(Store(y, Affine(0, ((n, image), (part, gradient_part), (c, pixels))), value,
-                         ((position, 1),), inside, add=True))
-    walk = Loop(block, blocks, [
-        Loop(p, size, keep, LoopKind.VECTORIZED), Loop(c, channels, [Loop(q, size, add)]),
-    ])
-    nest = Loop(n, batch, [Loop(part, parts, [walk], LoopKind.PARALLEL)], LoopKind.PARALLEL)
-    return Kernel("image_back", [g, grid, maker.numbers, maker.strides, y], [nest], sizes)
+        first = k * SAMPLED_POINTS_PER_BLOCK
+        keep.append(store(weights, first + p, tap.weight))
+        keep.append(store(places, first + p, where(tap.inside, tap.place.cast(Type.I32), -1)))
+        position = load(places, first + q).cast(Type.I64)
+        add.append(store(y, n * image + part * gradient_part + c * pixels,
+                         Value(above) * load(weights, first + q), (position, 1),
+                         mask=position >= 0, add=True))
+    walk = repeat(block, blocks, vectorize(p, size, *keep),
+                  nest(add, (c, channels), (q, size), kind=LoopKind.SERIAL))
+    body = nest([walk], (n, batch), (part, parts))
+    return Kernel("image_back", [g, grid, builder.numbers, builder.strides, y], [body], sizes)

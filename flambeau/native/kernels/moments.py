@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Constant, Index, Kernel, Load, Loop, LoopKind, ReduceOp,
-    Size, Statement, Store, Type, Update,
-)
+from ..loop_ir.ir import Accumulator, Begin, Buffer, Constant, Kernel, ReduceOp, Size, Type
 from .expression_builder import Value, compute_type, where
+from .index_notation import create_indices, load, nest, repeat, store, update
 from .softmax_and_layer_norm import (
     FORMULAS, RowKernelBuilder, apply_exp, apply_log, accumulator_type,
 )
@@ -80,14 +78,11 @@ def reduce_middle(type: Type, fold: ReduceOp, formula: str = "same") -> Kernel:
     """
     inside = accumulator_type(type, fold) or compute_type(type)
     x, y, accumulator = Buffer(type, "x"), Buffer(inside, "y"), Accumulator(fold, inside)
-    plane, row, column = Index("plane"), Index("row"), Index("column")
-    planes, rows, columns, each = (Size(n) for n in ("planes", "rows", "columns", "each"))
-    place = Affine(0, ((plane, each), (row, columns), (column, 1)))
-    value = FORMULAS[formula](Value(Load(x, place)).cast(inside))
-    body: list[Statement] = [
-        Begin(accumulator), Loop(row, rows, [Update(accumulator, value.expression)]),
-        Store(y, Affine(0, ((plane, columns), (column, 1))), accumulator),
-    ]
-    inner = Loop(column, columns, body, LoopKind.PARALLEL)
-    nest = Loop(plane, planes, [inner], LoopKind.PARALLEL)
-    return Kernel("reduce_middle", [x, y], [nest], [planes, rows, columns, each])
+    plane, row, column = create_indices("plane row column")
+    planes, rows, columns, each = sizes = [Size(n) for n in ("planes", "rows", "columns", "each")]
+    element = load(x, plane * each + row * columns + column).cast(inside)
+    body = nest([
+        Begin(accumulator), repeat(row, rows, update(accumulator, FORMULAS[formula](element))),
+        store(y, plane * columns + column, Value(accumulator)),
+    ], (plane, planes), (column, columns))
+    return Kernel("reduce_middle", [x, y], [body], sizes)

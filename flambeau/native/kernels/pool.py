@@ -9,22 +9,28 @@ just-stored data cannot be reloaded at other offsets at once. pool_nhwc.py serve
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
 from functools import cache
 from math import inf
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, If, Index, IndexValue,
-    Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, SizeValue, Statement, Store, Type, Update,
+    Accumulator, Affine, Begin, Buffer, If, Kernel, LoopKind, ReduceOp, Size, Statement, Store,
+    Type,
 )
 from ..target.cost_model import MAX_POOL_STRIP_ELEMENTS, MAX_POOL_WINDOW_EXTENT
-from ..target.eager_costs import POOLED_LANES
+from ..target.eager_costs import POOLED_LANES, lanes_of
+from .expression_builder import Value, constant, where
+from .index_notation import (
+    create_indices, create_sizes, load, nest, repeat, store, update, value_of, vectorize,
+)
 
 NO_PLACE = 1 << 30  # beyond every position in an image
 
+T = TypeVar("T", int, Size)
 
-class PoolSizes(NamedTuple):
+
+class PoolSizes(NamedTuple, Generic[T]):
     """The sizes of a kernel, in its order.
 
     The result is `images` of `height` rows of `length` columns, computed in `groups` of `rows`
@@ -35,57 +41,30 @@ class PoolSizes(NamedTuple):
     in thread-local memory, `pitch` between rows of x and `padded` between rows of the result.
     """
 
-    images: int
-    groups: int
-    blocks: int
-    rows: int
-    height: int
-    taps: int
-    window: int
-    cells: int
-    width: int
-    vectors: int
-    length: int
-    block: int
-    apart: int
-    x_image: int
-    y_image: int
-    y_group: int
-    group_taps: int
-    padded: int
-    pitch: int
+    images: T
+    groups: T
+    blocks: T
+    rows: T
+    height: T
+    taps: T
+    window: T
+    cells: T
+    width: T
+    vectors: T
+    length: T
+    block: T
+    apart: T
+    x_image: T
+    y_image: T
+    y_group: T
+    group_taps: T
+    padded: T
+    pitch: T
 
 
-def lanes_of(step: int | None) -> int:
-    """Return how many columns are computed at a time: fewer if they are gathered."""
-    return POOLED_LANES if step is not None else POOLED_LANES // 2
-
-
-def number(value: int, type: Type = Type.I64) -> Constant:
-    """Return an integer constant."""
-    return Constant(type, value)
-
-
-def and_conditions(*conditions: Expression) -> Expression:
-    """Whether all conditions hold."""
-    return functools.reduce(lambda a, b: Apply(Scalar.AND, (a, b), Type.BOOL), conditions)
-
-
-def compare(comparison: Scalar, a: Expression, b: Expression) -> Expression:
-    """Return a comparison."""
-    return Apply(comparison, (a, b), Type.BOOL)
-
-
-def cast(value: Expression, type: Type) -> Expression:
-    """Convert a number to another type."""
-    return Apply(Scalar.CAST, (value,), type)
-
-
-def first_of_equals(value: Expression, top: Expression, place: Expression) -> Expression:
+def first_of_equals(value: Value, top: Value, place: Value) -> Value:
     """Return `place` if the value equals `top` or is NaN, else NO_PLACE. The least place wins."""
-    hit = Apply(Scalar.OR, (compare(Scalar.EQ, value, top), compare(Scalar.NE, value, value)),
-                Type.BOOL)
-    return Apply(Scalar.WHERE, (hit, place, number(NO_PLACE, Type.I32)), Type.I32)
+    return where((value == top) | (value != value), place, NO_PLACE)
 
 
 class _StripNest:
@@ -96,11 +75,10 @@ class _StripNest:
 
     def __init__(self, type: Type, step: int | None) -> None:
         self.type, self.step, self.lanes = type, step, lanes_of(step)
-        bounds = {"taps": MAX_POOL_WINDOW_EXTENT, "window": MAX_POOL_WINDOW_EXTENT}
-        self.sizes = {name: Size(name, bounds.get(name)) for name in PoolSizes._fields}
-        self.image, self.group = Index("image"), Index("group")
-        self.block, self.r = Index("block"), Index("r")
-        self.v, self.lane, self.i, self.j = (Index(name) for name in ("v", "lane", "i", "j"))
+        self.sizes: PoolSizes[Size] = create_sizes(
+            PoolSizes, {"taps": MAX_POOL_WINDOW_EXTENT, "window": MAX_POOL_WINDOW_EXTENT})
+        self.image, self.group, self.block, self.r, self.v, self.lane, self.i, self.j = \
+            create_indices("image group block r v lane i j")
         self.x, self.y = Buffer(type, "x"), Buffer(type, "y")
         self.rows, self.first = Buffer(Type.I64, "rows"), Buffer(Type.I64, "first")
         self.starts, self.counts = Buffer(Type.I32, "starts"), Buffer(Type.I32, "counts")
@@ -113,130 +91,125 @@ class _StripNest:
         return [self.rows, self.first, self.starts, self.counts]
 
     def kernel(self, name: str, buffers: list[Buffer], body: Statement) -> Kernel:
-        return Kernel(name, buffers, [body], list(self.sizes.values()))
-
-    def at(self, *terms: tuple[Index, Extent | str]) -> Affine:
-        sized_terms = [(i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]
-        return Affine(0, tuple(sized_terms))
+        return Kernel(name, buffers, [body], list(self.sizes))
 
     def rows_of_group(self, statement: Statement) -> Statement:
         """Run a statement for all rows of a group."""
-        number_of = IndexValue(self.at((self.group, "rows"), (self.r, 1)))
-        is_inside = compare(Scalar.LT, number_of, SizeValue(self.sizes["height"]))
-        return Loop(self.r, self.sizes["rows"], [If(is_inside, [statement])])
+        z = self.sizes
+        exists = value_of(self.group * z.rows + self.r) < value_of(z.height)
+        return repeat(self.r, z.rows, If(exists.expression, [statement]))
 
     def each_row(self, *steps: Statement) -> Statement:
         """Loop over all rows of the result, split among threads."""
-        body = list(steps)
-        for index, extent in ((self.block, "blocks"), (self.group, "groups"),
-                              (self.image, "images")):
-            body = [Loop(index, self.sizes[extent], body, LoopKind.PARALLEL)]
-        return body[0]
+        z = self.sizes
+        return nest(steps, (self.image, z.images), (self.group, z.groups), (self.block, z.blocks))
 
-    def columns(self, extent: str, body: list[Statement]) -> Statement:
+    def columns(self, extent: Size, body: Sequence[Statement]) -> Statement:
         """Loop over columns, then a group's rows, to reuse column masks."""
-        rows = self.rows_of_group(Loop(self.lane, self.lanes, body, LoopKind.VECTORIZED))
-        return Loop(self.v, self.sizes[extent], [rows])
+        return repeat(self.v, extent, self.rows_of_group(vectorize(self.lane, self.lanes, *body)))
 
-    def taps(self, body: list[Statement]) -> Statement:
+    def taps(self, body: Sequence[Statement]) -> Statement:
         """Loop over the rows of a window."""
-        return Loop(self.i, self.sizes["taps"], body)
+        return repeat(self.i, self.sizes.taps, *body)
 
-    def window(self, body: list[Statement]) -> Statement:
+    def window(self, body: Sequence[Statement]) -> Statement:
         """Loop over the columns of a window."""
-        return Loop(self.j, self.sizes["window"], body)
+        return repeat(self.j, self.sizes.window, *body)
 
-    def strip(self, step: int = 1) -> list[tuple[Index, Extent | str]]:
-        """Return the terms of a column in its block."""
-        return [(self.v, self.lanes * step), (self.lane, step)]
+    def strip(self, step: int = 1) -> Affine:
+        """Return the position of a column in its block."""
+        return self.v * (self.lanes * step) + self.lane * step
 
     @property
     def strip_position(self) -> Affine:
         """The position of a column of x in local memory."""
-        return self.at((self.r, "pitch"), *self.strip())
+        return self.r * self.sizes.pitch + self.strip()
 
     @property
-    def row(self) -> Load:
+    def block_column(self) -> Affine:
+        """The position of a column in the tables of blocks."""
+        return self.block * self.sizes.padded + self.strip()
+
+    @property
+    def row(self) -> Value:
         """The start of a window's row in its image."""
-        return Load(self.rows, self.at((self.group, "group_taps"), (self.r, "taps"), (self.i, 1)))
+        z = self.sizes
+        return load(self.rows, self.group * z.group_taps + self.r * z.taps + self.i)
 
     @property
-    def column(self) -> Expression:
+    def column(self) -> Value:
         """The first column of x that the block reads."""
-        return Load(self.first, self.at((self.block, 1)))
+        return load(self.first, self.block)
 
     @property
-    def inside(self) -> Expression:
+    def inside(self) -> Value:
         """Whether a column lies inside x."""
-        position = IndexValue(self.at(*self.strip()))
-        low = Apply(Scalar.NEG, (self.column,), Type.I64)
-        high = Apply(Scalar.SUB, (SizeValue(self.sizes["width"]), self.column), Type.I64)
-        return and_conditions(compare(Scalar.GE, position, low), compare(Scalar.LT, position, high))
+        position = value_of(self.strip())
+        return (position >= -self.column) & (position < value_of(self.sizes.width) - self.column)
 
-    def input_element(self, mask: Expression, buffer: Buffer | None = None) -> Load:
+    def input_element(self, mask: Value, buffer: Buffer | None = None) -> Value:
         """Return the element of x, or of a buffer of its shape, in a window's row."""
-        base = self.at((self.image, "x_image"), *self.strip())
-        return Load(buffer or self.x, base, ((self.row, 1), (self.column, 1)), mask)
+        base = self.image * self.sizes.x_image + self.strip()
+        return load(buffer or self.x, base, (self.row, 1), (self.column, 1), mask=mask)
 
-    def cell(self, local: Buffer) -> tuple[Load, Expression | None]:
-        """Return the reduced row's element under a window column, and whether it exists."""
+    def cell_mask(self) -> Value | None:
+        """Whether a window column exists; None if all do."""
         if self.step is not None:
-            place = self.at((self.r, "pitch"), *self.strip(self.step), (self.j, "apart"))
-            return Load(local, place), None
-        known = self.at((self.block, "padded"), *self.strip())
-        mask = compare(Scalar.LT, cast(IndexValue(self.at((self.j, 1))), Type.I32),
-                       Load(self.counts, known))
-        start = cast(Load(self.starts, known), Type.I64)
-        place = self.at((self.r, "pitch"), (self.j, "apart"))
-        return Load(local, place, ((start, 1),), mask), mask
+            return None
+        return value_of(self.j * 1).cast(Type.I32) < load(self.counts, self.block_column)
+
+    def cell(self, local: Buffer, mask: Value | None) -> Value:
+        """Return the reduced row's element under a window column."""
+        z = self.sizes
+        if self.step is not None:
+            return load(local, self.r * z.pitch + self.strip(self.step) + self.j * z.apart)
+        start = load(self.starts, self.block_column).cast(Type.I64)
+        return load(local, self.r * z.pitch + self.j * z.apart, (start, 1), mask=mask)
 
     @property
     def place(self) -> Affine:
         """The position of a result element."""
-        return self.at((self.image, "y_image"), (self.group, "y_group"), (self.r, "length"),
-                       (self.block, "block"), *self.strip())
+        z = self.sizes
+        return self.image * z.y_image + self.group * z.y_group + self.r * z.length \
+            + self.block * z.block + self.strip()
 
     @property
-    def column_exists(self) -> Expression:
+    def column_exists(self) -> Value:
         """Whether a column of the result exists."""
-        position = IndexValue(self.at((self.block, "block"), *self.strip()))
-        return compare(Scalar.LT, position, SizeValue(self.sizes["length"]))
+        z = self.sizes
+        return value_of(self.block * z.block + self.strip()) < value_of(z.length)
 
     def local(self, name: str, type: Type | None = None) -> Buffer:
         return Buffer(type or self.type, name, MAX_POOL_STRIP_ELEMENTS + 3 * POOLED_LANES)
 
-    def or_lowest(self, mask: Expression | None, value: Expression) -> Expression:
+    def store_result(self, y: Buffer, value: Value) -> Store:
+        """Store a result of a window, if it exists."""
+        return store(y, self.place, value, mask=self.column_exists)
+
+    def or_lowest(self, mask: Value | None, value: Value) -> Value:
         """Return a value, or -inf if it does not exist."""
-        if mask is None:
-            return value
-        return Apply(Scalar.WHERE, (mask, value, Constant(self.type, -inf)), self.type)
+        return value if mask is None else where(mask, value, -inf)
 
 
 @cache
 def sums(type: Type, step: int | None) -> Kernel:
     """Buffers x, tables, by_row, by_column, y: window sums divided by both divisors."""
     s = _StripNest(type, step)
-    cells = s.local("cells")
+    z, cells = s.sizes, s.local("cells")
     by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
-    down, across = (
-        Accumulator(ReduceOp.SUM, type, "down"),
-        Accumulator(ReduceOp.SUM, type, "across"),
+    down, across = (Accumulator(ReduceOp.SUM, type, name) for name in ("down", "across"))
+    is_inside = (s.row >= 0) & s.inside
+    divisor = load(by_row, s.group * z.rows + s.r) * load(by_column, s.block_column)
+    body = s.each_row(
+        s.columns(z.cells, [
+            Begin(down), s.taps([update(down, s.input_element(is_inside))]),
+            store(cells, s.strip_position, Value(down)),
+        ]),
+        s.columns(z.vectors, [
+            Begin(across), s.window([update(across, s.cell(cells, s.cell_mask()))]),
+            s.store_result(s.y, Value(across) / divisor),
+        ]),
     )
-    is_inside = and_conditions(compare(Scalar.GE, s.row, number(0)), s.inside)
-    fold_rows: list[Statement] = [
-        Begin(down),
-        s.taps([Update(down, s.input_element(is_inside))]),
-        Store(cells, s.strip_position, down),
-    ]
-    row_of = Load(by_row, s.at((s.group, "rows"), (s.r, 1)))
-    column_of = Load(by_column, s.at((s.block, "padded"), *s.strip()))
-    divisor = Apply(Scalar.MUL, (row_of, column_of), type)
-    value = Apply(Scalar.DIV, (across, divisor), type)
-    fold_columns: list[Statement] = [
-        Begin(across), s.window([Update(across, s.cell(cells)[0])]),
-        Store(s.y, s.place, value, mask=s.column_exists),
-    ]
-    body = s.each_row(s.columns("cells", fold_rows), s.columns("vectors", fold_columns))
     return s.kernel("pool_sums", [s.x, *s.tables, by_row, by_column, s.y], body)
 
 
@@ -244,18 +217,17 @@ def sums(type: Type, step: int | None) -> Kernel:
 def maxima(type: Type, step: int | None) -> Kernel:
     """Buffers x, tables, y: window maxima; NaN is greatest. Every row in the table must exist."""
     s = _StripNest(type, step)
-    cells = s.local("cells")
-    down = Accumulator(ReduceOp.MAXIMUM, type, "down")
-    across = Accumulator(ReduceOp.MAXIMUM, type, "across")
-    (value, mask), inside = s.cell(cells), s.inside
+    z, cells = s.sizes, s.local("cells")
+    down, across = (Accumulator(ReduceOp.MAXIMUM, type, name) for name in ("down", "across"))
+    mask, inside = s.cell_mask(), s.inside
     body = s.each_row(
-        s.columns("cells", [
-            Begin(down), s.taps([Update(down, s.or_lowest(inside, s.input_element(inside)))]),
-            Store(cells, s.strip_position, down),
+        s.columns(z.cells, [
+            Begin(down), s.taps([update(down, s.or_lowest(inside, s.input_element(inside)))]),
+            store(cells, s.strip_position, Value(down)),
         ]),
-        s.columns("vectors", [
-            Begin(across), s.window([Update(across, s.or_lowest(mask, value))]),
-            Store(s.y, s.place, across, mask=s.column_exists),
+        s.columns(z.vectors, [
+            Begin(across), s.window([update(across, s.or_lowest(mask, s.cell(cells, mask)))]),
+            s.store_result(s.y, Value(across)),
         ]),
     )
     return s.kernel("pool_maxima", [s.x, *s.tables, s.y], body)
@@ -263,18 +235,15 @@ def maxima(type: Type, step: int | None) -> Kernel:
 
 def _reduce_columns(s: _StripNest, cells: Buffer, rows: Buffer) -> Statement:
     """Compute each column's maximum, and the first row of x that has it."""
-    top, row = (
-        Accumulator(ReduceOp.MAXIMUM, s.type, "top"),
-        Accumulator(ReduceOp.MINIMUM, Type.I32, "row"),
-    )
+    top = Accumulator(ReduceOp.MAXIMUM, s.type, "top")
+    row = Accumulator(ReduceOp.MINIMUM, Type.I32, "row")
     inside = s.inside
     value = s.or_lowest(inside, s.input_element(inside))
-    place = first_of_equals(value, top, cast(s.row, Type.I32))
-    nowhere = number(NO_PLACE, Type.I32)
-    return s.columns("cells", [
-        Begin(top), s.taps([Update(top, value)]), Begin(row), s.taps([Update(row, place)]),
-        Store(cells, s.strip_position, top),
-        Store(rows, s.strip_position, Apply(Scalar.WHERE, (inside, row, nowhere), Type.I32)),
+    place = first_of_equals(value, Value(top), s.row.cast(Type.I32))
+    return s.columns(s.sizes.cells, [
+        Begin(top), s.taps([update(top, value)]), Begin(row), s.taps([update(row, place)]),
+        store(cells, s.strip_position, Value(top)),
+        store(rows, s.strip_position, _mask_place(inside, Value(row))),
     ])
 
 
@@ -283,40 +252,41 @@ def _reduce_windows(
     then: list[Statement]
 ) -> Statement:
     """Compute each window's maximum, and its first place in the image's order; run `then`."""
-    load, mask = s.cell(cells)
-    value = s.or_lowest(mask, load)
-    row = Load(rows, load.at, load.indirect, mask)
+    mask, z = s.cell_mask(), s.sizes
+    value, row = s.or_lowest(mask, s.cell(cells, mask)), s.cell(rows, mask)
     if s.step is not None:
-        column: Expression = IndexValue(s.at(*s.strip(s.step), (s.j, "apart")))
+        column = value_of(s.strip(s.step) + s.j * z.apart)
     else:
-        known = s.at((s.block, "padded"), *s.strip())
-        column = Apply(Scalar.ADD, (cast(Load(s.starts, known), Type.I64),
-                                    IndexValue(s.at((s.j, "apart")))), Type.I64)
-    column = Apply(Scalar.ADD, (column, s.column), Type.I64)
-    position: Expression = Apply(Scalar.ADD, (row, cast(column, Type.I32)), Type.I32)
-    if mask is not None:
-        position = Apply(Scalar.WHERE, (mask, position, number(NO_PLACE, Type.I32)), Type.I32)
-    return s.columns("vectors", [
-        Begin(top), s.window([Update(top, value)]),
-        Begin(place), s.window([Update(place, first_of_equals(value, top, position))]),
-        *then,
+        column = load(s.starts, s.block_column).cast(Type.I64) + value_of(s.j * z.apart)
+    position = _mask_place(mask, row + (column + s.column).cast(Type.I32))
+    return s.columns(z.vectors, [
+        Begin(top), s.window([update(top, value)]), Begin(place),
+        s.window([update(place, first_of_equals(value, Value(top), position))]), *then,
     ])
+
+
+def _mask_place(mask: Value | None, place: Value) -> Value:
+    """Return a place, or NO_PLACE if it does not exist."""
+    return place if mask is None else where(mask, place, NO_PLACE)
+
+
+def _create_winners(type: Type) -> tuple[Accumulator, Accumulator]:
+    """Return the accumulators of a window's maximum and of its place."""
+    return (Accumulator(ReduceOp.MAXIMUM, type, "top"),
+            Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))
 
 
 @cache
 def places(type: Type, step: int | None) -> Kernel:
     """Buffers x, tables, y, places (I64): maxima, and their places in the flattened image."""
-    s, where = _StripNest(type, step), Buffer(Type.I64, "places")
+    s, results = _StripNest(type, step), Buffer(Type.I64, "places")
     cells, rows = s.local("cells"), s.local("rows", Type.I32)
-    top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
-                  Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))
-    then: list[Statement] = [
-        Store(s.y, s.place, top, mask=s.column_exists),
-        Store(where, s.place, cast(place, Type.I64), mask=s.column_exists),
-    ]
+    top, place = _create_winners(type)
+    then: list[Statement] = [s.store_result(s.y, Value(top)),
+                             s.store_result(results, Value(place).cast(Type.I64))]
     across = _reduce_windows(s, cells, rows, top, place, then)
     body = s.each_row(_reduce_columns(s, cells, rows), across)
-    return s.kernel("pool_places", [s.x, *s.tables, s.y, where], body)
+    return s.kernel("pool_places", [s.x, *s.tables, s.y, results], body)
 
 
 @cache
@@ -328,54 +298,43 @@ def maxima_with_tangents(type: Type, step: int | None) -> Kernel:
     s, t, yt = _StripNest(type, step), Buffer(type, "t"), Buffer(type, "yt")
     cells, rows, cells_t = s.local("cells"), s.local("rows", Type.I32), s.local("cells_t")
     inside = s.inside
-    begin, update, (top, chosen, row) = _follow_maximum(
+    begin, replace, (top, chosen, row) = _follow_maximum(
         s.or_lowest(inside, s.input_element(inside)), s.input_element(inside, t),
-        _mask_place(inside, cast(s.row, Type.I32)))
-    down = s.columns("cells", [
-        *begin, s.taps(update), Store(cells, s.strip_position, top),
-        Store(cells_t, s.strip_position, chosen), Store(rows, s.strip_position, row),
+        _mask_place(inside, s.row.cast(Type.I32)))
+    down = s.columns(s.sizes.cells, [
+        *begin, s.taps(replace), store(cells, s.strip_position, top),
+        store(cells_t, s.strip_position, chosen), store(rows, s.strip_position, row),
     ])
-    load, mask = s.cell(cells)
-    of_t, of_rows = (Load(b, load.at, load.indirect, mask) for b in (cells_t, rows))
-    begin, update, (top, chosen, row) = _follow_maximum(
-        s.or_lowest(mask, load), of_t, _mask_place(mask, of_rows))
-    across = s.columns("vectors", [
-        *begin, s.window(update), Store(s.y, s.place, top, mask=s.column_exists),
-        Store(yt, s.place, chosen, mask=s.column_exists),
-    ])
+    mask = s.cell_mask()
+    value, of_t, of_rows = (s.cell(b, mask) for b in (cells, cells_t, rows))
+    begin, replace, (top, chosen, row) = _follow_maximum(
+        s.or_lowest(mask, value), of_t, _mask_place(mask, of_rows))
+    across = s.columns(s.sizes.vectors, [
+        *begin, s.window(replace), s.store_result(s.y, top), s.store_result(yt, chosen)])
     return s.kernel("pool_maxima_with_tangents", [s.x, *s.tables, t, s.y, yt],
                     s.each_row(down, across))
 
 
 def _follow_maximum(
-    value: Expression, companion: Expression, row: Expression
-) -> tuple[list[Statement], list[Statement], tuple[Accumulator, ...]]:
+    value: Value, companion: Value, row: Value
+) -> tuple[list[Statement], list[Statement], tuple[Value, ...]]:
     """Return statements that begin and update a maximum, its companion and its row; and those.
 
     Of equal values the one in the earliest row stays, of these the first. The first NaN stays.
     """
-    top, chosen, position = targets = tuple([
-        Accumulator(ReduceOp.LAST, v.type, name)
-        for v, name in ((value, "top"), (companion, "chosen"), (row, "at"))])
-    starts = Constant(top.type, -inf), Constant(chosen.type, 0.0), number(NO_PLACE, Type.I32)
-    above = Apply(Scalar.NOT, (compare(Scalar.LE, value, top),), Type.BOOL)
-    replaces = Apply(Scalar.OR, (
-        and_conditions(above, compare(Scalar.EQ, top, top)),
-        and_conditions(compare(Scalar.EQ, value, top), compare(Scalar.LT, row, position))),
-        Type.BOOL)
-    begin: list[Statement] = [Begin(a, start) for a, start in zip(targets, starts, strict=True)]
+    targets = [Accumulator(ReduceOp.LAST, v.type, name)
+               for v, name in ((value, "top"), (companion, "chosen"), (row, "at"))]
+    top, _, position = values = tuple([Value(target) for target in targets])
+    starts = (-inf, 0.0, NO_PLACE)
+    replaces = (~(value <= top) & (top == top)) | ((value == top) & (row < position))
+    begin: list[Statement] = [
+        Begin(a, constant(start, a.type).expression)
+        for a, start in zip(targets, starts, strict=True)]
     decision = Accumulator(ReduceOp.ANY, Type.BOOL, "replaces")  # before the targets change
-    update: list[Statement] = [Begin(decision, replaces)]
-    update += [Update(a, Apply(Scalar.WHERE, (decision, v, a), a.type))
-               for a, v in zip(targets, (value, companion, row), strict=True)]
-    return begin, update, targets
-
-
-def _mask_place(mask: Expression | None, place: Expression) -> Expression:
-    """Return a place, or NO_PLACE if it does not exist."""
-    if mask is None:
-        return place
-    return Apply(Scalar.WHERE, (mask, place, number(NO_PLACE, Type.I32)), Type.I32)
+    replace: list[Statement] = [Begin(decision, replaces.expression)]
+    replace += [update(a, where(Value(decision), v, Value(a)))
+                for a, v in zip(targets, (value, companion, row), strict=True)]
+    return begin, replace, values
 
 
 @cache
@@ -385,28 +344,20 @@ def maxima_backward(type: Type, step: int | None) -> Kernel:
     Images are split among threads, since windows of one image may overlap.
     """
     s, gx = _StripNest(type, step), Buffer(type, "gx")
-    cells, rows = s.local("cells"), s.local("rows", Type.I32)
-    winners = s.local("found", Type.I32)
-    top, place = (Accumulator(ReduceOp.MAXIMUM, type, "top"),
-                  Accumulator(ReduceOp.MINIMUM, Type.I32, "place"))
-    z, w = Index("z"), Index("w")
-    zero = Store(gx, s.at((s.image, "x_image"), (z, 1)), Constant(type, 0.0))
-    clear = Loop(z, s.sizes["x_image"], [zero], LoopKind.VECTORIZED)
-    keep: list[Statement] = [Store(winners, s.at((s.r, "padded"), *s.strip()), place)]
-    share = s.at((s.image, "y_image"), (s.group, "y_group"), (s.r, "length"),
-                 (s.block, "block"), (w, 1))
-    exists = compare(Scalar.LT, IndexValue(s.at((s.block, "block"), (w, 1))),
-                     SizeValue(s.sizes["length"]))
-    position = cast(Load(winners, s.at((s.r, "padded"), (w, 1))), Type.I64)
-    spread = Loop(w, s.sizes["block"], [Store(
-        gx, s.at((s.image, "x_image")), Load(s.y, share, mask=exists), ((position, 1),),
-        mask=exists, add=True)])
-    body: list[Statement] = [
-        _reduce_columns(s, cells, rows),
-        _reduce_windows(s, cells, rows, top, place, keep),
-        s.rows_of_group(spread),
-    ]
-    for index, extent in ((s.group, "groups"), (s.block, "blocks")):
-        body = [Loop(index, s.sizes[extent], body)]
-    nest = Loop(s.image, s.sizes["images"], [clear, *body], LoopKind.PARALLEL)
-    return s.kernel("pool_maxima_backward", [s.x, *s.tables, s.y, gx], nest)
+    z, (c, w) = s.sizes, create_indices("z w")
+    cells, rows, winners = s.local("cells"), s.local("rows", Type.I32), s.local("found", Type.I32)
+    top, place = _create_winners(type)
+    image = s.image * z.x_image
+    clear = vectorize(c, z.x_image, store(gx, image + c, constant(0.0, type)))
+    keep: list[Statement] = [store(winners, s.r * z.padded + s.strip(), Value(place))]
+    share = s.image * z.y_image + s.group * z.y_group + s.r * z.length + s.block * z.block + w
+    exists = value_of(s.block * z.block + w) < value_of(z.length)
+    position = load(winners, s.r * z.padded + w).cast(Type.I64)
+    spread = repeat(w, z.block, store(
+        gx, image, load(s.y, share, mask=exists), (position, 1), mask=exists, add=True))
+    rows_of_image = nest(
+        [_reduce_columns(s, cells, rows), _reduce_windows(s, cells, rows, top, place, keep),
+         s.rows_of_group(spread)],
+        (s.block, z.blocks), (s.group, z.groups), kind=LoopKind.SERIAL)
+    body = nest([clear, rows_of_image], (s.image, z.images))
+    return s.kernel("pool_maxima_backward", [s.x, *s.tables, s.y, gx], body)

@@ -8,38 +8,24 @@ from __future__ import annotations
 
 from functools import cache
 from math import inf
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from ..loop_ir.ir import (
-    Accumulator,
-    Affine,
-    Apply,
-    Begin,
-    Buffer,
-    Constant,
-    Expression,
-    Extent,
-    Index,
-    IndexValue,
-    Kernel,
-    Load,
-    Loop,
-    LoopKind,
-    ReduceOp,
-    Scalar,
-    Size,
-    SizeValue,
-    Statement,
-    Store,
+    Accumulator, Affine, Begin, Buffer, Kernel, Loop, LoopKind, ReduceOp, Size, Statement, Store,
     Type,
-    Update,
 )
 from ..target.cost_model import MAX_POOL_WINDOW_EXTENT
 from ..target.eager_costs import POOLED_LANES
-from .pool import NO_PLACE, and_conditions, cast, compare, first_of_equals, number
+from .expression_builder import Value, constant, where
+from .index_notation import (
+    create_indices, create_sizes, load, nest, store, update, value_of, vectorize,
+)
+from .pool import NO_PLACE, first_of_equals
+
+T = TypeVar("T", int, Size)
 
 
-class PoolNhwcSizes(NamedTuple):
+class PoolNhwcSizes(NamedTuple, Generic[T]):
     """A kernel's size arguments, in order.
 
     Results have `rows` * `columns` pixels of `channels`, in `vectors` of POOLED_LANES. Windows have
@@ -47,18 +33,18 @@ class PoolNhwcSizes(NamedTuple):
     elements.
     """
 
-    images: int
-    rows: int
-    columns: int
-    window_rows: int
-    window_columns: int
-    vectors: int
-    channels: int
-    image_pixels: int
-    x_image_stride: int
-    y_image_stride: int
-    y_row_stride: int
-    weight_row_stride: int
+    images: T
+    rows: T
+    columns: T
+    window_rows: T
+    window_columns: T
+    vectors: T
+    channels: T
+    image_pixels: T
+    x_image_stride: T
+    y_image_stride: T
+    y_row_stride: T
+    weight_row_stride: T
 
 
 class Pixels:
@@ -68,89 +54,71 @@ class Pixels:
     """
 
     def __init__(self, type: Type, **bounds: int) -> None:
-        self.type, bounds = (
-            type,
-            {
-                "window_rows": MAX_POOL_WINDOW_EXTENT,
-                "window_columns": MAX_POOL_WINDOW_EXTENT,
-                **bounds,
-            },
-        )
-        self.sizes = {name: Size(name, bounds.get(name)) for name in PoolNhwcSizes._fields}
-        self.image, self.row, self.column, self.vector = (
-            Index(name) for name in ("image", "r", "q", "v")
-        )
-        self.lane, self.tap_row, self.tap_column = (Index(name) for name in ("lane", "i", "j"))
+        self.type = type
+        self.sizes: PoolNhwcSizes[Size] = create_sizes(PoolNhwcSizes, {
+            "window_rows": MAX_POOL_WINDOW_EXTENT, "window_columns": MAX_POOL_WINDOW_EXTENT,
+            **bounds})
+        z = self.sizes
+        self.image, self.row, self.column, self.vector, self.lane, self.tap_row, self.tap_column = \
+            create_indices("image r q v lane i j")
         self.x, self.y = Buffer(type, "x"), Buffer(type, "y")
         self.rows, self.columns = Buffer(Type.I64, "rows"), Buffer(Type.I64, "columns")
-        self.x_row = Load(self.rows, self.affine((self.row, "window_rows"), (self.tap_row, 1)))
-        self.x_column = Load(
-            self.columns, self.affine((self.column, "window_columns"), (self.tap_column, 1))
-        )
-        self.is_inside = and_conditions(
-            *[compare(Scalar.GE, coordinate, number(0))
-              for coordinate in (self.x_row, self.x_column)]
-        )
-        self.lane_mask = compare(
-            Scalar.LT,
-            IndexValue(self.affine((self.vector, POOLED_LANES), (self.lane, 1))),
-            SizeValue(self.sizes["channels"]),
-        )
+        self.x_row = load(self.rows, self.row * z.window_rows + self.tap_row)
+        self.x_column = load(self.columns, self.column * z.window_columns + self.tap_column)
+        self.is_inside = (self.x_row >= 0) & (self.x_column >= 0)
+        self.channel = self.vector * POOLED_LANES + self.lane
+        self.lane_mask = value_of(self.channel) < value_of(z.channels)
 
     def kernel(self, name: str, buffers: list[Buffer], body: Statement) -> Kernel:
-        return Kernel(name, buffers, [body], list(self.sizes.values()))
+        return Kernel(name, buffers, [body], list(self.sizes))
 
-    def affine(self, *terms: tuple[Index, Extent | str]) -> Affine:
-        return Affine(0, tuple([(i, self.sizes[s] if isinstance(s, str) else s) for i, s in terms]))
-
-    def channel_index(self, image: str) -> Affine:
-        return self.affine((self.image, image), (self.vector, POOLED_LANES), (self.lane, 1))
+    @property
+    def weight_index(self) -> Affine:
+        """The index of a weight of the window."""
+        z = self.sizes
+        return self.tap_row * z.weight_row_stride + self.tap_column * z.channels + self.channel
 
     @property
     def result_index(self) -> Affine:
         """The index of an element of the result."""
-        return self.affine(
-            (self.image, "y_image_stride"),
-            (self.row, "y_row_stride"),
-            (self.column, "channels"),
-            (self.vector, POOLED_LANES),
-            (self.lane, 1),
-        )
+        z = self.sizes
+        return self.image * z.y_image_stride + self.row * z.y_row_stride \
+            + self.column * z.channels + self.channel
 
     @property
-    def x_offset(self) -> tuple[tuple[Expression, Extent], ...]:
-        """The offset of the pixel under the window from the image's first pixel."""
-        return ((self.x_row, 1), (self.x_column, 1))
+    def x_element(self) -> Value:
+        """The element under the window."""
+        return load(self.x, self.image * self.sizes.x_image_stride + self.channel,
+                    (self.x_row, 1), (self.x_column, 1), mask=self.is_inside & self.lane_mask)
 
     @property
-    def x_element(self) -> Load:
-        return Load(
-            self.x,
-            self.channel_index("x_image_stride"),
-            self.x_offset,
-            and_conditions(self.is_inside, self.lane_mask),
-        )
-
-    @property
-    def x_element_or_lowest(self) -> Expression:
+    def x_element_or_lowest(self) -> Value:
         """The element under the window; -inf in the padding."""
-        lowest = Constant(self.type, -inf)
-        return Apply(Scalar.WHERE, (self.is_inside, self.x_element, lowest), self.type)
+        return where(self.is_inside, self.x_element, -inf)
 
-    def windows(self, body: list[Statement]) -> Statement:
+    def load(self, buffer: Buffer, at: Affine) -> Value:
+        """Return the element of an existing channel."""
+        return load(buffer, at, mask=self.lane_mask)
+
+    def store(self, buffer: Buffer, at: Affine, value: Value, add: bool = False) -> Store:
+        """Store a value if its channel exists."""
+        return store(buffer, at, value, mask=self.lane_mask, add=add)
+
+    def windows(self, *body: Statement) -> Statement:
         """Loop over the elements of a window."""
-        inner = Loop(self.tap_column, self.sizes["window_columns"], body)
-        return Loop(self.tap_row, self.sizes["window_rows"], [inner])
+        z = self.sizes
+        return nest(body, (self.tap_row, z.window_rows), (self.tap_column, z.window_columns),
+                    kind=LoopKind.SERIAL)
 
-    def lanes(self, body: list[Statement]) -> Statement:
-        return Loop(self.lane, POOLED_LANES, body, LoopKind.VECTORIZED)
+    def lanes(self, *body: Statement) -> Statement:
+        return vectorize(self.lane, POOLED_LANES, *body)
 
-    def each_pixel(self, body: list[Statement]) -> Statement:
+    def each_pixel(self, *body: Statement) -> Statement:
         """Loop over all pixels of the result, parallel over images and rows."""
-        body = [Loop(self.vector, self.sizes["vectors"], [self.lanes(body)])]
-        body = [Loop(self.column, self.sizes["columns"], body)]
-        body = [Loop(self.row, self.sizes["rows"], body, LoopKind.PARALLEL)]
-        return Loop(self.image, self.sizes["images"], body, LoopKind.PARALLEL)
+        z = self.sizes
+        pixels = nest([self.lanes(*body)], (self.column, z.columns), (self.vector, z.vectors),
+                      kind=LoopKind.SERIAL)
+        return nest([pixels], (self.image, z.images), (self.row, z.rows))
 
 
 @cache
@@ -161,18 +129,10 @@ def sums(type: Type) -> Kernel:
     """
     p, total = Pixels(type), Accumulator(ReduceOp.SUM, type)
     by_row, by_column = Buffer(type, "by_row"), Buffer(type, "by_column")
-    divisor = Apply(
-        Scalar.MUL,
-        (Load(by_row, p.affine((p.row, 1))), Load(by_column, p.affine((p.column, 1)))),
-        type,
-    )
+    divisor = load(by_row, p.row) * load(by_column, p.column)
     body = p.each_pixel(
-        [
-            Begin(total),
-            p.windows([Update(total, p.x_element)]),
-            Store(p.y, p.result_index, Apply(Scalar.DIV, (total, divisor), type), mask=p.lane_mask),
-        ]
-    )
+        Begin(total), p.windows(update(total, p.x_element)),
+        p.store(p.y, p.result_index, Value(total) / divisor))
     return p.kernel("pool_sums_last", [p.x, p.rows, p.columns, by_row, by_column, p.y], body)
 
 
@@ -181,12 +141,8 @@ def maxima(type: Type) -> Kernel:
     """Build maxima of windows; NaN is the greatest. Buffers: x, rows, columns, y."""
     p, top = Pixels(type), Accumulator(ReduceOp.MAXIMUM, type)
     body = p.each_pixel(
-        [
-            Begin(top),
-            p.windows([Update(top, p.x_element_or_lowest)]),
-            Store(p.y, p.result_index, top, mask=p.lane_mask),
-        ]
-    )
+        Begin(top), p.windows(update(top, p.x_element_or_lowest)),
+        p.store(p.y, p.result_index, Value(top)))
     return p.kernel("pool_maxima_last", [p.x, p.rows, p.columns, p.y], body)
 
 
@@ -198,29 +154,19 @@ def maxima_backward(type: Type) -> Kernel:
     may overlap.
     """
     p, place = Pixels(type), Accumulator(ReduceOp.MINIMUM, Type.I32, "place")
-    gy, gx, z = Buffer(type, "gy"), Buffer(type, "gx"), Index("z")
-    target = p.affine(
-        (p.image, "x_image_stride"), (z, "channels"), (p.vector, POOLED_LANES), (p.lane, 1)
-    )
-    zero = Constant(type, 0.0)
-    clear = Loop(z, p.sizes["image_pixels"], [p.lanes([Store(gx, target, zero, mask=p.lane_mask)])])
-    number_of = cast(Apply(Scalar.ADD, (p.x_row, p.x_column), Type.I64), Type.I32)
-    place_of_maximum = first_of_equals(
-        p.x_element, Load(p.y, p.result_index, mask=p.lane_mask), number_of
-    )
-    place_of_maximum = Apply(
-        Scalar.WHERE, (p.is_inside, place_of_maximum, number(NO_PLACE, Type.I32)), Type.I32
-    )
-    chosen = compare(Scalar.EQ, place, number_of)
-    share = Apply(Scalar.WHERE, (chosen, Load(gy, p.result_index, mask=p.lane_mask), zero), type)
-    store = Store(
-        gx, p.channel_index("x_image_stride"), share, p.x_offset,
-        and_conditions(p.is_inside, p.lane_mask), add=True,
-    )
-    spread = p.lanes(
-        [Begin(place), p.windows([Update(place, place_of_maximum)]), p.windows([store])]
-    )
-    pixels = Loop(p.row, p.sizes["rows"], [Loop(p.column, p.sizes["columns"], [spread])])
-    vectors = Loop(p.vector, p.sizes["vectors"], [clear, pixels], LoopKind.PARALLEL)
-    nest = Loop(p.image, p.sizes["images"], [vectors], LoopKind.PARALLEL)
-    return p.kernel("pool_maxima_last_backward", [p.x, p.rows, p.columns, p.y, gy, gx], nest)
+    gy, gx, (pixel,), zero = Buffer(type, "gy"), Buffer(type, "gx"), create_indices("z"), \
+        constant(0.0, type)
+    z, image = p.sizes, p.image * p.sizes.x_image_stride
+    clear = Loop(pixel, z.image_pixels, [
+        p.lanes(p.store(gx, image + pixel * z.channels + p.channel, zero))])
+    number = (p.x_row + p.x_column).cast(Type.I32)
+    first = first_of_equals(p.x_element, p.load(p.y, p.result_index), number)
+    share = where(Value(place) == number, p.load(gy, p.result_index), zero)
+    spread = store(gx, image + p.channel, share, (p.x_row, 1), (p.x_column, 1),
+                   mask=p.is_inside & p.lane_mask, add=True)
+    pixels = nest(
+        [p.lanes(Begin(place), p.windows(update(place, where(p.is_inside, first, NO_PLACE))),
+                 p.windows(spread))],
+        (p.row, z.rows), (p.column, z.columns), kind=LoopKind.SERIAL)
+    body = nest([clear, pixels], (p.image, z.images), (p.vector, z.vectors))
+    return p.kernel("pool_maxima_last_backward", [p.x, p.rows, p.columns, p.y, gy, gx], body)

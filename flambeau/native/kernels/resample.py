@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ..loop_ir.ir import (
-    Affine, Apply, Buffer, Constant, Expression, Index, Kernel, Load, Loop, LoopKind, Scalar, Size,
-    Statement, Store, Type,
-)
+from ..loop_ir.ir import Affine, Buffer, Kernel, Size, Type
+from .expression_builder import Value
+from .index_notation import create_indices, load, nest, store, vectorize
 
 
 def resample(type: Type, taps: int, weighted: bool, last: bool, whole: bool) -> Kernel:
@@ -17,28 +16,22 @@ def resample(type: Type, taps: int, weighted: bool, last: bool, whole: bool) -> 
     x, y = Buffer(type, "x"), Buffer(type, "y")
     places = [Buffer(Type.I64, f"places{k}") for k in range(taps)]
     weights = [Buffer(type, f"weights{k}") for k in range(taps if weighted else 0)]
-    o, i, j = Index("o"), Index("i"), Index("j")
+    o, i, j = create_indices("o i j")
     outer, count, inner, each, result_elements = sizes = [
         Size(n) for n in ("outer", "count", "inner", "each", "made")
     ]
-    along = () if last else ((j, 1),)
-    step = 1 if last else inner
-    total: Expression | None = None
+    along, step = (Affine(), 1) if last else (j * 1, inner)
+    total: Value | None = None
     for k, buffer in enumerate(places):
-        here = Affine(0, ((i, 1),))
-        place = Load(buffer, here)
-        mask = None if whole else Apply(Scalar.GE, (place, Constant(Type.I64, 0)), Type.BOOL)
-        part: Expression = Load(x, Affine(0, ((o, each), *along)), ((place, step),), mask)
-        if weighted:
-            part = Apply(Scalar.MUL, (part, Load(weights[k], here)), type)
-        total = part if total is None else Apply(Scalar.ADD, (total, part), type)
+        place = load(buffer, i)
+        part = load(x, o * each + along, (place, step), mask=None if whole else place >= 0)
+        part = part * load(weights[k], i) if weighted else part
+        total = part if total is None else total + part
     assert total is not None
-    body: list[Statement] = [Store(y, Affine(0, ((o, result_elements), (i, step), *along)), total)]
-    if not last:
-        body = [Loop(j, inner, body, LoopKind.VECTORIZED)]
-    body = [Loop(i, count, body, LoopKind.VECTORIZED if last else LoopKind.PARALLEL)]
-    nest = Loop(o, outer, body, LoopKind.PARALLEL)
-    return Kernel("resample", [x, *places, *weights, y], [nest], sizes)
+    stored = store(y, o * result_elements + i * step + along, total)
+    body = nest([vectorize(i, count, stored)], (o, outer)) if last else \
+        nest([vectorize(j, inner, stored)], (o, outer), (i, count))
+    return Kernel("resample", [x, *places, *weights, y], [body], sizes)
 
 
 def take_pixels(type: Type) -> Kernel:
@@ -47,13 +40,9 @@ def take_pixels(type: Type) -> Kernel:
     Sizes: o's, c's, numbers of an o, and the elements of a c of x, an o of x and an o of y.
     """
     x, numbers, y = Buffer(type, "x"), Buffer(Type.I64, "numbers"), Buffer(type, "y")
-    o, c, k = Index("o"), Index("c"), Index("k")
+    o, c, k = create_indices("o c k")
     names = ("outer", "channels", "count", "size", "each", "made")
     outer, channels, count, size, each, result_elements = sizes = [Size(n) for n in names]
-    number = Load(numbers, Affine(0, ((o, count), (k, 1))))
-    value = Load(x, Affine(0, ((o, each), (c, size))), ((number, 1),))
-    body: list[Statement] = [Store(y, Affine(0, ((o, result_elements), (c, count), (k, 1))), value)]
-    body = [Loop(k, count, body, LoopKind.VECTORIZED)]
-    for index, extent in ((c, channels), (o, outer)):
-        body = [Loop(index, extent, body, LoopKind.PARALLEL)]
-    return Kernel("take_pixels", [x, numbers, y], body, sizes)
+    value = load(x, o * each + c * size, (load(numbers, o * count + k), 1))
+    row = vectorize(k, count, store(y, o * result_elements + c * count + k, value))
+    return Kernel("take_pixels", [x, numbers, y], [nest([row], (o, outer), (c, channels))], sizes)

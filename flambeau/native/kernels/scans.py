@@ -8,10 +8,12 @@ import math
 import operator
 
 from ..loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Constant, Index, IndexValue, Kernel, Load, Loop, LoopKind,
-    ReduceOp, Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Affine, Begin, Buffer, Index, Kernel, ReduceOp, Scalar, Size, Statement, Type,
 )
 from .expression_builder import Value, apply, compute_type, constant, where
+from .index_notation import (
+    create_indices, load, nest, repeat, store, update, value_of, vectorize,
+)
 
 
 class _Scan:
@@ -30,19 +32,15 @@ class _Scan:
 
     def step(self, place: Affine, index: Index) -> list[Statement]:
         """Return the statements for the element at `place`, number `index` of the axis."""
-        x = Value(Load(self.x, place)).cast(compute_type(self.type))
+        x = load(self.x, place).cast(compute_type(self.type))
         total = Value(self.total)
         steps: list[Statement] = [
-            Update(self.total, x.expression),
-            Store(self.y, place, total.cast(self.type).expression),
-        ]
+            update(self.total, x), store(self.y, place, total.cast(self.type))]
         if self.positions is None:
             return steps
         reached = (x == total) | ((x != x) & (total != total))
-        here = where(
-            reached, Value(IndexValue(Affine(0, ((index, 1),)))), Value(Constant(Type.I64, 0))
-        )
-        return [*steps, Update(self.last, here.expression), Store(self.positions, place, self.last)]
+        here = where(reached, value_of(index), 0)
+        return [*steps, update(self.last, here), store(self.positions, place, Value(self.last))]
 
 
 def scan_rows(type: Type, fold: ReduceOp, positions: bool, count: int) -> Kernel:
@@ -51,17 +49,14 @@ def scan_rows(type: Type, fold: ReduceOp, positions: bool, count: int) -> Kernel
 
     Sizes: groups of `count` rows, columns, elements per group.
     """
-    group, column = Index("group"), Index("column")
-    sizes = [Size(name) for name in ("count", "columns", "apart")]
-    place = Affine(0, ((group, sizes[2]), (column, 1)))
+    group, column = create_indices("group column")
+    groups, columns, apart = sizes = [Size(name) for name in ("count", "columns", "apart")]
     scans = [_Scan(type, fold, positions, str(k)) for k in range(count)]
-    body: list[Statement] = [statement for s in scans for statement in s.begin()]
-    body.append(
-        Loop(column, sizes[1], [statement for s in scans for statement in s.step(place, column)])
-    )
+    steps = [step for s in scans for step in s.step(group * apart + column, column)]
+    body = [*[start for s in scans for start in s.begin()], repeat(column, columns, *steps)]
     buffers = [s.x for s in scans] + [s.y for s in scans] \
         + [s.positions for s in scans if s.positions is not None]
-    return Kernel("scan_rows", buffers, [Loop(group, sizes[0], body, LoopKind.PARALLEL)], sizes)
+    return Kernel("scan_rows", buffers, [nest(body, (group, groups))], sizes)
 
 
 def scan_middle(type: Type, fold: ReduceOp, positions: bool) -> Kernel:
@@ -69,14 +64,13 @@ def scan_middle(type: Type, fold: ReduceOp, positions: bool) -> Kernel:
 
     Sizes: planes, rows, columns, elements of a plane.
     """
-    plane, row, column = Index("plane"), Index("row"), Index("column")
+    plane, row, column = create_indices("plane row column")
     planes, rows, columns, each = sizes = [Size(n) for n in ("planes", "rows", "columns", "each")]
     scan = _Scan(type, fold, positions)
-    place = Affine(0, ((plane, each), (row, columns), (column, 1)))
-    body: list[Statement] = [*scan.begin(), Loop(row, rows, scan.step(place, row))]
-    inner = Loop(column, columns, body, LoopKind.PARALLEL)
+    steps = scan.step(plane * each + row * columns + column, row)
+    body = nest([*scan.begin(), repeat(row, rows, *steps)], (plane, planes), (column, columns))
     buffers = [scan.x, scan.y, *([] if scan.positions is None else [scan.positions])]
-    return Kernel("scan_middle", buffers, [Loop(plane, planes, [inner], LoopKind.PARALLEL)], sizes)
+    return Kernel("scan_middle", buffers, [body], sizes)
 
 
 def scan_scaled(type: Type) -> Kernel:
@@ -84,16 +78,15 @@ def scan_scaled(type: Type) -> Kernel:
 
     Buffers: scale, x, y. Sizes: rows, columns, columns - 1.
     """
-    row, column = Index("row"), Index("column")
+    row, column = create_indices("row column")
     rows, columns, rest = sizes = [Size(n) for n in ("rows", "columns", "rest")]
     scale, x, y = (Buffer(type, name) for name in ("scale", "x", "y"))
-    first = Affine(0, ((row, columns),))
-    before, here = (Affine(k, ((row, columns), (column, 1))) for k in (0, 1))
-    scaled = Value(Load(y, before)) * Value(Load(scale, here)) + Value(Load(x, here))
-    body: list[Statement] = [
-        Store(y, first, Load(x, first)), Loop(column, rest, [Store(y, here, scaled.expression)]),
-    ]
-    return Kernel("scan_scaled", [scale, x, y], [Loop(row, rows, body, LoopKind.PARALLEL)], sizes)
+    first, before = row * columns, row * columns + column
+    here = before + 1
+    scaled = load(y, before) * load(scale, here) + load(x, here)
+    body = nest([store(y, first, load(x, first)), repeat(column, rest, store(y, here, scaled))],
+                (row, rows))
+    return Kernel("scan_scaled", [scale, x, y], [body], sizes)
 
 
 def scan_paths(type: Type) -> Kernel:
@@ -106,22 +99,20 @@ def scan_paths(type: Type) -> Kernel:
 
     Sizes: batch, positions, positions + 2, steps, elements of a time in emitted and in y.
     """
-    sample, time, place = Index("sample"), Index("time"), Index("place")
+    sample, time, place = create_indices("sample time place")
     sizes = [Size(n) for n in ("batch", "positions", "padded", "steps", "emitted_step", "y_step")]
     batch, positions, padded, steps, emitted_step, y_step = sizes
     emitted, skip = Buffer(type, "emitted"), Buffer(type, "skip")
     y, after = Buffer(type, "y", aliased=True), Buffer(type, "after", aliased=True)
-    there = Affine(0, ((time, emitted_step), (sample, positions), (place, 1)))
-    skipping, stepping, staying = (
-        Value(Load(y, Affine(k, ((time, y_step), (sample, padded), (place, 1))))) for k in range(3))
-    skipping += Value(Load(skip, Affine(0, ((sample, positions), (place, 1)))))
+    before = time * y_step + sample * padded + place
+    skipping, stepping, staying = (load(y, before + k) for k in range(3))
+    skipping += load(skip, sample * positions + place)
     top = apply(Scalar.MAXIMUM, apply(Scalar.MAXIMUM, staying, stepping), skipping)
     top = where(top > -math.inf, top, constant(0.0, type))  # no path yet
     total = functools.reduce(operator.add, [
         apply(Scalar.EXP, value - top) for value in (staying, stepping, skipping)])
-    value = apply(Scalar.LOG, total) + top + Value(Load(emitted, there))
-    here = Affine(2, ((time, y_step), (sample, padded), (place, 1)))
-    step = Store(after, here, value.expression)
-    inner = Loop(place, positions, [step], LoopKind.VECTORIZED)
-    body: list[Statement] = [Loop(sample, batch, [Loop(time, steps, [inner])], LoopKind.PARALLEL)]
-    return Kernel("scan_paths", [emitted, skip, y, after], body, sizes)
+    value = apply(Scalar.LOG, total) + top \
+        + load(emitted, time * emitted_step + sample * positions + place)
+    inner = vectorize(place, positions, store(after, before + 2, value))
+    body = nest([repeat(time, steps, inner)], (sample, batch))
+    return Kernel("scan_paths", [emitted, skip, y, after], [body], sizes)

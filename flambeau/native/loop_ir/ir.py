@@ -146,11 +146,32 @@ NO_POSITION = (1 << 63) - 1  # the ARGMAX position of an empty range
 # ---------------------------------------------------------------------- indices and memory
 
 
+class Position:
+    """What positions are summed from: `row * width + column + 1`."""
+
+    def as_affine(self) -> Affine:
+        """Return the position as an affine function."""
+        raise NotImplementedError
+
+    def __add__(self, other: Affine | Index | int) -> Affine:
+        a, b = self.as_affine(), Affine(other) if isinstance(other, int) else other.as_affine()
+        return Affine(a.base + b.base, (*a.terms, *b.terms))
+
+    __radd__ = __add__
+
+
 @dataclass(eq=False)
-class Index:
+class Index(Position):
     """A loop variable."""
 
     name: str
+
+    def __mul__(self, stride: Extent) -> Affine:
+        return Affine(0, ((self, stride),))
+
+    def as_affine(self) -> Affine:
+        """Return the variable's own value."""
+        return self * 1
 
 
 @dataclass(eq=False)
@@ -168,11 +189,15 @@ Extent = int | Size
 
 
 @dataclass(frozen=True, eq=False)
-class Affine:
+class Affine(Position):
     """A position in elements: base + the sum of stride * index."""
 
     base: int = 0
     terms: tuple[tuple[Index, Extent], ...] = ()
+
+    def as_affine(self) -> Affine:
+        """Return itself."""
+        return self
 
     def stride(self, index: Index) -> Extent:
         """Return the stride along an index; 0 if the index does not occur."""

@@ -138,3 +138,9 @@ MIN_GRID_ROW_POINTS = 32  # in a row; shorter rows are joined
 # -------------------------------------------------------------------------------------- threads
 
 MAX_SINGLE_THREAD_ELEMENTS = 1 << 16  # one thread finishes before another could wake up
+
+
+def lanes_of(step: int | None) -> int:
+    """Return how many columns a pooling computes at a time: fewer if a table gives their distance,
+    and they are gathered."""
+    return POOLED_LANES if step is not None else POOLED_LANES // 2

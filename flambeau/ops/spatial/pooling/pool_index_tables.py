@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ....native.kernels.pool import lanes_of
 from ....native.target.cost_model import MAX_POOL_ROW_ELEMENTS, MAX_POOL_WINDOW_EXTENT
+from ....native.target.eager_costs import lanes_of
 from ...core.operator import Array
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....native.kernels.pool import lanes_of
 from ....native.runtime import eager_kernels as kernels
 from ....native.runtime.background_jit import CallCounts
 from ....native.runtime.eager_kernels import EagerKernel
@@ -22,7 +21,7 @@ from ....native.runtime.fast_call import call_kernel
 from ....native.runtime.thread_pool import threads
 from ....native.target.cost_model import MAX_POOL_STRIP_ELEMENTS
 from ....native.target.eager_costs import (
-    MAX_POOLING_FORMS, MAX_STATIC_SHAPES, MIN_POOLED_ELEMENTS, POOLED_LANES,
+    MAX_POOLING_FORMS, MAX_STATIC_SHAPES, MIN_POOLED_ELEMENTS, POOLED_LANES, lanes_of,
 )
 from ....tensor.dtypes import FLOAT32
 from ...core.operator import Array
