@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...native.kernels.expression_builder import Value, apply, constant, where
+from ...native.loop_ir.expression_builder import Value, apply, constant, where
 from ...native.loop_ir.ir import (
     Accumulator, Affine, Axis, Begin, Buffer, Contract, Expression, Extent, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Statement, Store, Type, Update,

@@ -12,10 +12,10 @@ from ..loop_ir.ir import (
     Accumulator, Axis, Buffer, Contract, Extent, Kernel, Load, ReduceOp, Scalar, Size, Statement,
     Type,
 )
+from ..loop_ir.expression_builder import Value, apply, where
+from ..loop_ir.index_notation import create_indices, load, nest, store, vectorize
 from ..target.cost_model import BYTE_PRODUCT_TILES
 from ..target.machine import host
-from .expression_builder import Value, apply, where
-from .index_notation import create_indices, load, nest, store, vectorize
 
 
 def panel_columns() -> int:

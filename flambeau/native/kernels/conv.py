@@ -14,9 +14,9 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Axis, Buffer, Contract, Index, Kernel, Load, Loop, LoopKind,
     ReduceOp, Size, Statement, Store, Type,
 )
+from ..loop_ir.expression_builder import Value
+from ..loop_ir.index_notation import load, store, value_of
 from .conv_static import Geometry, NchwStrides, make_affine, phase_taps
-from .expression_builder import Value
-from .index_notation import load, store, value_of
 
 _EXTENTS = ("n", "oc", "oh", "ow", "ic", "kh", "kw")
 _STRIDES = ("xn", "xc", "xh", "xw", "wo", "wi", "wh", "ww", "yn", "yc", "yh", "yw")

@@ -17,11 +17,11 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Extent, If, Index, Kernel, LoopKind, ReduceOp, Size,
     Statement, Type,
 )
+from ..loop_ir.expression_builder import Value, constant
 from ..target.eager_costs import DEPTHWISE_COPY_LANES as LANES
 from ..target.eager_costs import DEPTHWISE_FLAT_LANES as FLAT_LANES
 from ..target.eager_costs import MAX_DEPTHWISE_IMAGES, MAX_DEPTHWISE_TAPS
-from .expression_builder import Value, constant
-from .index_notation import (
+from ..loop_ir.index_notation import (
     create_indices, create_sizes, load, nest, repeat, store, update, value_of, vectorize,
 )
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from ..loop_ir.expression_builder import Value, constant
+from ..loop_ir.index_notation import nest, repeat, update
 from ..loop_ir.ir import Accumulator, Begin, Buffer, If, Kernel, LoopKind, ReduceOp, Type
 from ..target.cost_model import MAX_POOL_WINDOW_EXTENT
-from .expression_builder import Value, constant
-from .index_notation import nest, repeat, update
 from .pool_nhwc import Pixels
 
 

@@ -12,9 +12,9 @@ from typing import Generic, NamedTuple, TypeVar
 from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Kernel, LoopKind, ReduceOp, Scalar, Size, Statement, Type,
 )
+from ..loop_ir.expression_builder import Value, apply, constant, where
 from ..target.eager_costs import SAMPLED_POINTS_PER_BLOCK
-from .expression_builder import Value, apply, constant, where
-from .index_notation import (
+from ..loop_ir.index_notation import (
     create_indices, create_sizes, load, nest, repeat, store, update, vectorize,
 )
 

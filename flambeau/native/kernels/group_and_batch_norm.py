@@ -7,7 +7,7 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Index, Kernel, Load, Loop, LoopKind, ReduceOp,
     Scalar, Size, Statement, Store, Type, Update,
 )
-from .expression_builder import Value, apply
+from ..loop_ir.expression_builder import Value, apply
 
 
 class _NormKernelBuilder:

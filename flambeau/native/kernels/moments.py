@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..loop_ir.expression_builder import Value, compute_type, where
+from ..loop_ir.index_notation import create_indices, load, nest, repeat, store, update
 from ..loop_ir.ir import Accumulator, Begin, Buffer, Constant, Kernel, ReduceOp, Size, Type
-from .expression_builder import Value, compute_type, where
-from .index_notation import create_indices, load, nest, repeat, store, update
 from .softmax_and_layer_norm import (
     FORMULAS, RowKernelBuilder, apply_exp, apply_log, accumulator_type,
 )

@@ -18,10 +18,10 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, If, Kernel, LoopKind, ReduceOp, Size, Statement, Store,
     Type,
 )
+from ..loop_ir.expression_builder import Value, constant, where
 from ..target.cost_model import MAX_POOL_STRIP_ELEMENTS, MAX_POOL_WINDOW_EXTENT
 from ..target.eager_costs import POOLED_LANES, lanes_of
-from .expression_builder import Value, constant, where
-from .index_notation import (
+from ..loop_ir.index_notation import (
     create_indices, create_sizes, load, nest, repeat, store, update, value_of, vectorize,
 )
 

@@ -14,10 +14,10 @@ from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Kernel, Loop, LoopKind, ReduceOp, Size, Statement, Store,
     Type,
 )
+from ..loop_ir.expression_builder import Value, constant, where
 from ..target.cost_model import MAX_POOL_WINDOW_EXTENT
 from ..target.eager_costs import POOLED_LANES
-from .expression_builder import Value, constant, where
-from .index_notation import (
+from ..loop_ir.index_notation import (
     create_indices, create_sizes, load, nest, store, update, value_of, vectorize,
 )
 from .pool import NO_PLACE, first_of_equals

@@ -21,9 +21,9 @@ from ..target.cost_model import (
     MIN_SHARED_STEP_ROWS_PER_THREAD, MIN_STEP_PREFETCH_BYTES, MIN_STEP_ROWS_PER_THREAD,
     MIN_WIDE_WEIGHT_BYTES, RECURRENT_PANEL_WIDTHS,
 )
+from ..loop_ir.expression_builder import Value, where
 from ..target.graph_costs import CACHE_LINE_ELEMENTS
 from ..target.machine import host
-from .expression_builder import Value, where
 from .recurrent_cells import Cell
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ..loop_ir.expression_builder import Value
 from ..target.machine import host
-from .expression_builder import Value
 
 Values = dict[str, list[Any]]  # of a kernel's Values, symbols, arrays or tensors
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..loop_ir.expression_builder import Value
+from ..loop_ir.index_notation import create_indices, load, nest, store, vectorize
 from ..loop_ir.ir import Affine, Buffer, Kernel, Size, Type
-from .expression_builder import Value
-from .index_notation import create_indices, load, nest, store, vectorize
 
 
 def resample(type: Type, taps: int, weighted: bool, last: bool, whole: bool) -> Kernel:

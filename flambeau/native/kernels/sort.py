@@ -11,9 +11,9 @@ from ..loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Index, Kernel, Load, Loop, LoopKind, Scalar, Size,
     Store, Type,
 )
+from ..loop_ir.expression_builder import Value
+from ..loop_ir.statement_program import StatementProgram, Variable
 from ..target.eager_costs import MAX_INSERTION_SORT_LENGTH
-from .expression_builder import Value
-from .statement_program import StatementProgram, Variable
 
 _STACK_ENTRIES = 192  # ranges left to sort: more than 2 * log2 of any length
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..loop_ir.index_notation import create_indices, load, nest, store, vectorize
 from ..loop_ir.ir import Affine, Buffer, Index, Kernel, Size, Type
-from .index_notation import create_indices, load, nest, store, vectorize
 
 _AXES = 4  # of the rows that `build_row_copy` copies, e.g. interleaved queries, keys and values
 

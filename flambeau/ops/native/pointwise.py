@@ -305,7 +305,7 @@ def _serve_lifted(
     numbers = [np.array(v, inside) for v in lifted.numbers]
 
     def formula(*values: Any) -> Any:
-        from ...native.kernels.expression_builder import VaryingNumber
+        from ...native.loop_ir.expression_builder import VaryingNumber
 
         varying = [VaryingNumber(v.expression) for v in values[count:]]
         try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...loop_ir.expression_builder import Value, apply, constant, where
 from ...loop_ir.ir import Affine, Buffer, Kernel, Load, Scalar, Type
+from ...loop_ir.statement_program import Variable
 from ...loop_ir.stirling_tail import STIRLING_TAIL
-from ..expression_builder import Value, apply, constant, where
-from ..statement_program import Variable
 from .rejection import TRYING, RejectionProgram
 
 

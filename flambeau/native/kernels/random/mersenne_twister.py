@@ -12,8 +12,8 @@ from ...loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Expression, Index, IndexValue, Kernel, Load, Loop, LoopKind,
     Scalar, Size, Statement, Store, Type,
 )
+from ...loop_ir.expression_builder import Value, apply, compare, compute_type, where
 from ...target.cost_model import TWISTER_BLOCKS_PER_GROUP, TWISTER_WORDS_PER_PART
-from ..expression_builder import Value, apply, compare, compute_type, where
 
 STATE_WORDS, MIDDLE_WORD = 624, 397  # words of a state; distance to the word that is XORed in
 _MATRIX = 0x9908B0DF

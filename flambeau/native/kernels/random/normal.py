@@ -16,7 +16,7 @@ from ...loop_ir.ir import (
     Affine, Apply, Buffer, Index, Kernel, Load, Loop, LoopKind, Scalar, Size, Statement, Store,
     Type,
 )
-from ..expression_builder import Value, apply, compare, compute_type, where
+from ...loop_ir.expression_builder import Value, apply, compare, compute_type, where
 from .mersenne_twister import unit_of
 
 BLOCK, HALF_BLOCK = 16, 8

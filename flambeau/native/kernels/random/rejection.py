@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ...loop_ir.expression_builder import Value, apply, constant, where
 from ...loop_ir.ir import Affine, Buffer, Kernel, Load, Scalar, Store, Type
-from ..expression_builder import Value, apply, constant, where
-from ..statement_program import StatementProgram, Variable
+from ...loop_ir.statement_program import StatementProgram, Variable
 
 # The states of an element.
 DRAWN, TRYING, SHORT = 0, 1, 2

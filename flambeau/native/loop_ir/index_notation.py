@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..loop_ir.ir import (
+from .ir import (
     Accumulator, Affine, Buffer, Expression, Extent, Index, IndexValue, Load, Loop, LoopKind, Size,
     SizeValue, Statement, Store, Update,
 )

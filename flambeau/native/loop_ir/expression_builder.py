@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..loop_ir.ir import Apply, Constant, Expression, Scalar, Type
+from .ir import Apply, Constant, Expression, Scalar, Type
 
 HALVES = (Type.F16, Type.BF16)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from ..loop_ir.ir import (
+from .ir import (
     Affine, Buffer, Constant, If, Load, Statement, Store, Type, While,
 )
 from .expression_builder import Value
