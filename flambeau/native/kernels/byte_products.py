@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..loop_ir.expression_builder import Value, apply, where
+from ..loop_ir.index_notation import create_indices, load, nest, store, vectorize
 from ..loop_ir.ir import (
     Accumulator, Axis, Buffer, Contract, Extent, Kernel, Load, ReduceOp, Scalar, Size, Statement,
     Type,
 )
-from ..loop_ir.expression_builder import Value, apply, where
-from ..loop_ir.index_notation import create_indices, load, nest, store, vectorize
 from ..target.cost_model import BYTE_PRODUCT_TILES
 from ..target.machine import host
 

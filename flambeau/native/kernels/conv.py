@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from ..loop_ir.expression_builder import Value
+from ..loop_ir.index_notation import load, store, value_of
 from ..loop_ir.ir import (
     Accumulator, Affine, Axis, Buffer, Contract, Index, Kernel, Load, Loop, LoopKind,
     ReduceOp, Size, Statement, Store, Type,
 )
-from ..loop_ir.expression_builder import Value
-from ..loop_ir.index_notation import load, store, value_of
 from .conv_static import Geometry, NchwStrides, make_affine, phase_taps
 
 _EXTENTS = ("n", "oc", "oh", "ow", "ic", "kh", "kw")

@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Generic, NamedTuple, TypeVar
 
+from ..loop_ir.expression_builder import Value, constant
+from ..loop_ir.index_notation import (
+    create_indices, create_sizes, load, nest, repeat, store, update, value_of, vectorize,
+)
 from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Extent, If, Index, Kernel, LoopKind, ReduceOp, Size,
     Statement, Type,
 )
-from ..loop_ir.expression_builder import Value, constant
 from ..target.eager_costs import DEPTHWISE_COPY_LANES as LANES
 from ..target.eager_costs import DEPTHWISE_FLAT_LANES as FLAT_LANES
 from ..target.eager_costs import MAX_DEPTHWISE_IMAGES, MAX_DEPTHWISE_TAPS
-from ..loop_ir.index_notation import (
-    create_indices, create_sizes, load, nest, repeat, store, update, value_of, vectorize,
-)
 
 MAX_TILE_ELEMENTS = {4: 6144, 8: 3584}  # of a block of x with its padding, by bytes per element
 MAX_BLOCK_ELEMENTS = {4: 4096, 8: 2560}  # of a block of results, by bytes per element

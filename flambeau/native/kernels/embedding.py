@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ..loop_ir.expression_builder import Value
+from ..loop_ir.index_notation import create_indices, load, nest, repeat, store, update, vectorize
 from ..loop_ir.ir import (
     Accumulator, Begin, Buffer, IndexValue, Kernel, ReduceOp, Size, Type, Update,
 )
-from ..loop_ir.expression_builder import Value
-from ..loop_ir.index_notation import create_indices, load, nest, repeat, store, update, vectorize
 
 
 def take_rows(type: Type) -> Kernel:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Kernel, ReduceOp, Scalar, Size, Statement, Store, Type,
-)
 from ..loop_ir.expression_builder import Value, apply, constant
 from ..loop_ir.index_notation import (
     Offset, create_indices, load, nest, repeat, store, update, vectorize,
+)
+from ..loop_ir.ir import (
+    Accumulator, Affine, Begin, Buffer, Kernel, ReduceOp, Scalar, Size, Statement, Store, Type,
 )
 
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from ..loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Kernel, LoopKind, ReduceOp, Scalar, Size, Statement, Type,
-)
 from ..loop_ir.expression_builder import Value, apply, constant, where
-from ..target.eager_costs import SAMPLED_POINTS_PER_BLOCK
 from ..loop_ir.index_notation import (
     create_indices, create_sizes, load, nest, repeat, store, update, vectorize,
 )
+from ..loop_ir.ir import (
+    Accumulator, Affine, Begin, Buffer, Kernel, LoopKind, ReduceOp, Scalar, Size, Statement, Type,
+)
+from ..target.eager_costs import SAMPLED_POINTS_PER_BLOCK
 
 T = TypeVar("T", int, Size)
 

@@ -3,11 +3,11 @@ of small arrays, all passes over a channel in one call."""
 
 from __future__ import annotations
 
+from ..loop_ir.expression_builder import Value, apply
 from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, Index, Kernel, Load, Loop, LoopKind, ReduceOp,
     Scalar, Size, Statement, Store, Type, Update,
 )
-from ..loop_ir.expression_builder import Value, apply
 
 
 class _NormKernelBuilder:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..loop_ir.expression_builder import HALVES, Value, compute_type
 from ..loop_ir.ir import (
     Affine, Buffer, Index, Kernel, Load, Loop, LoopKind, Size, Statement, Store, Type,
 )
-from ..loop_ir.expression_builder import HALVES, Value, compute_type
 
 # An operand's layout relative to the contiguous result.
 FULL, NUMBER, ROW, COLUMN = "full", "number", "row", "column"

@@ -14,16 +14,16 @@ from functools import cache
 from math import inf
 from typing import Generic, NamedTuple, TypeVar
 
+from ..loop_ir.expression_builder import Value, constant, where
+from ..loop_ir.index_notation import (
+    create_indices, create_sizes, load, nest, repeat, store, update, value_of, vectorize,
+)
 from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Buffer, If, Kernel, LoopKind, ReduceOp, Size, Statement, Store,
     Type,
 )
-from ..loop_ir.expression_builder import Value, constant, where
 from ..target.cost_model import MAX_POOL_STRIP_ELEMENTS, MAX_POOL_WINDOW_EXTENT
 from ..target.eager_costs import POOLED_LANES, lanes_of
-from ..loop_ir.index_notation import (
-    create_indices, create_sizes, load, nest, repeat, store, update, value_of, vectorize,
-)
 
 NO_PLACE = 1 << 30  # beyond every position in an image
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..loop_ir.expression_builder import Value, where
 from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Axis, Buffer, Constant, Contract, Expression, Extent, Index,
     IndexValue, Kernel, Load, Loop, LoopKind, Prefetch, ReduceOp, Scalar, Size, Statement, Store,
@@ -21,7 +22,6 @@ from ..target.cost_model import (
     MIN_SHARED_STEP_ROWS_PER_THREAD, MIN_STEP_PREFETCH_BYTES, MIN_STEP_ROWS_PER_THREAD,
     MIN_WIDE_WEIGHT_BYTES, RECURRENT_PANEL_WIDTHS,
 )
-from ..loop_ir.expression_builder import Value, where
 from ..target.graph_costs import CACHE_LINE_ELEMENTS
 from ..target.machine import host
 from .recurrent_cells import Cell

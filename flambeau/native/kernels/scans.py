@@ -7,12 +7,12 @@ import functools
 import math
 import operator
 
-from ..loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Index, Kernel, ReduceOp, Scalar, Size, Statement, Type,
-)
 from ..loop_ir.expression_builder import Value, apply, compute_type, constant, where
 from ..loop_ir.index_notation import (
     create_indices, load, nest, repeat, store, update, value_of, vectorize,
+)
+from ..loop_ir.ir import (
+    Accumulator, Affine, Begin, Buffer, Index, Kernel, ReduceOp, Scalar, Size, Statement, Type,
 )
 
 

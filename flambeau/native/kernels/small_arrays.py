@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from ..loop_ir.expression_builder import Value, constant, where
 from ..loop_ir.ir import (
     Accumulator, Affine, Begin, Constant, IndexValue, Kernel, Load, Loop, ReduceOp, Statement,
     Store, Type, Update,
 )
-from ..loop_ir.expression_builder import Value, constant, where
 from .softmax_and_layer_norm import RowKernelBuilder, apply_exp, apply_log
 
 

@@ -7,11 +7,11 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 
+from ..loop_ir.expression_builder import Dual, Value, apply, compare, compute_type, constant, where
 from ..loop_ir.ir import (
     Accumulator, Affine, Apply, Begin, Buffer, Constant, Expression, Extent, Index, IndexValue,
     Kernel, Load, Loop, LoopKind, ReduceOp, Scalar, Size, Statement, Store, Type, Update,
 )
-from ..loop_ir.expression_builder import Dual, Value, apply, compare, compute_type, constant, where
 from ..target.eager_costs import ELEMENTS_PER_PARTIAL_SUM
 
 

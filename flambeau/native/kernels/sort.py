@@ -7,11 +7,11 @@ with a median of three. Keys are integers, sorted ascending; each carries its nu
 
 from __future__ import annotations
 
+from ..loop_ir.expression_builder import Value
 from ..loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Index, Kernel, Load, Loop, LoopKind, Scalar, Size,
     Store, Type,
 )
-from ..loop_ir.expression_builder import Value
 from ..loop_ir.statement_program import StatementProgram, Variable
 from ..target.eager_costs import MAX_INSERTION_SORT_LENGTH
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .expression_builder import Value
 from .ir import (
     Accumulator, Affine, Buffer, Expression, Extent, Index, IndexValue, Load, Loop, LoopKind, Size,
     SizeValue, Statement, Store, Update,
 )
-from .expression_builder import Value
 
 Place = Affine | Index | int
 Offset = tuple[Value, Extent]  # a computed number of strides

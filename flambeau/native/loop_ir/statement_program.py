@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from .expression_builder import Value
 from .ir import (
     Affine, Buffer, Constant, If, Load, Statement, Store, Type, While,
 )
-from .expression_builder import Value
 
 
 class Variable:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...loop_ir.expression_builder import Value, apply, compare, compute_type, where
 from ...loop_ir.ir import (
     Affine, Apply, Buffer, Constant, Expression, Index, IndexValue, Kernel, Load, Loop, LoopKind,
     Scalar, Size, Statement, Store, Type,
 )
-from ...loop_ir.expression_builder import Value, apply, compare, compute_type, where
 from ...target.cost_model import TWISTER_BLOCKS_PER_GROUP, TWISTER_WORDS_PER_PART
 
 STATE_WORDS, MIDDLE_WORD = 624, 397  # words of a state; distance to the word that is XORed in

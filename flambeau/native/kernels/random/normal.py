@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...loop_ir import cephes_coefficients
+from ...loop_ir.expression_builder import Value, apply, compare, compute_type, where
 from ...loop_ir.ir import (
     Affine, Apply, Buffer, Index, Kernel, Load, Loop, LoopKind, Scalar, Size, Statement, Store,
     Type,
 )
-from ...loop_ir.expression_builder import Value, apply, compare, compute_type, where
 from .mersenne_twister import unit_of
 
 BLOCK, HALF_BLOCK = 16, 8
