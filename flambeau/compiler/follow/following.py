@@ -15,6 +15,7 @@ from ...autograd.tape import next_sequence
 from ...native.runtime.fast_call import data_address
 from ...native.target.compile_costs import COPIED_OWNER_SLACK_BYTES, MAX_COPIED_OWNER_RATIO
 from ...ops.core.operator import Kind
+from ...ops.indexing.index import VersionedPositions
 from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import is_any_exposed, is_exposed
 from ...tensor.layout import as_bytes, find_owner
@@ -25,6 +26,8 @@ from ..trace.bindings import view_bytes
 from ..trace.plain_values import PLAIN, are_same_plain, are_same_setting
 from ..trace.trace import Value, are_same_bits
 from .segment import END, INTERNAL, Entry, Segment
+
+_SEQUENCES = (tuple, list, Size, VersionedPositions)
 
 _new = object.__new__
 
@@ -184,7 +187,7 @@ class Following:
         if a is b:
             return not isinstance(b, Tensor)
         if kind is tuple or kind is list:
-            return b.__class__ in (tuple, list, Size) and self.all_same(a, b)
+            return b.__class__ in _SEQUENCES and self.all_same(a, b)
         if kind is not b.__class__:
             return False
         if kind is dict:

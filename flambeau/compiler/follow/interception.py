@@ -57,7 +57,6 @@ from .listing import LISTING, NOTHING
 from .optimizer_update import GroupUpdate, has_states
 from .replay import iterate_python_operators
 from .session import NO, Session
-from .varying_number import TRANSPARENT
 
 # Methods that expose values or memory to Python.
 _READS = (
@@ -621,6 +620,7 @@ def _hook_composite(function: Any, name: str) -> Hook:
     the function that called it and for arguments of these classes.
     """
     inner = make_composite_recorder(NOW, name, function)
+    is_transparent = hasattr(function, "numbers_are_operands")
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         session = ACTIVE.session
@@ -645,7 +645,7 @@ def _hook_composite(function: Any, name: str) -> Hook:
         opaque = session.driver.opaque
         if opaque and (hook, _build_key_of_classes(args, kwargs)) in opaque:
             return session.barrier(hook, args, kwargs)
-        if function in TRANSPARENT:
+        if is_transparent:
             return hook.original(*args, **kwargs)
         key = hook, _build_key(args, kwargs)
         while session.following is not None or session.advance():
@@ -656,7 +656,7 @@ def _hook_composite(function: Any, name: str) -> Hook:
         return session.dispatch(hook, args, kwargs)
 
     hook = Hook(function, record, follow)
-    hook.plain = _build_key_of_classes if function in TRANSPARENT else _build_key
+    hook.plain = _build_key_of_classes if is_transparent else _build_key
     hook.settings = getattr(function, "repeats_operators", ())
     hook.repeats_operators = hasattr(function, "repeats_operators")
     return hook

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...autograd.mode import MODE
 from ...nn.parameter import Parameter
-from ...ops.core.operator import PUBLIC, Operator
+from ...ops.core.operator import Operator
 from ...tensor.tensor import Tensor, wrap
 
 # Correctly rounded, so a number and a zero-dimensional tensor give the same bits.
@@ -20,13 +20,6 @@ _EXACT = frozenset((
     np.greater_equal, np.equal, np.not_equal,
 ))
 _SCALING = "_add_scaled"  # add with alpha
-# Composites of the operators above for any number: the operators are compared instead.
-TRANSPARENT = frozenset(
-    PUBLIC[space][name] for space, names in (
-        ("torch", ("add", "sub", "mul", "div", "rsub")),
-        ("Tensor", ("add", "sub", "mul", "div", "add_", "sub_")),
-    ) for name in names
-)
 _NUMBERS = (int, float)
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import types
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from itertools import count
 from typing import Any
 
@@ -69,7 +69,7 @@ def put_part(target: Provenance, key: Any, value: Provenance) -> None:
 def _check_target(facts: Facts, x: Any, key: Any, text: str, item: bool) -> None:
     kind = type(x)
     if item:
-        if kind not in (list, dict, OrderedDict):
+        if kind not in (list, dict, OrderedDict, defaultdict):
             raise NotProvedError(f"it writes an entry of a {kind.__name__} from outside the step")
         if not is_plain(key):
             raise NotProvedError("it writes to a key of unknown origin")

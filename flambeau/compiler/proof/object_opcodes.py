@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from .shadow_frame import CallState, Callee, Runs, ShadowFrame
 from .state.module_state import declare_module
 
 _INDEXABLE = (list, tuple, dict, OrderedDict)
+_MAPPINGS = (dict, OrderedDict, defaultdict)
 
 # -------------------------------------------------------------------- attributes and entries
 
@@ -78,6 +79,8 @@ def load_subscript(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def load_entry(facts: Facts, s: ShadowFrame, owner: Provenance, key: Provenance) -> Provenance:
     """Return the provenance of `owner[key]`."""
     facts.need(key)
+    if key.kind is Kind.TENSOR and is_kept_by_tensor(owner, key):
+        return _read_entry_of_tensor(facts, owner, key)
     if key.tainted or (key.kind is Kind.TENSOR and owner.kind is not Kind.TENSOR):
         raise depends_on_values("an index or a key")
     if owner.kind is Kind.TENSOR:
@@ -132,6 +135,9 @@ def _read_outside_entry(
         guard_content(facts, owner)
         value = x[key.value] if is_plain(key.value) else UNKNOWN
         return Provenance(Kind.PLAIN, value) if is_plain(value) else facts.fresh(value)
+    if x.__class__ is defaultdict and is_plain(key.value) and key.value in x:
+        path = f"{facts.path_of(owner)}.get({key.value!r})"  # [] would add what is missing
+        return facts.read((id(x), key.value), path, x[key.value])
     if x.__class__ in _INDEXABLE and is_plain(key.value):
         key = count_from_start(facts, owner, key)
         if isinstance(key.value, slice) or (isinstance(x, dict) and key.value not in x):
@@ -143,6 +149,22 @@ def _read_outside_entry(
     if isinstance(getter, types.FunctionType) and not is_in_library(getter.__code__):
         return _run_getitem(facts, s, owner, key, getter)
     raise NotProvedError(f"it reads an entry of a {type(x).__name__}")
+
+
+def is_kept_by_tensor(owner: Provenance, key: Provenance) -> bool:
+    """Whether this looks an outside tensor up in an outside dict, as `state[p]` of an optimizer
+    does: by its identity, which is guarded where the tensor was read."""
+    return (owner.kind is Kind.OUTSIDE and owner.value.__class__ in _MAPPINGS
+            and key.path.startswith("k") and type(key.value).__hash__ is Tensor.__hash__)
+
+
+def _read_entry_of_tensor(facts: Facts, owner: Provenance, key: Provenance) -> Provenance:
+    x = owner.value
+    if key.value not in x:
+        raise NotProvedError(f"it reads an entry that a {type(x).__name__} lacks")
+    facts.guard_class(Tensor, "__hash__")
+    path = f"{facts.path_of(owner)}.get({key.path})"  # a defaultdict would add what is missing
+    return facts.read((id(x), key.path), path, x[key.value])
 
 
 def count_from_start(facts: Facts, owner: Provenance, key: Provenance) -> Provenance:
@@ -323,6 +345,12 @@ def compare(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
 def contains(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     member, container = s.pop(2)
     x = container.value
+    if member.kind is Kind.TENSOR and is_kept_by_tensor(container, member):
+        facts.guard_class(Tensor, "__hash__")
+        path = f"({member.path} in {facts.path_of(container)})"
+        facts.guard(path, Test.IDENTITY, member.value in x)
+        s.stack.append(Provenance(Kind.PLAIN, member.value in x))
+        return
     if container.kind is not Kind.TENSOR:
         refuse_tensors(member)
     if container.kind is Kind.OUTSIDE and x.__class__ in (dict, OrderedDict) and (

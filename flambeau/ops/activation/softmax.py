@@ -25,7 +25,7 @@ from ...tensor.tensor import Tensor
 from ..core.axes import canonicalize_dim
 from ..core.operator import Array
 from ..core.promotion import compute_dtype
-from ..core.registry import Declared, composite, opaque
+from ..core.registry import Declared, composite, numbers_are_operands, opaque
 from ..core.sample_inputs import matrices
 from ..creation.creation import public
 from ..native.pointwise import try_kernel
@@ -374,6 +374,7 @@ _publish_functional("softmin", softmax, -1, """Softmax of -input.
     """)
 
 
+@numbers_are_operands
 @composite(expose=("nn.functional",), explains=True)
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1

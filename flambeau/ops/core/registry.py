@@ -115,6 +115,13 @@ def repeats_operators(*settings: Callable[[], Any]) -> Callable[[Rule], Rule]:
     return mark
 
 
+def numbers_are_operands(function: Any) -> Any:
+    """Mark a composite that runs the same operators for all ints and floats of its arguments, which
+    are their operands. A followed call compares the operators instead of the arguments."""
+    function.numbers_are_operands = True
+    return function
+
+
 def answers_from_values(function: Any) -> Any:
     """Mark a public function that reads tensor values and returns a Python value."""
     function.answers_from_values = True

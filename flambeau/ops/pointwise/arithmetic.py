@@ -19,7 +19,7 @@ from ..core.dtype_refusals import Refusal
 from ..core.errors import answer_failed
 from ..core.inplace import make_python_in_place
 from ..core.operator import Array, Number, Promotion
-from ..core.registry import composite, pointwise
+from ..core.registry import composite, numbers_are_operands, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs, pairs_nonzero, real_line
 
 
@@ -186,6 +186,7 @@ def _can_fuse_alpha(input: Any, other: Any, alpha: Any) -> bool:
     )
 
 
+@numbers_are_operands
 @composite()
 def add(
     input: Tensor | Number, other: Any, *old: Any, alpha: Number | None = 1,
@@ -203,6 +204,7 @@ def add(
     return _add(input, _multiply_by_alpha(other, alpha, input), out=out)
 
 
+@numbers_are_operands
 @composite(expose=("Tensor",))
 def add_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:
     """`add` in place: add alpha * other."""
@@ -215,6 +217,7 @@ def add_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tenso
     return _add.operator.twin(self, _multiply_by_alpha(other, alpha, self))
 
 
+@numbers_are_operands
 @composite(aliases=("subtract",))
 def sub(
     input: Tensor | Number, other: Any, *old: Any, alpha: Number | None = 1,
@@ -232,6 +235,7 @@ def sub(
     return _sub(input, _scale_subtrahend(other, alpha, input), out=out)
 
 
+@numbers_are_operands
 @composite(expose=("Tensor",), aliases=("subtract_",))
 def sub_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:
     """`sub` in place: subtract alpha * other."""
@@ -270,6 +274,7 @@ def _scale_subtrahend(other: Any, alpha: Any, like: Any) -> Any:
     return other if _is_bool(other) else _multiply_by_alpha(other, alpha, like)
 
 
+@numbers_are_operands
 @composite(expose=("torch",),
            node=("RsubBackward0", "RsubBackward1"),
            overload=lambda input, other, **_: not isinstance(other, Tensor))

@@ -13,7 +13,7 @@ from ..core import dtype_refusals
 from ..core.dispatch import make_python_operator, reflect
 from ..core.inplace import make_python_in_place
 from ..core.operator import Array, Number
-from ..core.registry import composite, pointwise
+from ..core.registry import composite, numbers_are_operands, pointwise
 from ..core.sample_inputs import pairs_nonzero
 from ..creation.creation import zeros_like
 from .arithmetic import _div
@@ -84,6 +84,7 @@ def _choose_division(rounding_mode: str | None) -> Any:
     )
 
 
+@numbers_are_operands
 @composite(aliases=("divide",))
 def div(
     input: Tensor | Number, other: Tensor | Number, *, rounding_mode: str | None = None,

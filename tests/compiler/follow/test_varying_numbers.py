@@ -90,3 +90,23 @@ def test_a_number_that_varies_is_an_input(formula: Any) -> None:
             torch.testing.assert_close(w.grad, v.grad)
     assert "is followed" in followed.explain()
     assert len(followed._fallback.followed.programs) <= 8
+
+
+def test_the_temperature_of_gumbel_softmax_is_an_input() -> None:
+    temperature = [1.0]
+    w = torch.ones(4, 5, requires_grad=True)
+
+    def step() -> Any:
+        temperature[0] *= 0.99
+        y = torch.nn.functional.gumbel_softmax(w * 2, temperature[0])
+        y.square().sum().backward()
+        return y
+
+    followed = torch.compile(step, options={"mode": "now", "follow": True}, backend="evaluate")
+    torch.manual_seed(0)
+    actual = [followed() for _ in range(20)]
+    temperature[0] = 1.0
+    torch.manual_seed(0)
+    for y in actual:
+        torch.testing.assert_close(y, step())
+    assert len(followed._fallback.followed.programs) <= 8
