@@ -492,8 +492,10 @@ def _list_own_cotangent(original: Callable, leaf: Any, g: Any) -> Any:
     session = ACTIVE.session
     result = list_copy_of(session, leaf, g)
     if result is None:
+        recorder = session.next_recorder()
         result = original(leaf, g)
-        NOW.write(result._array, g._array)
+        if recorder is not None and result is not g:
+            recorder.write_new(result._array, g._array)
     return result
 
 
@@ -620,7 +622,6 @@ def _hook_composite(function: Any, name: str) -> Hook:
     the function that called it and for arguments of these classes.
     """
     inner = make_composite_recorder(NOW, name, function)
-    is_transparent = hasattr(function, "numbers_are_operands")
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         session = ACTIVE.session
@@ -645,7 +646,7 @@ def _hook_composite(function: Any, name: str) -> Hook:
         opaque = session.driver.opaque
         if opaque and (hook, _build_key_of_classes(args, kwargs)) in opaque:
             return session.barrier(hook, args, kwargs)
-        if is_transparent:
+        if hasattr(function, "numbers_are_operands"):
             return hook.original(*args, **kwargs)
         key = hook, _build_key(args, kwargs)
         while session.following is not None or session.advance():
@@ -656,9 +657,10 @@ def _hook_composite(function: Any, name: str) -> Hook:
         return session.dispatch(hook, args, kwargs)
 
     hook = Hook(function, record, follow)
-    hook.plain = _build_key_of_classes if is_transparent else _build_key
-    hook.settings = getattr(function, "repeats_operators", ())
-    hook.repeats_operators = hasattr(function, "repeats_operators")
+    takes_any = hasattr(function, "numbers_are_operands")
+    hook.plain = _build_key_of_classes if takes_any else _build_key
+    if hasattr(function, "repeats_operators"):
+        hook.settings, hook.repeats_operators = function.repeats_operators, True
     return hook
 
 

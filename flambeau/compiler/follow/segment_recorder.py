@@ -130,6 +130,10 @@ class SegmentRecorder(Recorder):
         self.trace.value_of(target)  # registers outside memory
         super().write(target, source, **parts)
 
+    def write_new(self, target: np.ndarray, source: np.ndarray) -> None:
+        """Record a copy of `source` into memory that was allocated for it."""
+        super().write(target, source)
+
     def add(self, kind: str, **parts: Any) -> Event:
         """Append an event."""
         if kind in (CALL, WINDOW):
