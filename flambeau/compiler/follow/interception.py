@@ -657,8 +657,7 @@ def _hook_composite(function: Any, name: str) -> Hook:
         return session.dispatch(hook, args, kwargs)
 
     hook = Hook(function, record, follow)
-    takes_any = hasattr(function, "numbers_are_operands")
-    hook.plain = _build_key_of_classes if takes_any else _build_key
+    hook.plain = _build_key_of_classes if hasattr(function, "numbers_are_operands") else _build_key
     if hasattr(function, "repeats_operators"):
         hook.settings, hook.repeats_operators = function.repeats_operators, True
     return hook
