@@ -14,7 +14,10 @@ import numpy as np
 
 from ...autograd import no_grad
 from ...autograd.tangents import LEVELS
-from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MAX_POINTWISE_KERNELS
+from ...native.target.eager_costs import (
+    CALLS_BEFORE_COMPILING, MAX_NUMPY_COSTLY_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS,
+    MAX_POINTWISE_KERNELS,
+)
 from ...tensor.dtypes import FLOATS
 from ...tensor.meta import meta_array
 from ...tensor.tensor import Tensor, wrap
@@ -25,7 +28,7 @@ from . import tangent_rules
 _SETTINGS = (float, int, bool, str, type(None))
 # Formula, or None if there is none, by (operator, settings, which inputs have a tangent).
 FORMULAS: dict[tuple, Callable | None] = {}
-_called_once: set[tuple] = set()  # keys seen once: they may never recur
+_calls: dict[tuple, int] = {}  # of keys without a formula yet: most of them never recur
 
 
 class Tape:
@@ -97,7 +100,7 @@ def _push_pointwise(
     key: list[Any] = [operator]
     for x, tangent in zip(primals, tangents, strict=True):
         if isinstance(x, Tensor):
-            if x._array.size <= MAX_NUMPY_POINTWISE_ELEMENTS:
+            if x._array.size <= MAX_NUMPY_COSTLY_ELEMENTS:  # operator and rule are several calls
                 return None
             arrays.append(x._array)
             key.append(tangent is not None)
@@ -109,27 +112,29 @@ def _push_pointwise(
             return None
     if not arrays or not _are_alike(arrays):
         return None
-    formula = _find_formula(tuple(key), operator, primals, tangents)
+    formula = _find_formula(tuple(key), operator, primals, tangents, arrays[0].size)
     return None if formula is None else serve_pair(tuple(key), formula, arrays)
 
 
 def _find_formula(
-    key: tuple, operator: Operator, primals: list[Any], tangents: list[Tensor | None]
+    key: tuple, operator: Operator, primals: list[Any], tangents: list[Tensor | None], size: int
 ) -> Callable | None:
     """Return the formula for elements and tangents, or None if there is none.
 
-    Derives it on the second call with a key: one-off settings are not worth a kernel.
+    Derives it on the second call with a key, since one-off settings are not worth a kernel, or
+    after many with arrays of medium size.
     """
     try:
         return FORMULAS[key]
     except KeyError:
         pass
-    if key not in _called_once:
-        if len(FORMULAS) + len(_called_once) >= MAX_POINTWISE_KERNELS:
-            _called_once.clear()
-            FORMULAS.clear()
-        _called_once.add(key)
+    _calls[key] = calls = _calls.get(key, 0) + 1
+    if len(FORMULAS) + len(_calls) > MAX_POINTWISE_KERNELS:
+        _calls.clear()
+        FORMULAS.clear()
+    if calls < (2 if size > MAX_NUMPY_POINTWISE_ELEMENTS else CALLS_BEFORE_COMPILING):
         return None
+    _calls.pop(key, None)
     formula = FORMULAS[key] = _derive(operator, primals, tangents)
     return formula
 

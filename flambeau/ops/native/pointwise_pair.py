@@ -9,7 +9,6 @@ import numpy as np
 
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel
-from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from .route import native_route
 
 Array = np.ndarray
@@ -23,7 +22,7 @@ def serve_pair(
     array; None until its kernel is compiled. The arrays are contiguous, of one shape and dtype,
     which the results have too."""
     first = arrays[0]
-    if first.size <= MAX_NUMPY_POINTWISE_ELEMENTS or not KernelPolicy.allowed:
+    if not KernelPolicy.allowed:
         return None
     kind = first.dtype
 

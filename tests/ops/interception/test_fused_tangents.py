@@ -13,10 +13,12 @@ from flambeau.nn import functional as F
 from flambeau.native.jit.kernel_function import compile_kernel
 from flambeau.native.kernels.softmax_and_layer_norm import RowKernelBuilder
 from flambeau.native.loop_ir.ir import ReduceOp, Type
+from flambeau.native.target.eager_costs import CALLS_BEFORE_COMPILING
 from flambeau.ops.core.operator import OPERATORS
 from flambeau.ops.interception import fused_tangents
 
-LARGE, SMALL = 40_000, 64  # elements: on the kernel, and by the rule alone
+# elements: on the kernel, on it after many calls, and by the rule alone
+LARGE, MEDIUM, SMALL = 40_000, 5_000, 64
 
 FUNCTIONS = {
     "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
@@ -33,6 +35,7 @@ FUNCTIONS = {
 def formulas():
     """The formulas, empty before and after."""
     fused_tangents.FORMULAS.clear()
+    fused_tangents._calls.clear()
     yield fused_tangents.FORMULAS
     fused_tangents.FORMULAS.clear()
 
@@ -50,6 +53,21 @@ def test_the_kernel_agrees_with_the_rule(name, formulas):
     assert any(formulas.values())
     few = jvp(f, tuple(x[:SMALL] for x in primals), tuple(t[:SMALL] for t in tangents))
     torch.testing.assert_close((y[:SMALL], dy[:SMALL]), few, rtol=1e-12, atol=1e-12)
+
+
+def test_medium_arrays_get_a_kernel_after_many_calls(formulas):
+    x, t = torch.rand(MEDIUM, dtype=torch.float64), torch.randn(MEDIUM, dtype=torch.float64)
+    first = jvp(F.gelu, (x,), (t,))
+    for _ in range(CALLS_BEFORE_COMPILING - 2):
+        jvp(F.gelu, (x,), (t,))
+    assert not formulas
+    for _ in range(2):
+        last = jvp(F.gelu, (x,), (t,))
+    assert len(formulas) == 1 and all(formulas.values())
+    torch.testing.assert_close(last, first, rtol=1e-12, atol=1e-12)
+    for _ in range(CALLS_BEFORE_COMPILING + 1):
+        jvp(F.silu, (x[:SMALL],), (t[:SMALL],))
+    assert len(formulas) == 1
 
 
 def test_nan_and_infinities(formulas):
