@@ -221,6 +221,8 @@ def _create_events(recorder: Recorder) -> EventList:
             record_id=number,
         ))
         result[-1].python_parent = details.caller
+        if name.startswith("ProfilerStep#"):
+            result[-1].name = "ProfilerStep*"  # tables sum the steps; traces number them
     _note_forward_threads(result)
     result.extend(_attribute_memory(recorder, nest_events(result), threads))
     nest_events(result)

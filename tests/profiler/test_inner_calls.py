@@ -36,6 +36,8 @@ CALLS = {
     "softmax": lambda t, x, y, w: x.softmax(0),
     "sum": lambda t, x, y, w: x.sum(0),
     "stack": lambda t, x, y, w: t.stack([x, y]),
+    "mm": lambda t, x, y, w: t.mm(x, y),
+    "relu of modules": lambda t, x, y, w: t.nn.ReLU()(x),
     "matmul": lambda t, x, y, w: x @ y,
     "linear": lambda t, x, y, w: t.nn.functional.linear(x, y),
     "linear with a bias": lambda t, x, y, w: t.nn.functional.linear(x, y, x[0]),
@@ -65,6 +67,15 @@ def test_inner_calls_are_pytorchs(name: str) -> None:
     assert profile_call(flambeau, name) == profile_call(torch, name)
     details: dict[str, Any] = {"record_shapes": True, "profile_memory": True}
     assert profile_call(flambeau, name, **details) == profile_call(torch, name, **details)
+
+
+def test_an_operator_within_itself_is_one_event() -> None:
+    w = flambeau.ones(4, 4, requires_grad=True)
+    w.sum().backward()
+    with flambeau.profiler.profile() as prof:
+        w.sum().backward()  # adds to the gradient
+    counts = {e.key: e.count for e in prof.key_averages()}
+    assert counts["aten::add_"] == 1
 
 
 @pytest.mark.parametrize("details", [False, True])

@@ -188,6 +188,18 @@ def _list_inner(event: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
         yield (call.event_name, begin_ns, end_ns, event[3], None, *event[5:7])
 
 
+def _repeats(event: tuple[Any, ...], around: str, names: dict[str, str]) -> bool:
+    """Return whether an operator's event lies within one of the same operator, or of one that it
+    calls: PyTorch's operators call neither themselves nor their callers."""
+    if names.get(event[0], event[0]) == names.get(around, around):
+        return event[0].startswith("aten::")
+    if len(event) <= 8 or not event[8] or not around.startswith("aten::"):
+        return False
+    if isinstance(event[8], str):
+        return any(call.event_name == around for call in parse(event[8]))
+    return any(inner[0] == around for inner in event[8])
+
+
 def _compare_nesting(
     events: list[tuple[Any, ...]], names: dict[str, str]
 ) -> tuple[set[int], set[int]]:
@@ -201,7 +213,9 @@ def _compare_nesting(
         stack = around.setdefault(thread, [])
         while stack and events[stack[-1]][2] < end_ns:
             stack.pop()
-        if name in names:
+        if stack and _repeats(events[k], events[stack[-1]][0], names):
+            covered.add(k)
+        elif name in names:
             public = names[name].rstrip("_")
             if any(len(events[j]) > 8 and events[j][8] or events[j][0].rstrip("_") == public
                    for j in stack):

@@ -33,7 +33,7 @@ from ...tensor.tree import collect_leaves
 from ..core.dispatch import find_pointwise_operator
 from ..core.operator import OPERATORS, PUBLIC
 from ..registration.aten_schemas import find_overload, get_schemas
-from ..registration.composites import COMPOSITES, WRAPPED
+from ..registration.composites import COMPOSITES, STAND_INS, WRAPPED
 from .code_patching import Swap, swap_of
 from .operator_arguments import complete_arguments, list_arguments
 from .torch_function import PYTHON_OPERATORS
@@ -114,6 +114,8 @@ def _find_public_name(name: str) -> str | None:
     """Return the name of the operator of PyTorch that an operator of flambeau's own is part of."""
     if get_schemas(name) or name.startswith("__"):
         return None
+    if name in STAND_INS:
+        return STAND_INS[name]
     public = name.lstrip("_")
     while public and not get_schemas(public.rstrip("_")) and public not in PUBLIC["nn.functional"]:
         public = public.rpartition("_")[0]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...tensor.tensor import Tensor
 
-__all__ = ["COMPOSITES", "WRAPPED"]
+__all__ = ["COMPOSITES", "STAND_INS", "WRAPPED"]
 
 Choose = Callable[[tuple, Any], str]
 
@@ -21,6 +21,9 @@ _TRANSPOSED = "t({0})[transpose({0}, =0, =1)[as_strided({0})]]"
 # Operators that take a number in place of their second tensor, which PyTorch wraps in one.
 WRAPPED = frozenset(
     f"{name}{end}" for name in ("add", "sub", "mul", "div", "true_divide") for end in ("", "_"))
+
+# Operators of flambeau's own that compute what PyTorch computes by another.
+STAND_INS = {"_rows_product": "mm"}
 
 
 def _convert_number(args: tuple, y: Any) -> str:
