@@ -215,6 +215,9 @@ def test_functions_and_their_names():
     assert torch.nn.functional.linear in known[torch.nn.functional]
     assert torch.ones in overrides.get_ignored_functions()
     assert overrides.resolve_name(torch.linalg.vector_norm) == "torch.linalg.vector_norm"
+    assert overrides.resolve_name(torch.matmul) == "torch.matmul"  # also torch.linalg.matmul
+    assert overrides.resolve_name(torch.mul) == "torch.mul"  # also torch.multiply
+    assert overrides.resolve_name(torch.Tensor.add_) == "torch.Tensor.add_"
     assert overrides.get_testing_overrides()[torch.cat]([]) == -1
     with pytest.raises(TypeError, match="expected a sequence"):
         overrides.has_torch_function(object())

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from ..fx.qualified_names import method_name, qualified_name
 from ..ops.core.aten import aten, look_up
 from ..ops.core.operator import PUBLIC
+from ..ops.interception.aten_forms import match_schema
+from ..ops.registration.aten_schemas import get_schemas
 from ..tensor.devices import get_default_device
-from ..tensor.tensor import Tensor
+from ..tensor.tensor import Tensor, wrap
 
 __all__ = ["ATEN_FORMS", "OVERLOADS", "decompose_call", "decompose_getitem"]
 
@@ -96,7 +103,7 @@ def _max_pool(count: int) -> Form:
         if return_indices:
             return None
         kernel = _expand_pair(kernel_size, count)
-        step = kernel if stride is None or stride == [] else _expand_pair(stride, count)
+        step = [] if stride is None or stride == [] else _expand_pair(stride, count)
         return f"max_pool{count}d", [input, kernel, step, _expand_pair(padding, count),
                                      _expand_pair(dilation, count), ceil_mode], {}
 
@@ -182,7 +189,7 @@ ATEN_FORMS: dict[str, Any] = {
     **{f"torch.nn.functional.max_pool{n}d": _max_pool(n) for n in (1, 2, 3)},
     **{f"torch.nn.functional.adaptive_avg_pool{n}d": _convert_adaptive_pool(n) for n in (2, 3)},
     **{f"{space}.{n}": _convert_varying(n)
-       for n in ("view", "reshape", "permute", "expand", "repeat")
+       for n in ("view", "reshape", "permute", "expand", "repeat", "flip")
        for space in ("torch", "torch.Tensor")},
     "torch.Tensor.__rdiv__": _rdiv, "T": _convert_transpose,
     **{f"torch.{n}": _convert_factory(n) for n in ("zeros", "ones", "empty", "rand", "randn")},
@@ -207,7 +214,7 @@ def decompose_call(
             new = None
         if new is not None:
             steps = new if isinstance(new, list) else [new]
-            return [(_find_overload(name, a), a, k) for name, a, k in steps]
+            return [_fit_schema(_find_overload(name, a), a, k) for name, a, k in steps]
     if isinstance(function, str):
         raise NotImplementedError(f"torch.export: the attribute {function} of a tensor")
     name = path.rpartition(".")[2]
@@ -221,7 +228,38 @@ def decompose_call(
     )
     if result is None or not same or name.startswith("__"):
         return [(function, list(args), kwargs)]
-    return [(_find_overload(name, list(args)), list(args), kwargs)]
+    return [_fit_schema(_find_overload(name, list(args)), list(args), kwargs)]
+
+
+def _fit_schema(function: Any, args: list, kwargs: dict[str, Any]) -> tuple[Any, list, dict]:
+    """Return a call of aten as PyTorch writes it: lists for sizes and axes, positions for keywords,
+    no trailing defaults. A call that fits no schema remains as it is."""
+    name, first = function.overloadpacket.__name__, function._overloadname
+    schema = get_schemas(name).get(first)
+    kinds = [] if schema is None else [a.kind for a in schema.arguments]
+    probe = wrap(np.empty(0))  # for a number among the tensors, and for the previous step's result
+    values = [probe if a is ... or kinds[i : i + 1] == ["Tensor"] and isinstance(a, (int, float))
+              else a for i, a in enumerate(args)]
+    matched = match_schema(name, first, tuple(values), kwargs)
+    if matched is None:
+        return function, args, kwargs
+    overload, fitted, options = matched
+    positional = [args[i] if i < len(args) and values[i] is probe else v
+                  for i, v in enumerate(fitted)]
+    given = [a.name for a in get_schemas(name)[overload].arguments][: len(positional)]
+    count = max(len(args), _count_shared_positions(name, tuple(given)))
+    options |= {n: v for n, v in zip(given[count:], positional[count:], strict=True) if n in kwargs}
+    return getattr(getattr(aten, name), overload), positional[:count], options
+
+
+@functools.cache
+def _count_shared_positions(name: str, given: tuple[str, ...]) -> int:
+    """Return how many of aten's arguments the public function has in the same positions."""
+    function: Any = look_up(name)
+    own = [p.name for p in inspect.signature(function).parameters.values()
+           if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    pairs = itertools.zip_longest(given[1:], own[1:])
+    return 1 + next((i for i, (a, b) in enumerate(pairs) if a != b), len(given) - 1)
 
 
 def decompose_getitem(self: Any, item: Any) -> list[tuple[Any, list, dict]] | None:

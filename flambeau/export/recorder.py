@@ -23,6 +23,7 @@ from ..fx.qualified_names import qualified_name
 from ..fx.trace_errors import explain
 from ..native.foundation.user_frames import find_user_frame
 from ..ops.core.aten import aten
+from ..ops.core.operator import PUBLIC
 from ..ops.interception import torch_function
 from ..tensor.size import Size
 from ..tensor.tensor import Tensor
@@ -55,8 +56,9 @@ _SIZES = frozenset(("size", "numel", "nelement"))
 # Functions that make tensors from numbers.
 _CONSTANTS = frozenset(("tensor", "as_tensor", "from_numpy"))
 # Functions of nn.functional that are recorded as the operators they call.
-_COMPOSITES = frozenset(("multi_head_attention_forward", "normalize", "glu",
-                     "scaled_dot_product_attention_"))
+_COMPOSITES = frozenset(("multi_head_attention_forward", "normalize",
+                         "triplet_margin_with_distance_loss", "linear_cross_entropy",
+                         "scaled_dot_product_attention_"))
 
 
 class Entry(NamedTuple):
@@ -185,8 +187,10 @@ class Recorder(ModeRecorder):
             if name in _VALUES or self.offset is None:
                 refuse(name)
             return (read_number if name == "item" else read_numbers)(self, args[0])
-        if name in _COMPOSITES or find_innermost_batch(pytree.tree_leaves((args, kwargs))):
+        if find_innermost_batch(pytree.tree_leaves((args, kwargs))):
             return _run_inside(self, func, args, kwargs)
+        if name in _COMPOSITES:
+            return _expand(self, lambda: _run_inside(self, func, args, kwargs), (args, kwargs))
         return self.record(func, args, kwargs)
 
     def read_attribute(self, name: str, getter: Any, args: Any) -> Any:
@@ -199,6 +203,8 @@ class Recorder(ModeRecorder):
             return value
         if name == "data":
             return self.record(Tensor.detach, (tensor,), {})
+        if name in ("real", "imag"):
+            return self.record(PUBLIC["torch"][name], (tensor,), {})
         if name in ("T", "mT", "H", "mH"):
             order = _order_transposed_axes(tensor.ndim, is_batch=name.startswith("m"))
             y = self.record(Tensor.permute, (tensor, order), {})

@@ -57,17 +57,24 @@ def _index() -> tuple[dict[Any, list[Callable[..., Any]]], dict[Any, str]]:
         spaces[property_] = [property_.__get__]
     for name, value in vars(Tensor).items():
         if isinstance(value, FunctionType) and value in routed:
-            names[value] = f"torch.Tensor.{name}"
             spaces.setdefault(Tensor, []).append(value)
+            if value not in names or name == value.__name__:
+                names[value] = f"torch.Tensor.{name}"
     for space in _SPACES:
         module = importlib.import_module("flambeau." + space if space else "flambeau")
         for name, value in sorted(vars(module).items()):
             if name.startswith("_") or not isinstance(value, FunctionType) or value not in routed:
                 continue
-            names[value] = f"torch.{space}.{name}" if space else f"torch.{name}"
+            if not _is_named_so(names.get(value, ""), value):
+                names[value] = f"torch.{space}.{name}" if space else f"torch.{name}"
             if not name.endswith("_") and value not in ignored:
                 spaces.setdefault(module, []).append(value)
     return spaces, names
+
+
+def _is_named_so(path: str, function: Callable[..., Any]) -> bool:
+    """Return whether a path of a module ends in the function's own name, not in an alias of it."""
+    return path.rpartition(".")[2] == function.__name__ and not path.startswith("torch.Tensor.")
 
 
 class _Probe:

@@ -21,7 +21,7 @@ from ..core.operator import OPERATORS, PUBLIC, Operator
 from ..registration.aten_schemas import find_overload, get_schemas
 from ..registration.schema import Argument
 from .dispatched.index import SPLIT
-from .dispatched.linear import dispatch_linear
+from .dispatched.linear import dispatch_linear, dispatch_rows_product
 
 __all__ = ["FORMS", "match_schema", "own_packet", "seal"]
 
@@ -226,7 +226,7 @@ def _squeeze(call: Call, x: Tensor, dims: Any) -> Any:
 
 
 FORMS: dict[str, Call] = {
-    **SPLIT, "linear": dispatch_linear,
+    **SPLIT, "linear": dispatch_linear, "_rows_product": dispatch_rows_product,
     "softmax": _create_normalized("_softmax"), "log_softmax": _create_normalized("_log_softmax"),
     **{name: _create_normalized_backward(name)
        for name in ("_softmax_backward_data", "_log_softmax_backward_data")},

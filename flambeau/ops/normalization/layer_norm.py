@@ -108,7 +108,8 @@ def _(
     input: Array, input_t: Array | None, weight: Array | None, weight_t: Array | None,
     bias: Array | None, bias_t: Array | None, save_mean: Array, save_rstd: Array, eps: float
 ) -> tuple[Array, Array] | None:
-    if input_t is None or not (input.flags.c_contiguous and input_t.flags.c_contiguous):
+    if input_t is None or not input.size \
+            or not (input.flags.c_contiguous and input_t.flags.c_contiguous):
         return None
     rows = (len(save_mean), -1)
     columns = {

@@ -61,7 +61,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -
     if more:
         dim = (cast("int", dim), *more)
     shape = input._array.shape
-    axes = canonicalize_dims(dim, len(shape)) if dim != () else ()
+    axes = () if dim == () or dim == [] else canonicalize_dims(dim, len(shape))
     return _squeeze(input, tuple(d for d in axes if shape and shape[d] == 1))
 
 

@@ -22,7 +22,7 @@ def _name_running_operator() -> str:
     name = ""
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         name, frame = frame.f_code.co_name, frame.f_back
-    return name
+    return name.removesuffix("_method")  # as `view_method` is called
 
 
 _PACKAGE = __name__.partition(".")[0]

@@ -11,8 +11,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_linear_is_handed_over_as_products(torch, case):
+def record_calls(torch):
+    """Return a mode and the list to which it adds the names of the operators that it sees."""
     if torch.__name__ == "flambeau":
         from flambeau.utils._python_dispatch import TorchDispatchMode
     else:
@@ -24,10 +24,16 @@ def test_linear_is_handed_over_as_products(torch, case):
             seen.append(func.overloadpacket.__name__)
             return func(*args, **(kwargs or {}))
 
+    return Log(), seen
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_linear_is_handed_over_as_products(torch, case):
+    mode, seen = record_calls(torch)
     shape, has_bias, expected = CASES[case]
     x = torch.rand(shape, requires_grad=True)
     w, b = torch.rand(2, 3, requires_grad=True), torch.rand(2) if has_bias else None
-    with Log():
+    with mode:
         y = torch.nn.functional.linear(x, w, b)
     assert seen == expected.split()
     plain = torch.nn.functional.linear(x, w, b)
@@ -35,3 +41,19 @@ def test_linear_is_handed_over_as_products(torch, case):
     for a, e in zip(torch.autograd.grad(y.sin().sum(), (x, w)),
                     torch.autograd.grad(plain.sin().sum(), (x, w)), strict=True):
         assert torch.allclose(a, e)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (5, 4, 3)], ids=str)
+def test_the_gradient_of_a_weight_is_handed_over_as_a_product(torch, shape):
+    mode, seen = record_calls(torch)
+    x, w = torch.rand(shape), torch.rand(2, 3, requires_grad=True)
+    with mode:
+        torch.nn.functional.linear(x, w, torch.rand(2)).sum().backward()
+    backward = seen[seen.index("sum"):]
+    assert "mm" in backward and not any(name.startswith("_rows") for name in backward)
+    assert torch.allclose(w.grad, x.reshape(-1, 3).sum(0).expand(2, 3))
+
+
+def test_squeezing_no_axes_keeps_them_all(torch):
+    x = torch.ones(1, 2, 1)
+    assert torch.squeeze(x, []).shape == torch.squeeze(x, ()).shape == (1, 2, 1)

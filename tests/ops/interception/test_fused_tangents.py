@@ -284,3 +284,10 @@ def test_kernels_push_tangents_through_their_formulas(formula):
                 - formula(a - step * a_t, b - step * b_t)).sum(1) / (2 * step)
     np.testing.assert_allclose(y, formula(a, b).sum(1), rtol=1e-12)
     np.testing.assert_allclose(y_t, quotient, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0,)], ids=str)
+def test_empty_rows(shape):
+    x, n = torch.ones(shape), shape[-1:]
+    y, dy = jvp(lambda x: F.layer_norm(x, n, torch.ones(n), torch.ones(n)), (x,), (x,))
+    assert y.shape == dy.shape == shape

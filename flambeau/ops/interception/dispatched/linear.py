@@ -1,4 +1,4 @@
-"""linear as the products of matrices that `__torch_dispatch__` receives for it."""
+"""linear and its weight's gradient as the products of matrices that `__torch_dispatch__` receives."""
 
 from __future__ import annotations
 
@@ -38,3 +38,16 @@ def dispatch_linear(call: Call, input: Tensor, weight: Tensor, bias: Tensor | No
     x = input if is_flat else call(aten.view.default, (input, rows))
     y = call(aten.mm.default, (x, transposed))
     return y if is_flat else call(aten._unsafe_view.default, (y, shape))
+
+
+def dispatch_rows_product(call: Call, input: Tensor, other: Tensor) -> Any:
+    """Call mm of the transposed input and `other`, whose leading axes become one.
+
+    NotImplemented for vectors, and for rows that cannot become one axis.
+    """
+    if input.dim() < 2 or input.dim() > 2 and not (input.is_contiguous() and other.is_contiguous()):
+        return NotImplemented
+    if input.dim() > 2:
+        input, other = (call(aten.view.default, (x, [math.prod(x.shape[:-1]), x.shape[-1]]))
+                        for x in (input, other))
+    return call(aten.mm.default, (call(aten.t.default, (input,)), other))
