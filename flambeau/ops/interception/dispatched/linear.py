@@ -1,4 +1,4 @@
-"""linear and its weight's gradient as the products of matrices that `__torch_dispatch__` receives."""
+"""linear and the gradient of its weight as the products that `__torch_dispatch__` receives."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ....tensor.layout import contiguous_format
 from ....tensor.tensor import Tensor
 from ...core.aten import aten
 
@@ -43,11 +44,18 @@ def dispatch_linear(call: Call, input: Tensor, weight: Tensor, bias: Tensor | No
 def dispatch_rows_product(call: Call, input: Tensor, other: Tensor) -> Any:
     """Call mm of the transposed input and `other`, whose leading axes become one.
 
-    NotImplemented for vectors, and for rows that cannot become one axis.
+    NotImplemented for vectors.
     """
-    if input.dim() < 2 or input.dim() > 2 and not (input.is_contiguous() and other.is_contiguous()):
+    if input.dim() < 2:
         return NotImplemented
-    if input.dim() > 2:
-        input, other = (call(aten.view.default, (x, [math.prod(x.shape[:-1]), x.shape[-1]]))
-                        for x in (input, other))
-    return call(aten.mm.default, (call(aten.t.default, (input,)), other))
+    x, y = (t if t.dim() == 2 else _flatten_rows(call, t) for t in (input, other))
+    return call(aten.mm.default, (call(aten.t.default, (x,)), y))
+
+
+def _flatten_rows(call: Call, x: Tensor) -> Any:
+    """Call what PyTorch composes reshape to a matrix of: view, or clone and _unsafe_view."""
+    rows = [math.prod(x.shape[:-1]), x.shape[-1]]
+    if x.is_contiguous():
+        return call(aten.view.default, (x, rows))
+    copy = call(aten.clone.default, (x,), {"memory_format": contiguous_format})
+    return call(aten._unsafe_view.default, (copy, rows))
