@@ -190,7 +190,7 @@ class Recorder(ModeRecorder):
         if find_innermost_batch(pytree.tree_leaves((args, kwargs))):
             return _run_inside(self, func, args, kwargs)
         if name in _COMPOSITES:
-            return _expand(self, lambda: _run_inside(self, func, args, kwargs), (args, kwargs))
+            return _run_composite(self, func, args, kwargs)
         return self.record(func, args, kwargs)
 
     def read_attribute(self, name: str, getter: Any, args: Any) -> Any:
@@ -372,8 +372,17 @@ def _call_with_mode(mode: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
         torch_function.STATE.modes.remove(mode)
 
 
+def _run_composite(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """Record the calls that a composite makes; NotImplementedError if it computes without."""
+    torch_function.STATE.skipped = func
+    try:
+        return _expand(recorder, lambda: func(*args, **kwargs), (args, kwargs))
+    finally:
+        torch_function.STATE.skipped = None
+
+
 def _run_inside(mode: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-    """Run a composite, recording the calls that it makes, or those below a vmap."""
+    """Run a call below a vmap, recording the calls that it makes."""
     torch_function.STATE.skipped = func
     try:
         return _call_with_mode(mode, func, args, kwargs)

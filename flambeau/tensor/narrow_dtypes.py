@@ -1,8 +1,9 @@
-"""The dtypes that NumPy does not cast as PyTorch does: complex32 and float8_e8m0fnu.
+"""The dtypes that NumPy does not cast as PyTorch does: complex32, float8_e8m0fnu, float8_e4m3fn.
 
 NumPy treats complex32 as a struct of two float16, which it can copy but not compute with.
 float8_e8m0fnu is an exponent: a cast to it drops the sign and rounds to the nearest power of two,
-half upwards; zero becomes the smallest power.
+half upwards; zero becomes the smallest power. A cast to float8_e4m3fn, which has no infinity,
+saturates.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import numpy as np
 
 COMPLEX32 = np.dtype([("real", np.float16), ("imag", np.float16)])
 E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)
+E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 NARROW = frozenset((COMPLEX32, E8M0))
+ROUNDED = NARROW | {E4M3}  # casts to them go through `narrow`
+_LARGEST_E4M3 = np.float32(448)
 EIGHT_BIT = {np.dtype(getattr(ml_dtypes, f"float8_{name}")): f"Float8_{name}"
              for name in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")}
 _NAMES = {COMPLEX32: "ComplexHalf", E8M0: "Float8_e8m0fnu"}
@@ -42,13 +46,16 @@ def widen(array: np.ndarray) -> np.ndarray:
 
 
 def narrow(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return the elements rounded to complex32 or float8_e8m0fnu."""
+    """Return the elements rounded to a dtype of `ROUNDED`."""
     if dtype == COMPLEX32:
         result = np.empty(array.shape, COMPLEX32)
         with np.errstate(all="ignore"):
             result["real"], result["imag"] = array.real, array.imag
         return result
-    return _to_exponents(np.asarray(array, np.float32))
+    numbers = np.asarray(array, np.float32)
+    if dtype == E4M3:
+        return np.clip(numbers, -_LARGEST_E4M3, _LARGEST_E4M3).astype(E4M3)
+    return _to_exponents(numbers)
 
 
 def normalize_bools(array: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...native.foundation.public_names import c_class_name
 from ...native.target.eager_costs import MAX_CACHED_NUMBERS
-from ...tensor.narrow_dtypes import NARROW, narrow
+from ...tensor.narrow_dtypes import ROUNDED, narrow
 
 # What PyTorch's message calls a dtype: its type in C++.
 _CPP_NAMES = {
@@ -54,7 +54,7 @@ def convert_scalar(value: Any, kind: np.dtype) -> np.ndarray:
     >>> convert_scalar(-1, np.dtype("uint8")), convert_scalar(1.7, np.dtype("int64"))
     (array(255, dtype=uint8), array(1))
     """
-    if kind in NARROW:
+    if kind in ROUNDED:
         return narrow(np.asarray(value), kind)
     if not fits(value, kind):
         name = _CPP_NAMES.get(kind.name, "bool" if kind.kind == "b" else f"{kind.name}_t")

@@ -18,7 +18,7 @@ from ...tensor.layout import (
     preserve_format,
 )
 from ...tensor.meta import MetaArray, meta_array
-from ...tensor.narrow_dtypes import COMPLEX32, NARROW, narrow, normalize_bools, widen
+from ...tensor.narrow_dtypes import COMPLEX32, NARROW, ROUNDED, narrow, normalize_bools, widen
 from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import Batch
 from ..core.operator import Array
@@ -54,9 +54,9 @@ def cast(array: np.ndarray, dtype: np.dtype, form: memory_format = preserve_form
             and is_plain(array) \
             and form is preserve_format:
         return array.astype(dtype)
-    if (array.dtype in NARROW or dtype in NARROW) and array.dtype != dtype:
+    if (array.dtype in NARROW or dtype in ROUNDED) and array.dtype != dtype:
         widened = widen(array)
-        return copy_in_format(narrow(_take_real(widened, dtype), dtype), form) if dtype in NARROW \
+        return copy_in_format(narrow(_take_real(widened, dtype), dtype), form) if dtype in ROUNDED \
             else cast(widened, dtype, form)
     if array.dtype.kind == "c" and dtype.kind != "c":
         warn(

@@ -10,7 +10,7 @@ import numpy as np
 from ...tensor import dtypes as types
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.dtypes import from_numpy_dtype
-from ...tensor.narrow_dtypes import NARROW, narrow, widen
+from ...tensor.narrow_dtypes import ROUNDED, narrow, widen
 from ...tensor.promotion import promote_types
 from ...tensor.tensor import Tensor
 from ..core.scalar_conversion import fits
@@ -62,7 +62,7 @@ def _fill(
         except OverflowError:
             return _wrap_integers(flat, dtype).reshape(shape)
     with np.errstate(all="ignore"):
-        if kind in NARROW:
+        if kind in ROUNDED:
             whole = np.array(flat, np.complex128 if dtype.is_complex else np.float32)
             return narrow(whole, kind).reshape(shape)
         if dtype.category == types.BOOL:

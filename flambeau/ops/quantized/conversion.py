@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import FLOAT32, QuantizedDtype, float16, qint8, quint8
 from ...tensor.meta import MetaArray
 from ...tensor.quantized import (
@@ -18,6 +19,7 @@ from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.opaque_window import describe_missing_implementation
 from ..core.operator import publish
 from ..creation.creation import public
+from ..native.byte_products import quantize_rows
 
 _SCALAR_NAMES = {"float64": "Double", "float32": "Float", "float16": "Half",
                  "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short",
@@ -74,7 +76,16 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> 
     scale = float(scale.item() if isinstance(scale, Tensor) else scale)
     zero_point = int(zero_point.item() if isinstance(zero_point, Tensor) else zero_point)
     quantizer = make_tensor_quantizer(kind, scale, zero_point)
-    return quantized(quantizer.quantize(values), quantizer)
+    codes = _try_kernel(values, scale, zero_point) if kind is quint8 else None
+    return quantized(quantizer.quantize(values) if codes is None else codes, quantizer)
+
+
+def _try_kernel(values: np.ndarray, scale: float, zero_point: int) -> np.ndarray | None:
+    """Return the bytes of a large contiguous array, or None."""
+    if values.size <= MAX_NUMPY_COSTLY_ELEMENTS or not values.flags.c_contiguous:
+        return None
+    codes = quantize_rows(values.reshape(1, -1), scale, zero_point)
+    return None if codes is None else codes[0, : values.size].reshape(values.shape)
 
 
 @public()

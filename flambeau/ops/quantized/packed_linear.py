@@ -62,9 +62,14 @@ class LinearPackedParams:
 
     def multiply_codes(self, codes: np.ndarray, zero_point: int) -> np.ndarray:
         """Return (x - z_x) (w - z_w)^T in int32 for rows (m, k) of 8-bit integers x."""
-        total = multiply_integers(codes, self.codes.T)
-        if zero_point:
-            total -= np.int32(zero_point) * self.weight_sums
+        corrections = np.int32(zero_point) * self.weight_sums
+        total = None
+        if self.panels is not None and codes.dtype == np.uint8:
+            rows = np.zeros((codes.shape[0], -(-codes.shape[1] // 4) * 4), np.uint8)
+            rows[:, : codes.shape[1]] = codes
+            total = try_byte_product(rows, self.panels, corrections, None, False)
+        if total is None:
+            total = multiply_integers(codes, self.codes.T) - corrections
         if np.any(self.zero_points):
             rows = codes.sum(1, dtype=np.int32) - np.int32(codes.shape[1] * zero_point)
             total -= rows[:, None] * self.zero_points
@@ -122,9 +127,11 @@ class LinearPackedParams:
         """Return the quint8 result of a quint8 tensor, with the given scale and zero point."""
         scale, zero_point = float(scale), int(zero_point)
         total, multiplier = self.multiply_unscaled(x)
-        codes = np.rint(total * (multiplier / np.float32(scale))) + zero_point
-        codes = np.clip(codes, zero_point if relu else 0, 255).astype(np.uint8)
-        return quantized(codes, PerTensor(quint8, scale, zero_point))
+        total *= multiplier / np.float32(scale)
+        np.rint(total, out=total)
+        total += zero_point
+        np.clip(total, zero_point if relu else 0, 255, out=total)
+        return quantized(total.astype(np.uint8), PerTensor(quint8, scale, zero_point))
 
     def multiply_and_activate(
         self, x: QuantizedTensor, scale: float, zero_point: int,

@@ -48,3 +48,15 @@ def test_what_works(x, torch):
     assert x.roll(1, 0)[0, 2].item() == 2
     assert (x == x).all().item()
     assert x.count_nonzero(1).tolist() == [3, 3]
+
+
+def test_casts_to_float8_e4m3fn_saturate(torch):
+    numbers = [448.0, 465.0, 1e9, float("inf"), -float("inf"), float("nan"), 0.3]
+    expected = torch.tensor([448.0, 448, 448, 448, -448, float("nan"), 0.3125])
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        rounded = torch.tensor(numbers).to(dtype).to(torch.float8_e4m3fn)
+        assert torch.equal(rounded.float().nan_to_num(7), expected.nan_to_num(7))
+    assert torch.tensor([500], dtype=torch.float8_e4m3fn).float().item() == 448
+    assert torch.full((1,), 500.0, dtype=torch.float32).to(torch.float8_e4m3fn).float() == 448
+    assert torch.tensor(numbers[:4]).to(torch.float8_e5m2).float().tolist() == [
+        448, 448, float("inf"), float("inf")]

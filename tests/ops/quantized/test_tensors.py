@@ -56,6 +56,29 @@ def test_the_sum_with_the_zero_point_is_fused_in_eight_bits(torch):
     assert (wide == rounded).all()
 
 
+def test_many_elements_are_quantized_like_few(torch):
+    x = torch.randn(5001) * 20
+    x[:3] = torch.tensor([float("nan"), float("inf"), -float("inf")])
+    few = [torch.quantize_per_tensor(part, 0.1, 77, torch.quint8).int_repr()
+           for part in x.split(100)]
+    for _ in range(3):  # flambeau's kernel is compiled at the second call
+        many = torch.quantize_per_tensor(x, 0.1, 77, torch.quint8)
+        assert torch.equal(many.int_repr(), torch.cat(few))
+    columns = torch.quantize_per_tensor(x[:5000].view(50, 100).t(), 0.1, 77, torch.quint8)
+    assert torch.equal(columns.int_repr().t().reshape(-1), torch.cat(few)[:5000])
+
+
+@pytest.mark.parametrize("depth", [256, 255])
+def test_many_rows_of_a_linear_layer_are_those_of_few(torch, depth):
+    weight = torch.quantize_per_tensor(torch.randn(64, depth), 0.02, 0, torch.qint8)
+    packed = torch.ops.quantized.linear_prepack(weight, torch.randn(64))
+    x = torch.quantize_per_tensor(torch.randn(96, depth), 0.03, 120, torch.quint8)
+    few = [torch.ops.quantized.linear(x[i : i + 1], packed, 0.1, 90).int_repr() for i in range(96)]
+    for _ in range(3):
+        many = torch.ops.quantized.linear(x, packed, 0.1, 90)
+        assert torch.equal(many.int_repr(), torch.cat(few))
+
+
 def test_dynamic_parameters(torch):
     cases = [([-1.0, 1.0], False), ([0.5, 3.0], False), ([-4.0, -1.0], True), ([0.0, 0.0], False),
              ([1e-9, 2e-9], False), ([-1e-6, 2e-6], True)]
