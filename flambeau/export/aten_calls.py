@@ -246,20 +246,20 @@ def _fit_schema(function: Any, args: list, kwargs: dict[str, Any]) -> tuple[Any,
     overload, fitted, options = matched
     positional = [args[i] if i < len(args) and values[i] is probe else v
                   for i, v in enumerate(fitted)]
-    given = [a.name for a in get_schemas(name)[overload].arguments][: len(positional)]
-    count = max(len(args), _count_shared_positions(name, tuple(given)))
-    options |= {n: v for n, v in zip(given[count:], positional[count:], strict=True) if n in kwargs}
+    names = [a.name for a in get_schemas(name)[overload].arguments][: len(positional)]
+    count = max(len(args), _count_shared_positions(name, tuple(names)))
+    options |= {n: v for n, v in zip(names[count:], positional[count:], strict=True) if n in kwargs}
     return getattr(getattr(aten, name), overload), positional[:count], options
 
 
 @functools.cache
-def _count_shared_positions(name: str, given: tuple[str, ...]) -> int:
+def _count_shared_positions(name: str, names: tuple[str, ...]) -> int:
     """Return how many of aten's arguments the public function has in the same positions."""
     function: Any = look_up(name)
     own = [p.name for p in inspect.signature(function).parameters.values()
            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    pairs = itertools.zip_longest(given[1:], own[1:])
-    return 1 + next((i for i, (a, b) in enumerate(pairs) if a != b), len(given) - 1)
+    pairs = itertools.zip_longest(names[1:], own[1:])
+    return 1 + next((i for i, (a, b) in enumerate(pairs) if a != b), len(names) - 1)
 
 
 def decompose_getitem(self: Any, item: Any) -> list[tuple[Any, list, dict]] | None:

@@ -201,16 +201,7 @@ class Recorder(ModeRecorder):
         value = getter(tensor)
         if not isinstance(value, Tensor) or name == "grad":
             return value
-        if name == "data":
-            return self.record(Tensor.detach, (tensor,), {})
-        if name in ("real", "imag"):
-            return self.record(PUBLIC["torch"][name], (tensor,), {})
-        if name in ("T", "mT", "H", "mH"):
-            order = _order_transposed_axes(tensor.ndim, is_batch=name.startswith("m"))
-            y = self.record(Tensor.permute, (tensor, order), {})
-            conjugates = name.endswith("H") and tensor.is_complex()
-            return self.record(Tensor.conj, (y,), {}) if conjugates else y
-        return self.record(name, (tensor,), {})
+        return _record_attribute(self, name, tensor)
 
     def read_metadata(self, name: str, func: Any, args: Any, kwargs: Any) -> Any:
         """Return a size, symbolic if dynamic, or unrecorded metadata."""
@@ -388,6 +379,20 @@ def _run_inside(mode: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
         return _call_with_mode(mode, func, args, kwargs)
     finally:
         torch_function.STATE.skipped = None
+
+
+def _record_attribute(recorder: Recorder, name: str, tensor: Tensor) -> Any:
+    """Record the call that computes a tensor's attribute."""
+    if name == "data":
+        return recorder.record(Tensor.detach, (tensor,), {})
+    if name in ("real", "imag"):
+        return recorder.record(PUBLIC["torch"][name], (tensor,), {})
+    if name in ("T", "mT", "H", "mH"):
+        order = _order_transposed_axes(tensor.ndim, is_batch=name.startswith("m"))
+        y = recorder.record(Tensor.permute, (tensor, order), {})
+        conjugates = name.endswith("H") and tensor.is_complex()
+        return recorder.record(Tensor.conj, (y,), {}) if conjugates else y
+    return recorder.record(name, (tensor,), {})
 
 
 def _order_transposed_axes(ndim: int, is_batch: bool) -> list[int]:
