@@ -160,7 +160,7 @@ class AveragedModel(Module):
             new.to(mean.device)
             for mean, new in zip(means, self._list_averaged(model), strict=False)
         ]
-        if self.n_averaged == 0:
+        if not self.n_averaged:
             for mean, new in zip(means, news, strict=True):
                 mean.copy_(new)
         elif self.avg_fn is None:

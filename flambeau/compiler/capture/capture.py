@@ -42,7 +42,7 @@ from .patch_targets import restore_all, swap_all
 from .recorder import Recorder
 from .returned_tensors import describe_returned
 from .saved_versions import find_reach, note_saved_versions, select_bits
-from .side_effects import note_arrays, note_stores, watch_writes
+from .side_effects import is_unwritten, note_arrays, note_stores, watch_writes
 
 _capturing = threading.RLock()  # one capture at a time: patches affect all threads
 
@@ -203,6 +203,7 @@ def _watch(function: Callable, args: tuple, kwargs: dict, trace: Trace) -> Watch
     leaves = flatten((args, kwargs) if kwargs else args)
     watcher = Watcher(function, args, kwargs, leaves, trace.existing_tensors)
     watcher.facts.watch_writes = functools.partial(watch_writes, trace)
+    watcher.facts.is_unwritten = functools.partial(is_unwritten, trace)
     return watcher
 
 

@@ -186,8 +186,11 @@ def iterate_schedules(r: Recorder) -> Pairs:
 
 def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
     if r.on:
-        r.compute()
         name = original.__name__
+        if name == "__bool__" and r.watcher is not None and r.watcher.guards_truth(args[0]):
+            with r.silence():
+                return original(*args)
+        r.compute()
         if name in ("item", "__float__") and args and not kwargs:
             with r.silence():
                 value = original(*args)

@@ -77,6 +77,13 @@ def watch_writes(trace: Trace) -> Callable[[], bool]:
     return has_written
 
 
+def is_unwritten(trace: Trace, x: Tensor) -> bool:
+    """Whether no event of the call has written to a tensor's memory."""
+    owners = [trace.storages[number].owner for number in collect_written_storages(trace)]
+    return not any(owner.__class__ is np.ndarray and np.may_share_memory(owner, x._array)
+                   for owner in owners)
+
+
 def note_arrays(trace: Trace) -> None:
     """Refuse a call that reads a NumPy array in memory that it writes: guards compare the array as
     it was before the call."""

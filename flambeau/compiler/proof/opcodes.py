@@ -37,6 +37,10 @@ def decide(facts: Facts, s: ShadowFrame, p: Provenance) -> None:
         decide_number(facts, p)
         return
     facts.need(p)
+    if p.kind is Kind.TENSOR and facts.can_guard_truth(p.value):
+        facts.guard_class(Tensor, "__bool__")
+        s.call = CallState(name="__bool__", runs=Runs.ANY_CODE)
+        return
     s.call = CallState(decides=True, runs=Runs.ANY_CODE)
     if p.kind in (Kind.NUMBER, Kind.TENSOR) or (p.tainted and p.kind is Kind.PLAIN):
         raise depends_on_values("what it does")
