@@ -24,6 +24,7 @@ from ...tensor.storage import UntypedStorage
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..proof.declarations import is_in_library
+from ..proof.tensor_truth import guard_truth
 from ..trace.counter_rng import replace_draw, draw_key
 from ..trace.host_numbers import Read
 from ..trace.operands import collect_arrays
@@ -187,7 +188,7 @@ def iterate_schedules(r: Recorder) -> Pairs:
 def _read(r: Recorder, original: Callable, args: Any, kwargs: Any) -> Any:
     if r.on:
         name = original.__name__
-        if name == "__bool__" and r.watcher is not None and r.watcher.guards_truth(args[0]):
+        if name == "__bool__" and r.watcher is not None and guard_truth(r.watcher.facts, args[0]):
             with r.silence():
                 return original(*args)
         r.compute()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.function import FunctionCtx, is_in_use
-from ...nn.parameter import Parameter, is_lazy
+from ...nn.parameter import is_lazy
 from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Read
 from ..trace.plain_values import computes_class
@@ -226,22 +226,6 @@ class Facts(Guarding):
         if whole.tainted and is_plain(x):
             return Provenance(Kind.NUMBER, x)
         return self.identify(x, whole.tainted)
-
-    def can_guard_truth(self, x: Any) -> bool:
-        """Whether a guard can compare the truth of a tensor's only element before the call."""
-        return (type(x) in (Tensor, Parameter) and id(x) in self.existing
-                and x._array.__class__ is np.ndarray and x._array.size == 1
-                and self.is_unwritten(x))
-
-    def guard_truth(self, x: Tensor) -> None:
-        """Guard the truth of an outside tensor's only element, such as `if not self.initialized`
-        reads."""
-        key = (id(x), Aspect.CONTENT)
-        if key not in self.reads:
-            self.reads[key] = Provenance(Kind.PLAIN)
-            self.tensors.note(x)
-            guard = self.guard(f"{self.constant(x)}.item()", Test.TRUTH, bool(x._array.item()))
-            guard.precedes_writes = True
 
     def require_order(self, key: Any, path: str) -> None:
         """Refuse another write to a place that the call wrote to before it last printed."""

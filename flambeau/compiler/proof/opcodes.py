@@ -15,6 +15,7 @@ from .facts import Facts
 from .guards import Test
 from .provenance import Aspect, Kind, NotProvedError, Provenance, depends_on_values
 from .shadow_frame import CallState, Runs, ShadowFrame
+from .tensor_truth import can_guard_truth
 
 Handler = Callable[[Facts, Any, ShadowFrame, Any], None]
 HANDLERS: dict[str, Handler] = {}
@@ -37,7 +38,7 @@ def decide(facts: Facts, s: ShadowFrame, p: Provenance) -> None:
         decide_number(facts, p)
         return
     facts.need(p)
-    if p.kind is Kind.TENSOR and facts.can_guard_truth(p.value):
+    if p.kind is Kind.TENSOR and can_guard_truth(facts, p.value):
         facts.guard_class(Tensor, "__bool__")
         s.call = CallState(name="__bool__", runs=Runs.ANY_CODE)
         return

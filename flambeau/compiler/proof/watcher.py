@@ -171,13 +171,6 @@ class Watcher:
         self.facts.last_read, self.proof.reads_numbers = (value, read), True
         self.facts.read_line = line
 
-    def guards_truth(self, x: Any) -> bool:
-        """Whether the proof holds so far, and guards the truth of this tensor from now on."""
-        if self.proof.refusals or not self.facts.can_guard_truth(x):
-            return False
-        self.facts.guard_truth(x)
-        return True
-
     def _refuse(self, file: str, line: int, why: str) -> None:
         self.proof.refusals.append((file, line, why))
         self.stores, self._result, self._root = [], None, ShadowFrame()
