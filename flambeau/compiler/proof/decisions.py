@@ -12,12 +12,16 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...native.target.compile_costs import MAX_SYMBOL_CHARACTERS
+from ...nn.parameter import Parameter
+from ...tensor.tensor import Tensor
 from ..trace.operands import list_numbers
 from ..trace.plain_values import are_same_plain
 from .facts import Facts
 from .guards import Guard, Test
-from .provenance import UNKNOWN, Kind, Provenance, Symbol, is_number
+from .provenance import UNKNOWN, Aspect, Kind, Provenance, Symbol, is_number
 from .stores import Store
 
 _Function = Callable[[Any, Any], Any]
@@ -66,6 +70,31 @@ def guard_number_classes(facts: Facts, p: Provenance) -> None:
             guard = facts.guard(path, Test.IDENTITY, type(read.value))
             facts.decided[path] = guard, ()
             facts.proof.decisions.append(guard)
+
+
+# The truth of a tensor's only element, which `if not self.initialized` reads, is guarded if the
+# tensor existed before the call and the call has not written to it. It may do so afterwards.
+
+
+def can_guard_truth(facts: Facts, x: Any) -> bool:
+    """Whether a guard can compare the truth of a tensor's only element."""
+    return (type(x) in (Tensor, Parameter) and id(x) in facts.existing
+            and x._array.__class__ is np.ndarray and x._array.size == 1
+            and facts.is_unwritten(x))
+
+
+def guard_truth(facts: Facts, x: Any) -> bool:
+    """Guard the truth of a tensor's only element. Return False if the proof does not hold so far,
+    or no guard can compare it."""
+    if facts.proof.refusals or not can_guard_truth(facts, x):
+        return False
+    key = (id(x), Aspect.CONTENT)
+    if key not in facts.reads:
+        facts.reads[key] = Provenance(Kind.PLAIN)
+        facts.tensors.note(x)
+        guard = facts.guard(f"{facts.constant(x)}.item()", Test.TRUTH, bool(x._array.item()))
+        guard.precedes_writes = True
+    return True
 
 
 def combine_numbers(facts: Facts, a: Provenance, b: Provenance, symbol: str) -> Provenance | None:

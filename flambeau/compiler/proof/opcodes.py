@@ -10,12 +10,11 @@ from typing import Any
 
 from ...tensor.tensor import Tensor
 from .contents import guard_content
-from .decisions import decide_number
+from .decisions import can_guard_truth, decide_number
 from .facts import Facts
 from .guards import Test
 from .provenance import Aspect, Kind, NotProvedError, Provenance, depends_on_values
 from .shadow_frame import CallState, Runs, ShadowFrame
-from .tensor_truth import can_guard_truth
 
 Handler = Callable[[Facts, Any, ShadowFrame, Any], None]
 HANDLERS: dict[str, Handler] = {}
