@@ -1,4 +1,4 @@
-"""Decisions: guard what a step decides about an outside number, not the number itself.
+"""Decisions: guard what a step decides about an outside number or tensor, not the number itself.
 
 `if step % 100 == 0` only needs the outcome of the comparison. A number's symbol is the expression
 that computes it from values that existed before the call. Only operators that behave alike for all
