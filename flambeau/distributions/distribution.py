@@ -37,18 +37,19 @@ class lazy_property(functools.cached_property[Tensor]):
 def broadcast_all(*values: Any) -> list[Tensor]:
     """Convert numbers and tensors to tensors of one shape; numbers get the tensors' dtype."""
     for value in values:
-        if not isinstance(value, Number) and not is_tensor_like(value):
+        if not isinstance(value, (Tensor, float, int, Number)) and not is_tensor_like(value):
             raise ValueError("Input arguments must all be instances of Number, torch.Tensor or "
                              "objects implementing __torch_function__.")
     dtypes = [v.dtype for v in values if isinstance(v, Tensor)]
     dtype = dtypes[0] if dtypes else types.get_default_dtype()
-    tensors = [ops.tensor(v, dtype=dtype) if isinstance(v, Number) else v for v in values]
+    tensors = [v if isinstance(v, Tensor) or not isinstance(v, Number)
+               else ops.tensor(v, dtype=dtype) for v in values]
     return list(ops.broadcast_tensors(*tensors))
 
 
 def standard_normal(like: Tensor, shape: Sequence[int]) -> Tensor:
     """Draw normal numbers in the dtype of `like`."""
-    return ops.normal(ops.zeros(shape, dtype=like.dtype), ops.ones(shape, dtype=like.dtype))
+    return ops.empty(shape, dtype=like.dtype).normal_()
 
 
 def _standard_normal(shape: Sequence[int], dtype: types.dtype, device: Any) -> Tensor:

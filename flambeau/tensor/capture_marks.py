@@ -56,7 +56,7 @@ def holds(x: Tensor, condition: Callable[[np.ndarray], Any]) -> bool:
 
 def are_all_true(values: np.ndarray) -> Any:
     """Return whether all bools are True."""
-    return np.all(values)
+    return values.all() if values.__class__ is np.ndarray else np.all(values)
 
 
 def are_nonnegative(values: np.ndarray) -> Any:

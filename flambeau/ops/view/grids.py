@@ -134,5 +134,6 @@ def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]
     [torch.Size([3, 4]), torch.Size([3, 4])]
     """
     operands = _unpack(tensors)
-    shape = broadcast_shapes(*(x._array.shape for x in operands))
+    shapes = [x._array.shape for x in operands]
+    shape = shapes[0] if len(set(shapes)) == 1 else broadcast_shapes(*shapes)
     return tuple(x.expand(*shape) for x in operands)

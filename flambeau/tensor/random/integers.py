@@ -292,14 +292,14 @@ def _check_weights(weights: np.ndarray, count: int, replacement: bool) -> None:
         )
     if categories > _MOST_CATEGORIES:
         raise RuntimeError("number of categories cannot exceed 2^24")
-    if weights.size and not (np.max(weights) < np.inf and np.min(weights) >= 0):
+    if weights.size and not (weights.max() < np.inf and weights.min() >= 0):
         if not replacement or count == 1:
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
         fault = "= infinity or NaN" if not np.isfinite(weights).all() else "< 0"
         raise RuntimeError(
             f"invalid multinomial distribution (encountering probability entry {fault})"
         )
-    if weights.shape[0] and np.any(np.sum(weights.astype(np.float64), axis=-1) == 0):
+    if weights.shape[0] and not weights.any(axis=-1).all():  # none is negative
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
 
 
