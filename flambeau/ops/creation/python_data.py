@@ -17,7 +17,7 @@ from ..core.scalar_conversion import fits
 from .nested_data import collect_classes, measure_first, read_numbers
 
 _PLAIN = {int, float, bool}
-_LARGE = 1e38  # numbers below it fit every floating dtype of four bytes or more
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class _Leaves(list):
@@ -34,7 +34,7 @@ class _Irregular(Exception):
 
 def infer_array(data: Any, dtype: Dtype | None) -> np.ndarray:
     """Return `data` as an array of the given dtype, or one inferred from its numbers."""
-    if data.__class__ is float and -_LARGE < data < _LARGE:  # most common; the rest does the same
+    if data.__class__ is float and -_LARGEST < data < _LARGEST:  # most common; the rest does the same
         kind = (types.get_default_dtype() if dtype is None else dtype).numpy
         if kind in types.FLOATS:
             return np.array(data, kind)
