@@ -34,7 +34,7 @@ class _Irregular(Exception):
 
 def infer_array(data: Any, dtype: Dtype | None) -> np.ndarray:
     """Return `data` as an array of the given dtype, or one inferred from its numbers."""
-    if data.__class__ is float and -_LARGEST < data < _LARGEST:  # most common; the rest does the same
+    if data.__class__ is float and -_LARGEST < data < _LARGEST:  # a shortcut, of the same result
         kind = (types.get_default_dtype() if dtype is None else dtype).numpy
         if kind in types.FLOATS:
             return np.array(data, kind)
