@@ -54,6 +54,7 @@ _SHADOWED_MODULES = {
     "torch._higher_order_ops": ("associative_scan", "cond", "map", "scan", "while_loop"),
     "torch.ao.quantization": ("fuse_modules", "quantize"),
     "torch.autograd": ("gradcheck",),
+    "torch.distributed": ("rendezvous",),
     "torch.multiprocessing": ("spawn",),
     "torch.nn.parallel": ("data_parallel", "parallel_apply", "replicate"),
     "torch.nn.utils": ("spectral_norm", "weight_norm"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
-__all__ = ["mark", "range_end", "range_pop", "range_push", "range_start"]
+__all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start"]
 
 
 def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
@@ -14,3 +16,10 @@ def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 mark = range_end = range_pop = range_push = range_start = _refuse
+
+
+@contextmanager
+def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
+    """A region, or a function's calls, which a profiler shows; RuntimeError when it is entered."""
+    range_push(msg.format(*args, **kwargs))
+    yield

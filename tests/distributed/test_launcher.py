@@ -13,7 +13,7 @@ import pytest
 
 from flambeau.distributed import run
 from flambeau.distributed.elastic.multiprocessing import Std, errors
-from flambeau.distributed.elastic.rendezvous import free_port
+from flambeau.distributed.elastic.agreement import free_port
 from flambeau.distributed.launcher import LaunchConfig, elastic_launch
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from string import Template
 from typing import Any
 
+from .agreement import LocalRendezvous, Place, StoreRendezvous
 from .multiprocessing.api import PContext, RunProcsResult, SignalException, macros, start_processes
 from .multiprocessing.errors import ChildFailedError, ProcessFailure
 from .multiprocessing.logs import LogsSpecs
-from .rendezvous import LocalRendezvous, Place, StoreRendezvous
 
 __all__ = ["Agent", "WorkerSpec"]
 

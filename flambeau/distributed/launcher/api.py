@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..elastic.agent import Agent, WorkerSpec
+from ..elastic.agreement import LocalRendezvous, StoreRendezvous, parse_endpoint
 from ..elastic.multiprocessing.api import raise_on_signals
 from ..elastic.multiprocessing.logs import DefaultLogsSpecs, LogsSpecs
-from ..elastic.rendezvous import LocalRendezvous, StoreRendezvous, parse_endpoint
 
 __all__ = ["LaunchConfig", "elastic_launch", "launch_agent"]
 

@@ -39,7 +39,7 @@ _NAMES: dict[str, Any] = {
     "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
     "try_kernel_with": try_kernel_with, "laid_out": lay_out, "check_sequence": check_sequence,
     "check_integer": check_integer, "check_bool": check_bool,
-    "require_out_dtype": require_out_dtype,
+    "require_out_dtype": require_out_dtype, "float64": np.float64,
     "as_dtype": as_dtype, "refuse_eight_bit": refuse_eight_bit, "in_order": in_order,
     "__name__": __name__,
 }
@@ -140,6 +140,14 @@ class _Signature:
             parts.append("*")
         return ", ".join([*parts, *extra])
 
+    def _takes_number(self, p: Any) -> bool:
+        """Whether a parameter is a number that is no operand."""
+        if p.name in self.operator.tensor_names or p.kind is p.VAR_POSITIONAL:
+            return False
+        text = str(p.annotation)
+        return "float" in text or "Number" in text \
+            or text == "Any" and self.operator.kind is Kind.POINTWISE
+
     def _is_required(self, name: str) -> bool:
         return any(p.name == name and p.default is p.empty and p.kind is not p.VAR_POSITIONAL
                    for p in self.operator.parameters)
@@ -177,6 +185,8 @@ class _Signature:
             elif p.annotation == "bool" and p.kind is not p.VAR_POSITIONAL:
                 add(f"if {p.name}.__class__ is not bool:",
                     f"    check_bool(operator, {i}, {p.name})")
+            elif self._takes_number(p):  # NumPy's would promote float32 arrays
+                add(f"if {p.name}.__class__ is float64:", f"    {p.name} = float({p.name})")
         if "dtype" in operator.names:
             add("if dtype.__class__ is type:", "    dtype = as_dtype(dtype)")
         if operator.dtype_of_out:

@@ -230,6 +230,8 @@ def legacy_type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **k
         if dtype not in _LEGACY:
             raise ValueError(f"invalid type: '{dtype}'")
         dtype = _LEGACY[dtype]
+    if dtype is Tensor:
+        dtype = types.get_default_dtype()
     return self.to(getattr(dtype, "legacy_dtype", dtype))
 
 

@@ -114,3 +114,23 @@ def test_which_numpy_numbers_can_be_assigned(torch):
     for number in (np.float32(1), np.float16(1), np.bool_(True)):
         with pytest.raises(TypeError, match="can't assign a numpy.*to a torch.FloatTensor"):
             x[0] = number
+
+
+SETTINGS = [
+    lambda F, x, a: F.softplus(x, a, a), lambda F, x, a: F.leaky_relu(x, a),
+    lambda F, x, a: F.elu(x, a), lambda F, x, a: F.celu(x, a), lambda F, x, a: F.softshrink(x, a),
+    lambda F, x, a: x.clamp(-a, a), lambda F, x, a: x.clamp_min(a), lambda F, x, a: x.clip(max=a),
+    lambda F, x, a: x.addcdiv(x, x + 9, value=a), lambda F, x, a: F.normalize(x, a, 0, a),
+    lambda F, x, a: F.gaussian_nll_loss(x, x, x.abs(), eps=a), lambda F, x, a: F.rrelu(x, a, a),
+]
+
+
+@pytest.mark.parametrize("call", SETTINGS)
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+def test_settings_of_numpy_promote_nothing(torch, call, kind):
+    x = torch.tensor([-2.0, 0.25, 3.0], dtype=getattr(torch, kind), requires_grad=True)
+    y = call(torch.nn.functional, x, np.float64(0.5))
+    assert y.dtype is x.dtype
+    y.sum().backward()
+    assert x.grad.dtype is x.dtype
+    assert y.equal(call(torch.nn.functional, x, 0.5))
