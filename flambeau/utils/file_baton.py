@@ -15,7 +15,7 @@ class FileBaton:
     """Who creates the file holds the baton until it removes the file.
 
     >>> import tempfile
-    >>> from torch.utils.file_baton import FileBaton
+    >>> from flambeau.utils.file_baton import FileBaton
     >>> path = tempfile.mktemp()
     >>> first, second = FileBaton(path), FileBaton(path)
     >>> first.try_acquire(), second.try_acquire()

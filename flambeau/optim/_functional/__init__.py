@@ -75,7 +75,7 @@ def adadelta(
 ) -> None:
     """One step of Adadelta.
 
-    >>> from torch.optim.adadelta import adadelta
+    >>> from flambeau.optim.adadelta import adadelta
     >>> p, zeros = torch.ones(1), lambda: [torch.zeros(1)]
     >>> adadelta([p], [torch.ones(1)], zeros(), zeros(), zeros(), lr=1.0, rho=0.9, eps=0.01,
     ...          weight_decay=0.0, maximize=False)
@@ -113,7 +113,7 @@ def adam(
 ) -> None:
     """One step of Adam.
 
-    >>> from torch.optim.adam import adam
+    >>> from flambeau.optim.adam import adam
     >>> p, zeros = torch.ones(1), lambda: [torch.zeros(1)]
     >>> step = [torch.tensor(0.0)]
     >>> adam([p], [torch.ones(1)], zeros(), zeros(), [], step, amsgrad=False, beta1=0.9,
@@ -235,7 +235,7 @@ def sgd(
 ) -> None:
     """One step of SGD. Buffers that are None are filled in.
 
-    >>> from torch.optim.sgd import sgd
+    >>> from flambeau.optim.sgd import sgd
     >>> p, buffers = torch.ones(1), [None]
     >>> sgd([p], [torch.ones(1)], buffers, weight_decay=0.0, momentum=0.9, lr=0.5, dampening=0.0,
     ...     nesterov=False, maximize=False)

@@ -32,7 +32,7 @@ class NodeState(str, Enum):  # noqa: UP042
 class Event:
     """Something that happened at `timestamp` (milliseconds), with additional data.
 
-    >>> from torch.distributed.elastic.events import Event, EventSource
+    >>> from flambeau.distributed.elastic.events import Event, EventSource
     >>> text = Event("saved", EventSource.WORKER, metadata={"step": 3}).serialize()
     >>> Event.deserialize(text).metadata
     {'step': 3}

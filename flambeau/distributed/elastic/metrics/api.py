@@ -130,7 +130,7 @@ def _measure(function: Callable, name: str, group: str) -> Callable:
 def prof(fn: Callable | None = None, group: str = "torchelastic") -> Any:
     """Decorate a function to publish `name.success` or `name.failure`, and `name.duration.ms`.
 
-    >>> from torch.distributed.elastic import metrics
+    >>> from flambeau.distributed.elastic import metrics
     >>> @metrics.prof(group="agent")
     ... def double(x):
     ...     return 2 * x

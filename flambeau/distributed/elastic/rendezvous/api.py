@@ -114,7 +114,7 @@ class RendezvousHandler(ABC):
 class RendezvousParameters:
     """What a handler is made from; further options in `config`.
 
-    >>> from torch.distributed.elastic.rendezvous import RendezvousParameters
+    >>> from flambeau.distributed.elastic.rendezvous import RendezvousParameters
     >>> options = RendezvousParameters("c10d", "localhost:1", "job", 1, 2, is_host="yes")
     >>> options.get_as_bool("is_host"), options.get_as_int("timeout", 5)
     (True, 5)

@@ -13,7 +13,7 @@ __all__ = ["get_env_variable_or_raise", "get_socket_with_port", "macros"]
 def get_env_variable_or_raise(env_name: str) -> str:
     """Return an environment variable; ValueError if it is not set.
 
-    >>> from torch.distributed.elastic.utils import get_env_variable_or_raise
+    >>> from flambeau.distributed.elastic.utils import get_env_variable_or_raise
     >>> get_env_variable_or_raise("NO_SUCH_VARIABLE")
     Traceback (most recent call last):
     ValueError: Environment variable NO_SUCH_VARIABLE expected, but not set

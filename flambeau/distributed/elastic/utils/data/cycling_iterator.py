@@ -13,7 +13,7 @@ T = TypeVar("T")
 class CyclingIterator(Iterator[T], Generic[T]):
     """Iterates over `generator_fn(epoch)` for each epoch from `start_epoch` to below `n`.
 
-    >>> from torch.distributed.elastic.utils.data import CyclingIterator
+    >>> from flambeau.distributed.elastic.utils.data import CyclingIterator
     >>> list(CyclingIterator(2, lambda epoch: iter([epoch, 5])))
     [0, 5, 1, 5]
     """

@@ -16,7 +16,7 @@ __all__ = ["ElasticDistributedSampler"]
 class ElasticDistributedSampler(DistributedSampler):
     """Shuffles the part of a dataset from `start_index` on, and divides it among the replicas.
 
-    >>> from torch.distributed.elastic.utils.data import ElasticDistributedSampler
+    >>> from flambeau.distributed.elastic.utils.data import ElasticDistributedSampler
     >>> sorted(ElasticDistributedSampler(range(6), num_replicas=1, rank=0, start_index=4))
     [4, 5]
     """
