@@ -171,7 +171,9 @@ def _is_tracing() -> bool:
 
 def _get_tracing_state() -> object | None:
     """An object that represents the running trace; None without one."""
-    return _TRACE if _is_tracing() else None
+    scopes = sys.modules.get("flambeau.jit.trace_graph")
+    current = None if scopes is None else scopes.Scopes.current
+    return current or (_TRACE if _is_tracing() else None)
 
 
 def _get_accelerator(check: Any = None) -> device:

@@ -314,6 +314,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.compilation_unit").CompilationUnit
     if name == "ScriptFunction":
         return import_module(f"{__name__}.scripted").ScriptFunction
+    if name == "_get_trace_graph":
+        return import_module(f"{__name__}.trace_graph").get_trace_graph
     if name == "Error":
         return import_module(f"{__name__}.torchscript.runtime").ScriptError
     return _lacking(name)

@@ -21,6 +21,7 @@ from .torchscript import archive as torchscript_archive
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
 from .torchscript.writing.graph_code import save_graph
 from .torchscript.writing.scripted_module import is_quantized
+from .trace_graph import convert_graph
 
 __all__ = ["TracedModule", "load", "save", "trace"]
 
@@ -54,8 +55,8 @@ class TracedModule(RecursiveScriptModule):
 
     @property
     def graph(self) -> Any:
-        """The graph."""
-        return self.__dict__["_flambeau_program"].graph
+        """The graph's nodes under TorchScript's names."""
+        return convert_graph(self.__dict__["_flambeau_program"].graph)
 
     inlined_graph = graph
 
