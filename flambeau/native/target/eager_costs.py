@@ -26,7 +26,6 @@ MAX_INSERTION_SORT_LENGTH = 16  # elements that introsort leaves to insertion so
 BLOCK_ELEMENTS = 1 << 14  # a few temporaries of this size fit the L2 cache
 SOFTMAX_BLOCK_ELEMENTS = 1 << 15  # stay in the L2 cache between passes
 NORM_BLOCK_ELEMENTS = 1 << 16  # the same, of a normalization in NumPy
-POOL_BLOCK_ELEMENTS = 1 << 17  # the same, of a pooling
 IM2COL_BLOCK_BYTES = 1 << 20  # columns of a convolution in NumPy, kept in the L2 cache
 SCORES_PER_NUMPY_BLOCK = 1 << 16  # attention scores computed at a time in NumPy
 SCORES_PER_BATCH_BLOCK = 1 << 20  # the same by kernels, for every TYPICAL_THREADS threads

@@ -38,6 +38,13 @@ def test_adaptive_pooling_refuses_integers(kind, n):
     pool = getattr(F, f"adaptive_{kind}_pool{n}d")
     kernel = f"adaptive_{kind}_pool{max(n, 2)}d{'_cpu' if n == 3 else ''}"
     with pytest.raises(NotImplementedError, match=f'"{kernel}" not implemented for \'Byte\''):
+        pool(torch.ones((4,) * (n + 2), dtype=torch.uint8), 2)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_the_mean_of_whole_images_refuses_integers_as_mean_does(n):
+    pool = getattr(F, f"adaptive_avg_pool{n}d")
+    with pytest.raises(RuntimeError, match=r"mean\(\): could not infer output dtype. .* Got: Byte"):
         pool(torch.ones((2,) * (n + 2), dtype=torch.uint8), 1)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
+from flambeau.native.runtime.background_jit import KernelPolicy
 
 
 def test_ties_go_to_the_first_maximum():
@@ -87,3 +90,22 @@ def test_single_values_have_no_variance():
         F.batch_norm(torch.rand(1, 3), None, None, training=True)
     with pytest.raises(ValueError, match="more than 1 spatial element when training"):
         F.instance_norm(torch.rand(2, 3, 1))
+
+
+@pytest.mark.parametrize("pool", [F.max_pool2d, F.adaptive_max_pool2d])
+def test_of_several_nans_the_last_is_the_maximum_and_takes_the_gradient(monkeypatch, pool):
+    monkeypatch.setattr(KernelPolicy, "allowed", False)
+    x = torch.tensor([[[1.0, math.nan, 2.0, math.nan]] * 2], requires_grad=True)
+    y, indices = pool(x, (2, 4) if pool is F.max_pool2d else 1, return_indices=True)
+    assert indices.flatten().tolist() == [7]
+    y.sum().backward()
+    assert x.grad.flatten().tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
+
+
+def test_windows_that_lie_in_the_padding_have_no_maximum(monkeypatch):
+    monkeypatch.setattr(KernelPolicy, "allowed", False)
+    x = torch.tensor([[3.0]], requires_grad=True)
+    y = F.max_pool1d(x, 2, stride=1, padding=1, dilation=2)
+    assert y.tolist() == [[-math.inf]]
+    y.sum().backward()
+    assert x.grad.tolist() == [[0.0]]

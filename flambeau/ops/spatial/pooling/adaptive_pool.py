@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -22,7 +21,7 @@ from ...core.output_layout import Layout, lay_out_again
 from ...core.promotion import compute_dtype
 from ...core.registry import opaque
 from ...core.sample_inputs import Rng, Sample
-from . import pool_native
+from . import array_pooling, pool_native
 from .flat_indices import scatter_add_flat
 from .pool_index_tables import Reach, list_adaptive_windows, turn_tables
 from .ranks import publish_for_ranks
@@ -33,37 +32,6 @@ ARRAYS_COME_FROM_SHAPES = True  # for arrays passed to operators here: tensor/ca
 def _split_axis(n: int, m: int) -> list[tuple[int, int]]:
     """Return the m windows of an axis of n elements, which may overlap by one."""
     return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
-
-
-@lru_cache(maxsize=256)
-def _list_elements(n: int, m: int) -> tuple[Array, Array]:
-    """Return the elements of all m windows, one window after the other, and where each begins."""
-    (windows,) = list_adaptive_windows((n,), (m,))
-    indices = windows.indices
-    return indices[indices >= 0], np.cumsum(windows.counts) - windows.counts
-
-
-def _sum_windows(x: Array, axis: int, m: int) -> Array:
-    """Sum the m windows along an axis. A window sees only its own elements: NaN and infinity
-    elsewhere leave it alone."""
-    if not m:
-        return np.zeros((*x.shape[:axis], 0, *x.shape[axis + 1 :]), x.dtype)
-    elements, starts = _list_elements(x.shape[axis], m)
-    return np.add.reduceat(x.take(elements, axis), starts, axis)
-
-
-def _spread_along_axis(g: Array, axis: int, n: int) -> Array:
-    """Add each window's number to its elements along an axis of n elements."""
-    shape = (*g.shape[:axis], n, *g.shape[axis + 1 :])
-    result = np.zeros(shape, g.dtype)
-    m = g.shape[axis]
-    if not m:
-        return result
-    elements, starts = _list_elements(n, m)
-    counts = np.diff([*starts, elements.size])
-    index: Any = (*(slice(None),) * axis, elements)
-    np.add.at(result, index, g.take(np.repeat(np.arange(m), counts), axis))
-    return result
 
 
 def _count_elements(spatial: Sequence[int], output: Sequence[int]) -> list[Array]:
@@ -91,40 +59,28 @@ def _spread(g: Array, spatial: tuple[int, ...], output: tuple[int, ...]) -> Arra
     """Distribute each window's cotangent to its elements."""
     shares = np.divide(g, _measure_windows(spatial, output).astype(compute_dtype(g.dtype)))
     n, count = len(spatial), prod(g.shape[: -len(spatial)]) * prod(spatial)
-    if g.size:
-        native = pool_native.sum_windows(shares, n, count, _count_as_one, _turn_windows, spatial,
-                                         output)
-        if native is not None:
-            return native
-    for axis, length in enumerate(spatial, g.ndim - n):
-        shares = _spread_along_axis(shares, axis, length)
-    return shares
+    if not g.size:
+        return np.zeros((*g.shape[:-n], *spatial), g.dtype)
+    native = pool_native.sum_windows(shares, n, count, _count_as_one, _turn_windows, spatial,
+                                     output)
+    if native is not None:
+        return native
+    return array_pooling.sum_windows(shares, n, _turn_windows, spatial, output)
 
 
 def _average_windows(x: Array, output: tuple[int, ...]) -> Array:
     n = len(output)
     spatial = x.shape[-n:]
-    if all(output):
-        native = pool_native.sum_windows(x, n, 0, _count_elements, list_adaptive_windows, spatial,
-                                         output)
-        if native is not None:
-            return native
+    if not all(output):
+        return np.zeros((*x.shape[:-n], *output), x.dtype)
+    native = pool_native.sum_windows(x, n, 0, _count_elements, list_adaptive_windows, spatial,
+                                     output)
+    if native is not None:
+        return native
     inside = compute_dtype(x.dtype)
-    values = x.astype(inside, copy=False)
-    if all(m and k % m == 0 for k, m in zip(spatial, output, strict=True)):
-        shape = [v for k, m in zip(spatial, output, strict=True) for v in (m, k // m)]
-        axes = tuple(range(x.ndim - n + 1, x.ndim + n, 2))
-        result = np.add.reduce(values.reshape(*x.shape[:-n], *shape), axes)
-        size = 1
-        for k, m in zip(spatial, output, strict=True):
-            size *= k // m
-        result /= inside.type(size)
-    else:
-        result = values
-        for axis, m in enumerate(output, x.ndim - n):
-            result = _sum_windows(result, axis, m)
-        result = result / _measure_windows(spatial, output).astype(inside)
-    return result.astype(x.dtype, copy=False)
+    total = array_pooling.sum_windows(
+        x.astype(inside, copy=False), n, list_adaptive_windows, spatial, output)
+    return (total / _measure_windows(spatial, output).astype(inside)).astype(x.dtype, copy=False)
 
 
 def _samples(n: int) -> Callable[[Rng], Iterator[Sample]]:
@@ -183,24 +139,13 @@ def _declare_average(n: int) -> Any:
 def _find_maxima(input: Array, output: tuple[int, ...]) -> tuple[Array, Array]:
     n = len(output)
     spatial = input.shape[-n:]
-    if all(output):
-        native = pool_native.max_windows_with_indices(input, n, list_adaptive_windows, spatial,
-                                                      output)
-        if native is not None:
-            return native
-    flat = np.arange(int(np.prod(spatial))).reshape(spatial)
-    lead = input.shape[:-n]
-    y, indices = np.empty((*lead, *output), input.dtype), np.empty((*lead, *output), np.int64)
-    cells = [_split_axis(k, m) for k, m in zip(spatial, output, strict=True)]
-    for window in product(*[range(m) for m in output]):
-        cell: Any = (Ellipsis, *[slice(*cells[i][j]) for i, j in enumerate(window)])
-        element: Any = (Ellipsis, *window)
-        part = input[cell]
-        part = part.reshape(*lead, prod(part.shape[-n:]))
-        best = part.argmax(-1)
-        indices[element] = flat[cell].reshape(-1)[best]
-        y[element] = np.take_along_axis(part, best[..., None], -1)[..., 0]
-    return y, indices
+    if not all(output):
+        shape = (*input.shape[:-n], *output)
+        return np.zeros(shape, input.dtype), np.zeros(shape, np.int64)
+    native = pool_native.max_windows_with_indices(input, n, list_adaptive_windows, spatial, output)
+    if native is not None:
+        return native
+    return array_pooling.find_maxima(input, n, list_adaptive_windows, spatial, output)
 
 
 def _declare_largest(n: int) -> Any:
@@ -270,7 +215,8 @@ def _choose_output(kind: str, n: int, input: Tensor, size: Any) -> tuple[int, ..
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input "
             f"has sizes {list(shape)} with dimension {shape.index(0, first)} being empty"
         )
-    _check_dtype(name, n, input)
+    if is_max or set(result) != {1}:  # means of whole images have a refusal of their own
+        _check_dtype(name, n, input)
     return result
 
 
@@ -327,7 +273,7 @@ def _pool_averages(
     tensor([1., 5.])
     """
     output = _choose_output("avg", n, input, output_size)
-    if n > 1 and set(output) == {1}:
+    if set(output) == {1} and (n > 1 or input.dtype.category in (BOOL, INTEGER)):
         return _average_images(input, n)
     result: Tensor = _AVERAGES[n](input, output)
     return result

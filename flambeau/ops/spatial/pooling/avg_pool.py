@@ -23,7 +23,7 @@ from ...core.sample_inputs import Rng, Sample
 from ...native.row_copies import fill
 from ...native.rows import reduce_axes
 from ..conv_reference import Window
-from . import pool_native
+from . import array_pooling, pool_native
 from .pool_checks import Pooling
 from .pool_index_tables import Reach, list_windows, turn_tables
 from .pool_window import make_pooling_window
@@ -110,43 +110,6 @@ def _spread_natively(g: Array, spatial: tuple[int, ...], average: Average, divis
                                    spatial, divisor)
 
 
-def _sum_windows(x: Array, window: Window, output: Sequence[int]) -> Array:
-    """Sum over windows of the last axes, one axis after the other."""
-    n = len(output)
-    pads = [(0, 0)] * (x.ndim - n) + list(window.padding)
-    if any(lo or hi for lo, hi in window.padding):
-        x = np.pad(x, pads)
-    for axis, (k, s, m) in enumerate(zip(window.kernel, window.stride, output, strict=True)):
-        tail = (slice(None),) * (n - axis - 1)
-        indices: list[Any] = [
-            (Ellipsis, slice(i, i + s * (m - 1) + 1, s), *tail) for i in range(k)
-        ]
-        parts = [x[index] for index in indices]
-        x = parts[0] if k == 1 else np.add(parts[0], parts[1])
-        for part in parts[2:]:
-            np.add(x, part, out=x)
-    return x
-
-
-def _spread_over_windows(g: Array, window: Window, spatial: Sequence[int]) -> Array:
-    """Add each cotangent to all elements of its window."""
-    n = len(spatial)
-    for axis, (k, s) in enumerate(zip(window.kernel, window.stride, strict=True)):
-        lo, hi = window.padding[axis]
-        m, length = g.shape[axis - n], spatial[axis] + lo + hi
-        tail = (slice(None),) * (n - axis - 1)
-        result = np.zeros(
-            (*g.shape[: g.ndim - n + axis], length, *g.shape[g.ndim - n + axis + 1 :]), g.dtype
-        )
-        for i in range(k):
-            index: Any = (Ellipsis, slice(i, i + s * (m - 1) + 1, s), *tail)
-            target = result[index]
-            np.add(target, g, out=target)
-        inner: Any = (Ellipsis, slice(lo, lo + spatial[axis]), *tail)
-        g = result[inner]
-    return np.ascontiguousarray(g)
-
-
 def _average_windows(input: Array, average: Average) -> Array:
     n = len(average.pads)
     spatial = input.shape[-n:]
@@ -161,13 +124,13 @@ def _average_windows(input: Array, average: Average) -> Array:
     native = pool_native.sum_windows(input, n, 0, _count_elements, _reach, average, tuple(spatial))
     if native is not None:
         return native
-    divisors, output = average.divisors(spatial), average.window.output(spatial)
-    y = _sum_windows(input.astype(inside, copy=False), average.window, output)
+    divisors = average.divisors(spatial)
+    y = array_pooling.sum_windows(
+        input.astype(inside, copy=False), n, _reach, average, tuple(spatial))
     if inside.kind == "i":
         signs = np.sign(y) * np.sign(divisors)  # towards zero, as in C
         return (signs * (np.abs(y) // np.abs(divisors))).astype(input.dtype)
-    y = np.divide(y, divisors.astype(inside), out=y if y.base is None and y is not input else None)
-    return y.astype(input.dtype, copy=False)
+    return np.divide(y, divisors.astype(inside), out=y).astype(input.dtype, copy=False)
 
 
 def _samples(n: int) -> Callable[[Rng], Iterator[Sample]]:
@@ -221,7 +184,8 @@ def _declare(n: int) -> Any:
         if native is not None:
             return native
         shares = np.divide(g, divisors.astype(inside), dtype=inside)
-        return _spread_over_windows(shares, average.window, spatial).astype(g.dtype, copy=False)
+        y = array_pooling.sum_windows(shares, n, _reach_back, average, tuple(spatial), 1)
+        return y.astype(g.dtype, copy=False)
 
     @adjoint.vjp("g")
     def _(g: Tensor, average: Average) -> Tensor:

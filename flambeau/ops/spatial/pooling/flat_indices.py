@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,22 +16,38 @@ from ...core.registry import opaque
 from ...native import gather_scatter
 
 
+def add_to_images(g: Array, indices: Array, spatial: Sequence[int]) -> Array:
+    """Sum g into images of shape `spatial` at flat indices."""
+    n, size = len(spatial), prod(spatial)
+    images = prod(g.shape[:-n])
+    if not g.size:
+        return np.zeros((*g.shape[:-n], *spatial), g.dtype)
+    addends, flat_indices = g.reshape(images, -1), indices.reshape(images, -1)
+    result = gather_scatter.add_at((images, size), 1, flat_indices, addends)
+    if result is None:
+        offsets = flat_indices + np.arange(images)[:, None] * size
+        result = np.zeros(images * size, compute_dtype(g.dtype))
+        np.add.at(result, offsets.reshape(-1), addends.reshape(-1).astype(result.dtype, copy=False))
+    return result.reshape(*g.shape[:-n], *spatial).astype(g.dtype, copy=False)
+
+
+def take_from_images(input: Array, indices: Array, n: int) -> Array:
+    """Gather the elements of images, the last n axes, at flat indices."""
+    if not indices.size:
+        return np.zeros(indices.shape, input.dtype)
+    flat = input.reshape(*input.shape[:-n], -1)
+    flat_indices = indices.reshape(*indices.shape[:-n], -1)
+    result = gather_scatter.take(flat, flat.ndim - 1, flat_indices)
+    if result is None:
+        result = np.take_along_axis(flat, flat_indices, -1)
+    return result.reshape(indices.shape)
+
+
 @opaque(linear_in="g", layout=Layout.FREE, name="_scatter_add_flat", expose=(), ref=None,
         samples=None, examples=("g", "indices"))
 def scatter_add_flat(g: Array, indices: Array, spatial: Any) -> Array:
     """Sum g into images of shape `spatial` at flat indices."""
-    n, size = len(spatial), int(np.prod(spatial))
-    images = int(np.prod(g.shape[:-n]))
-    if not g.size:
-        return np.zeros((*g.shape[:-n], *spatial), g.dtype)
-    addends = g.reshape(images, -1)
-    summed = gather_scatter.add_at((images, size), 1, indices.reshape(images, -1), addends)
-    if summed is not None:
-        return summed.reshape(*g.shape[:-n], *spatial)
-    offsets = indices.reshape(images, -1) + np.arange(images)[:, None] * size
-    result = np.zeros(images * size, compute_dtype(g.dtype))
-    np.add.at(result, offsets.reshape(-1), g.reshape(-1).astype(result.dtype, copy=False))
-    return result.reshape(*g.shape[:-n], *spatial).astype(g.dtype, copy=False)
+    return add_to_images(g, indices, spatial)
 
 
 @scatter_add_flat.vjp("g")
@@ -41,14 +59,7 @@ def _(g: Tensor, indices: Tensor, spatial: Any) -> Tensor:
         samples=None, examples=("input", "indices"))
 def gather_flat(input: Array, indices: Array, n: int) -> Array:
     """Gather the elements of images, the last n axes, at flat indices."""
-    if not indices.size:
-        return np.zeros(indices.shape, input.dtype)
-    flat = input.reshape(*input.shape[:-n], -1)
-    flat_indices = indices.reshape(*indices.shape[:-n], -1)
-    result = gather_scatter.take(flat, flat.ndim - 1, flat_indices)
-    if result is None:
-        result = np.take_along_axis(flat, flat_indices, -1)
-    return result.reshape(indices.shape)
+    return take_from_images(input, indices, n)
 
 
 @gather_flat.vjp("input")

@@ -77,7 +77,7 @@ def _(g: Tensor) -> None:
         layout=Layout.FREE, name="_max_pool_picked", expose=(), ref=None, samples=None)
 def _gather(u: Array, input: Array, tops: Array, window: Window) -> Array:
     """Take the elements of u at the places of the windows' maxima."""
-    return gather_at_maxima(u, input, tops, window)
+    return gather_at_maxima(u, input, window)
 
 
 @_gather.vjp("u")

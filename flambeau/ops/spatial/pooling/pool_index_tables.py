@@ -39,6 +39,11 @@ class Reach(NamedTuple):
         return np.where(is_valid, positions, -1)
 
     @property
+    def first(self) -> Array:
+        """Return where each window begins, from the axis' first element on."""
+        return self.starts - np.minimum(self.starts, 0) // self.apart * self.apart
+
+    @property
     def step(self) -> int | None:
         """The distance between windows of equal size: 1 or 2, else None."""
         steps = np.diff(self.starts)
@@ -110,11 +115,11 @@ def list_adaptive_windows(spatial: Sequence[int], output: Sequence[int]) -> tupl
     return tuple(result)
 
 
-def _combine(axes: Sequence[Reach], sizes: Sequence[int]) -> Array:
-    """Return the flat indices of each multi-axis window's elements: (windows, most elements)."""
+def combine_axes(tables: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """Return the flat indices of each multi-axis window's elements (windows, most elements), given
+    those along each axis; -1 for missing ones."""
     result, step = np.zeros((1, 1), np.int64), 1
-    for axis, size in zip(reversed(axes), reversed(sizes), strict=True):
-        indices = axis.indices
+    for indices, size in zip(reversed(tables), reversed(sizes), strict=True):
         outer, inner = indices[:, None, :, None], result[None, :, None, :]
         pair = np.where((outer < 0) | (inner < 0), -1, outer * step + inner)
         result = pair.reshape(indices.shape[0] * result.shape[0], -1)
@@ -128,7 +133,7 @@ def build_row_tables(axes: Sequence[Reach], maxima: bool) -> Rows | None:
     For `maxima`, padding repeats one of the window's elements.
     """
     *outer, last = axes
-    rows = _combine(outer, [item.length for item in outer])
+    rows = combine_axes([item.indices for item in outer], [item.length for item in outer])
     needs_no_check = all((table.max(1, initial=-1) >= 0).all() for table in (rows, last.indices))
     if maxima:
         last_row = rows.max(1, initial=-1, keepdims=True)
@@ -173,7 +178,7 @@ def _choose_blocks(last: Reach, lanes: int) -> tuple[int, list[int], int] | None
 def build_pixel_tables(axes: Sequence[Reach]) -> Pixels | None:
     """Return tables for channels innermost; None if windows are too large."""
     *outer, last = axes
-    rows = _combine(outer, [item.length for item in outer])
+    rows = combine_axes([item.indices for item in outer], [item.length for item in outer])
     columns = np.ascontiguousarray(last.indices, np.int64)
     if max(rows.shape[1], columns.shape[1]) > MAX_POOL_WINDOW_EXTENT:
         return None
