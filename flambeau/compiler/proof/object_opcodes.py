@@ -164,7 +164,7 @@ def _read_entry_of_tensor(facts: Facts, owner: Provenance, key: Provenance) -> P
         raise NotProvedError(f"it reads an entry that a {type(x).__name__} lacks")
     facts.guard_class(Tensor, "__hash__")
     path = f"{facts.path_of(owner)}.get({key.path})"  # a defaultdict would add what is missing
-    return facts.read((id(x), key.path), path, x[key.value])
+    return facts.read((id(x), (Kind.TENSOR, id(key.value))), path, x[key.value])
 
 
 def count_from_start(facts: Facts, owner: Provenance, key: Provenance) -> Provenance:
