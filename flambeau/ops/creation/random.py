@@ -422,6 +422,8 @@ def multinomial(
     >>> torch.multinomial(torch.tensor([0., 1., 0.]), 3, replacement=True)
     tensor([1, 1, 1])
     """
+    if num_samples == 1 and input._array.size and input._array.dtype in types.FLOATS:
+        return _draw_index(input.detach(), replacement, generator, out)
     array = np.ascontiguousarray(
         integers.multinomial(input._array, num_samples, replacement, generator))
     if out is not None:
@@ -429,6 +431,23 @@ def multinomial(
         write_into(out, array)
         return out
     return wrap(array)
+
+
+def _draw_index(
+    weights: Tensor, replacement: bool, generator: Generator | None, out: Tensor | None
+) -> Tensor:
+    """Draw one index per row: the argmax of p / q with exponential q follows the weights' p. These
+    are operators, which programs compute."""
+    integers.check_weights(weights._array, 1, replacement)
+    if not holds(weights, integers.are_weights):
+        raise integers.explain_weights(weights._array, 1, replacement)
+    q = wrap(distributions.fill_exponential(np.empty_like(weights._array, subok=False), generator))
+    result: Tensor = (weights / q).argmax(-1, True)
+    if out is None:
+        return result
+    check_out_dtype("multinomial", types.int64, out.dtype)
+    write_into(out, result._array)
+    return out
 
 
 @public(explains=True)

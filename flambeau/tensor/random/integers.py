@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...native.foundation.allocation import allocate
@@ -259,7 +261,9 @@ def multinomial(
     weights: np.ndarray, count: int, replacement: bool = False, generator: Generator | None = None
 ) -> np.ndarray:
     """Draw `count` int64 indices per row of `weights`, (categories,) or (rows, categories)."""
-    _check_weights(weights, count, replacement)
+    check_weights(weights, count, replacement)
+    if not are_weights(weights):
+        raise explain_weights(weights, count, replacement)
     shape = (*weights.shape[:-1], count)
     if weights.shape[0] == 0:
         return np.empty(shape, np.int64)
@@ -275,7 +279,8 @@ def multinomial(
     return best[..., :count]
 
 
-def _check_weights(weights: np.ndarray, count: int, replacement: bool) -> None:
+def check_weights(weights: np.ndarray, count: int, replacement: bool) -> None:
+    """Raise RuntimeError for weights or a count that no values make valid."""
     if not 1 <= weights.ndim <= 2:
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if weights.dtype not in FLOATS:
@@ -292,15 +297,25 @@ def _check_weights(weights: np.ndarray, count: int, replacement: bool) -> None:
         )
     if categories > _MOST_CATEGORIES:
         raise RuntimeError("number of categories cannot exceed 2^24")
+
+
+def are_weights(weights: np.ndarray) -> Any:
+    """Whether weights are finite and not negative, with a positive one in each row."""
+    if not weights.size:
+        return not weights.shape[0]
+    return np.all((weights >= 0) & (weights < np.inf)) & np.all(np.max(weights, -1) > 0)
+
+
+def explain_weights(weights: np.ndarray, count: int, replacement: bool) -> RuntimeError:
+    """Return the error for weights whose values are not valid."""
     if weights.size and not (weights.max() < np.inf and weights.min() >= 0):
         if not replacement or count == 1:
-            raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-        fault = "= infinity or NaN" if not np.isfinite(weights).all() else "< 0"
-        raise RuntimeError(
-            f"invalid multinomial distribution (encountering probability entry {fault})"
-        )
-    if weights.shape[0] and not weights.any(axis=-1).all():  # none is negative
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+            return RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+        first = weights[~((weights >= 0) & np.isfinite(weights))].flat[0]
+        fault = "= infinity or NaN" if first > 0 else "< 0"
+        return RuntimeError(
+            f"invalid multinomial distribution (encountering probability entry {fault})")
+    return RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
 
 
 def _draw_with_replacement(rows: np.ndarray, count: int, generator: Generator | None) -> np.ndarray:
