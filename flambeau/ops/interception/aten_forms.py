@@ -56,7 +56,7 @@ def match_schema(
 def _convert_to_list(argument: Argument, value: Any) -> Any:
     """Return a list where the argument's type is a list and the value a tuple or a number."""
     match = _LIST.fullmatch(argument.kind)
-    if match is None or value is None or value.__class__ is list:
+    if match is None or value is None or isinstance(value, list):
         return value
     return list(value) if isinstance(value, tuple) else [value] * int(match[1] or 1)
 
