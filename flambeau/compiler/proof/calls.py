@@ -328,6 +328,7 @@ def _call_class(
     file = getattr(sys.modules.get(kind.__module__), "__file__", "") or ""
     if file.startswith(LIBRARY):
         facts.guard_lookup(kind, "__init__")
+        facts.classes.add(kind)
         if hasattr(kind, "_validate_args"):  # a distribution checks its arguments by default
             facts.guard_class(kind, "_validate_args")
         _call_library(facts, call, kind, file, args, named)
@@ -495,6 +496,7 @@ def enter(facts: Facts, frame: Any, above: ShadowFrame | None) -> ShadowFrame:
             )
     if callee is None:
         _guard_method(facts, frame)
+        _guard_replacement(facts, frame)
     shadow = ShadowFrame.of(code, function, bound)
     if code.co_freevars:
         _bind_cells(facts, shadow, frame, function)
@@ -512,6 +514,23 @@ def _guard_method(facts: Facts, frame: Any) -> None:
                 if function is not None:
                     facts.guard_lookup(kind, name)
                     facts.guard_code(function)
+
+
+def _guard_replacement(facts: Facts, frame: Any) -> None:
+    """Guard that the library will find this function, which replaces one of its own, where it found
+    it now: in a namespace of its caller, or in a module that the caller names."""
+    code, caller = frame.f_code, frame.f_back
+    if caller is None or not is_in_library(caller.f_code):
+        return
+    names, space = caller.f_code.co_names, caller.f_globals
+    modules = [space[name] for name in names if isinstance(space.get(name), types.ModuleType)]
+    for namespace in (space, *map(vars, modules)):
+        for name in names:
+            function = _find_function(namespace.get(name), code)
+            if function is not None:
+                facts.guard(f"{facts.constant(namespace)}[{name!r}]", Test.IDENTITY,
+                            namespace[name])
+                facts.guard_code(function)
 
 
 def _bind_cells(

@@ -12,6 +12,7 @@ from .provenance import Aspect, Kind, Provenance
 from .purity import (
     IMMUTABLE, SPECIAL_METHODS, computes_members, is_own_class, runs_own_code,
 )
+from .state.class_state import ClassState
 from .state.tensor_state import TensorState
 
 
@@ -30,6 +31,7 @@ class Guarding:
         self.identities: dict[int, Guard] = {}
         self.pinned: set[str] = set()  # constants that are arguments, or were read through one
         self.tensors = TensorState()
+        self.classes = ClassState()
         self._names: dict[int, str] = {}
 
     def constant(self, x: Any) -> str:
@@ -94,6 +96,8 @@ class Guarding:
 
     def guard_classes(self) -> None:
         """Add the guards on classes that lookups went through."""
+        if self.classes.members:
+            self.guard("the methods of a class", Test.STATE, self.classes)
         for kind in self.orders:
             self.guard(f"{self.constant(kind)}.__mro__", Test.IDENTITY, kind.__mro__)
         for kind, names in self.missing.items():

@@ -64,6 +64,7 @@ def clone(
         function.__name__, function.__defaults__,
         function.__closure__ if closure is None else closure,
     )
+    result.__qualname__ = function.__qualname__  # errors about its arguments show it
     result.__kwdefaults__ = function.__kwdefaults__
     result.__annotations__ = function.__annotations__
     result.__dict__.update(function.__dict__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from itertools import chain
-from operator import attrgetter, call, itemgetter
+from operator import call, itemgetter
 from typing import Any
 
 from ....nn.module import Module
@@ -17,9 +17,9 @@ from ..declarations import is_in_library
 from ..facts import Facts
 from ..guards import Test
 from ..provenance import Aspect, Kind, Provenance
+from .class_state import list_methods
 
 _MEMBERS = ("_modules", "_parameters", "_buffers")
-_METHODS = ("forward", "__call__", "__getattr__", "__getattribute__", "__setattr__")
 _OWN = frozenset(vars(Module()))
 _FUNCTION_METHODS = ("forward", "setup_context", "backward", "vjp", "jvp", "vmap",
                      "generate_vmap_rule")
@@ -39,6 +39,7 @@ def declare_module(facts: Facts, module: Module) -> None:
         facts.known.setdefault(id(each), Provenance(Kind.OUTSIDE, each))
         kind: Any = type(each)
         facts.guard_class(kind, "forward")
+        facts.classes.add(kind)
         space = vars(each)
         settings = (_list_settings(kind) & space.keys()) - _OWN
         facts.guard_own_classes(kind, settings.union(*[space[name] for name in _MEMBERS]))
@@ -52,7 +53,7 @@ def declare_called_module(facts: Facts, module: Module) -> None:
     """Guard the methods that the library finds on the class of a running module, which the step or
     a module's constructor may have created."""
     if (id(module), Aspect.MODULE) not in facts.reads:
-        facts.guard_lookup(type(module), *_METHODS)
+        facts.classes.add(type(module))
 
 
 def declare_optimizer(facts: Facts, optimizer: Any) -> None:
@@ -63,7 +64,7 @@ def declare_optimizer(facts: Facts, optimizer: Any) -> None:
     facts.reads[key] = Provenance(Kind.PLAIN)
     tables = [getattr(optimizer, name) for name in _OPTIMIZER_HOOKS]
     facts.guard("the hooks of an optimizer", Test.MEMBERS, [(m, dict(m)) for m in tables])
-    facts.guard_lookup(type(optimizer), "step", "zero_grad", "__getattribute__")
+    facts.classes.add_object(optimizer)
 
 
 def declare_custom_function(facts: Facts, kind: type) -> None:
@@ -74,7 +75,7 @@ def declare_custom_function(facts: Facts, kind: type) -> None:
 class ModuleState:
     """A snapshot of module state: settings that the library reads from module dictionaries, names
     that must stay absent because they would hide members or methods, empty member tables, and the
-    modules' classes and methods."""
+    modules' classes."""
 
     def __init__(self, modules: list[Module]) -> None:
         spaces = [vars(module) for module in modules]
@@ -84,26 +85,20 @@ class ModuleState:
         self.spaces = [space for space, chosen in zip(spaces, names, strict=True) if chosen]
         self.readers = [_create_reader(chosen) for chosen in names if chosen]
         self.are_free = [space.keys().isdisjoint for space in spaces]
-        self.hidden = [_list_hiding_names(space) for space in spaces]
+        self.hidden = [*map(_list_hiding_names, kinds, spaces)]
         self.empty = [space[name] for space in spaces for name in _MEMBERS if not space[name]]
         self.modules, self.classes = modules, kinds
-        self.kinds = list({id(kind): kind for kind in kinds}.values())
         self.before = self._read()
-        self.methods = [*map(_methods, self.kinds)]
 
     def is_same(self) -> bool:
         """Whether nothing has changed since the snapshot."""
         return (
             self._read() == self.before and all(map(call, self.are_free, self.hidden))
             and not any(self.empty) and [*map(type, self.modules)] == self.classes
-            and [*map(_methods, self.kinds)] == self.methods
         )
 
     def _read(self) -> list[int]:
         return [*map(id, chain.from_iterable(map(call, self.readers, self.spaces)))]
-
-
-_methods = attrgetter(*_METHODS)
 
 
 def _create_reader(names: list[str]) -> Any:
@@ -111,9 +106,10 @@ def _create_reader(names: list[str]) -> Any:
     return itemgetter(*names) if len(names) > 1 else itemgetter(names[0], names[0])
 
 
-def _list_hiding_names(space: dict[str, Any]) -> frozenset[str]:
+def _list_hiding_names(kind: Any, space: dict[str, Any]) -> frozenset[str]:
     """Return names that would hide members or methods, or add hooks, if set on a module."""
-    names = {"forward", *CALL_HOOKS, *chain.from_iterable(space[name] for name in _MEMBERS)}
+    names = {*CALL_HOOKS, *list_methods(kind),
+             *chain.from_iterable(space[name] for name in _MEMBERS)}
     return frozenset(names - space.keys())
 
 

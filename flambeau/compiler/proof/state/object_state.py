@@ -34,6 +34,7 @@ def declare_object(facts: Facts, x: Any, function: Any = None) -> None:
     if key in facts.reads:
         return
     facts.reads[key] = Provenance(Kind.PLAIN)
+    facts.classes.add(type(x))
     own = vars(x)
     kind: Any = type(x)
     names = own.keys() & _list_names(kind, function) if is_method else own.keys()
