@@ -37,6 +37,7 @@ class Facts(Guarding):
     def __init__(self, existing: Container[int]) -> None:
         """`existing`: the ids of tensors that were alive before the call."""
         super().__init__()
+        self.classes.add(Tensor)  # the library calls its methods, too
         self.existing = existing
         self.known: dict[int, Provenance] = {}
         self.writes: dict[Any, Provenance] = {}
