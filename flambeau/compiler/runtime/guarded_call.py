@@ -6,6 +6,7 @@ fails, it returns MISS with nothing changed.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections import Counter
@@ -26,12 +27,13 @@ from ...ops.core.autocast import get_autocast_dtype
 from ...tensor.ambient import AMBIENT
 from ...tensor.tensor import INFERENCE, GradReads, Tensor, wrap
 from ...tensor.tree import collect_leaves
+from ..capture.capture import capture
 from ..ir.errors import CheckFailed
 from ..proof.guards import Proof
 from ..trace.ambient_modes import AmbientModes, read_defaults
 from ..trace.bindings import (
     Argument, Bindings, RandomInput, Scalar, State, are_disjoint, describe_aliasing,
-    is_repeatable, list_generators, overlap_at,
+    draws_by_counter, is_repeatable, list_generators, overlap_at,
 )
 from ..trace.texts import Before
 from .backward_node import BackwardRunner
@@ -70,8 +72,10 @@ class Program:
                 build,
             )
             if is_repeatable(bindings) and modes.autocast is None:
+                repeated = functools.partial(_draw_by_counter, function) \
+                    if draws_by_counter(bindings) else function
                 self.backward.allow_double_backward(
-                    function, bindings.result, bindings.owners, bindings.written_leaves,
+                    repeated, bindings.result, bindings.owners, bindings.written_leaves,
                     list_generators(bindings))
         self.modes = modes
         self.step, self.bindings = step, bindings
@@ -152,6 +156,11 @@ class Program:
             return
         for leaf, grad in self.bindings.grads:
             leaf._grad = grad
+
+
+def _draw_by_counter(function: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Call a function eagerly, drawing random numbers as its program does."""
+    return capture(function, args, kwargs, values=False, counter=True)[0]
 
 
 def _reject_call(args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -271,17 +271,16 @@ class Bindings:
 
 def is_repeatable(bindings: Bindings) -> bool:
     """Whether calling the function again, with the generators as they were, gives the same results.
-
-    It must store nothing but tensors. Only recorded calls and programs draw by counter, so eager
-    ones would give others.
-    """
-    draws_by_counter = any(isinstance(slot, RandomInput) and slot.function is draw_key
-                           for slot in bindings.slots)
-    backward = bindings.backward
-    return backward is not None and not (
-        draws_by_counter or bindings.updates or bindings.effects or bindings.callbacks
-        or bindings.grads
+    It must store nothing but tensors."""
+    return bindings.backward is not None and not (
+        bindings.updates or bindings.effects or bindings.callbacks or bindings.grads
     )
+
+
+def draws_by_counter(bindings: Bindings) -> bool:
+    """Whether a run draws random numbers by counter, as only recorded calls and programs do."""
+    return any(isinstance(slot, RandomInput) and slot.function is draw_key
+               for slot in bindings.slots)
 
 
 def list_generators(bindings: Bindings) -> list[Generator]:

@@ -322,14 +322,24 @@ def test_a_second_derivative_of_a_call_that_reads_what_it_writes(function, lies_
     same(*results)
 
 
-def test_a_second_derivative_of_a_call_that_draws_by_counter_is_refused():
-    net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
-    fast = torch.compile(net, options={"mode": "now", "random": "counter"})
+def test_a_second_derivative_of_a_call_that_draws_by_counter():
+    def weigh(x):
+        r = torch.rand(3)
+        return (x ** 3 * r * nn.functional.dropout(torch.ones(3))).sum(), r
+
+    fast = torch.compile(weigh, options={"mode": "now", "random": "counter"})
     for _ in range(5):
-        x = torch.randn(2, 3, requires_grad=True)
-        y = fast(x).sum()
-    with pytest.raises(RuntimeError, match="double backward: compile the whole step"):
-        torch.autograd.grad(y, x, create_graph=True)
+        x = torch.randn(3, requires_grad=True)
+        y, r = fast(x)
+        state = torch.get_rng_state()
+        (g,) = torch.autograd.grad(y, x, create_graph=True)
+        weights = g.detach() / (3 * x.detach() ** 2)
+        dropped = weights / r
+        assert torch.isclose(dropped, 2.0 * (dropped > 1)).all()
+        (h,) = torch.autograd.grad(g.square().sum(), x)
+        torch.testing.assert_close(h, 36 * x.detach() ** 3 * weights ** 2)
+        assert torch.equal(torch.get_rng_state(), state)
+    assert runs(fast) >= 3
 
 
 def test_a_compiled_module_inside_a_compiled_step():
