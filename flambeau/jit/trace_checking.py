@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -86,10 +86,10 @@ def check_output(program: ExportedProgram, strict: bool) -> None:
 
 
 def check_trace(traced: Any, module: Module, inputs: tuple, kwargs: dict[str, Any],
-                tolerance: float, retrace: Callable[[], ExportedProgram]) -> None:
+                tolerance: float, retraces: Sequence[Callable[[], ExportedProgram]]) -> None:
     """Run module and trace on copies of the inputs, and warn if the results differ.
 
-    Raises TracingCheckError if `retrace` gives another graph each time.
+    Raises TracingCheckError if `retraces` then give different graphs.
     """
     program = traced._flambeau_program
     random = [node for node in program.graph.nodes if _is_draw(node)]
@@ -114,7 +114,7 @@ def check_trace(traced: Any, module: Module, inputs: tuple, kwargs: dict[str, An
     if differing and not random:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            first, second = retrace().graph_module.code, retrace().graph_module.code
+            first, second = (retrace().graph_module.code for retrace in retraces)
         if first != second:
             raise TracingCheckError(f"\tGraph diff:\n{first}\n{second}", None)
 

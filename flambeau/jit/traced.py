@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from .._higher_order_ops.active_export import jit_tracing
@@ -81,8 +82,8 @@ class TracedModule(RecursiveScriptModule):
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, check_trace: bool = True,
-          check_tolerance: float = 1e-5, strict: bool = True, example_kwarg_inputs: Any = None,
-          **options: Any) -> Any:
+          check_inputs: Any = None, check_tolerance: float = 1e-5, strict: bool = True,
+          example_kwarg_inputs: Any = None, **options: Any) -> Any:
     """Record a TracedModule from one run of a module or function on example inputs.
 
     The trace supports other input sizes unless the program branches on them. A module with
@@ -90,7 +91,8 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, check_trace: bool =
 
     Values that the program reads from tensors (`if x.sum() > 0`) become constants, with a
     TracerWarning. With `check_trace`, the results are compared with those of another run of the
-    program, and differences are warned of. `strict` forbids dicts as outputs.
+    program, and differences are warned of, on the example inputs or on each of `check_inputs`;
+    TracingCheckError if the graphs differ. `strict` forbids dicts as outputs.
 
     >>> traced = torch.jit.trace(nn.Linear(3, 2), torch.ones(1, 3))
     >>> traced(torch.ones(5, 3)).shape
@@ -121,8 +123,10 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, check_trace: bool =
     traced.__dict__["_flambeau_is_function"] = not isinstance(func, Module)
     if check_trace:
         with jit_tracing(lambda name: None):
-            trace_checking.check_trace(traced, module, inputs, kwargs, check_tolerance,
-                                       lambda: export(module, inputs, kwargs))
+            for other in [inputs] if check_inputs is None else check_inputs:
+                other = other if isinstance(other, tuple) else (other,)
+                retraces = [partial(export, module, x, kwargs) for x in (inputs, other)]
+                trace_checking.check_trace(traced, module, other, kwargs, check_tolerance, retraces)
     return traced
 
 

@@ -179,3 +179,16 @@ def test_traced_draws_are_those_of_the_function(torch, name):
     expected = draw(a)
     torch.manual_seed(0)
     assert torch.equal(traced(a), expected)
+
+
+def test_other_inputs_are_checked():
+    def grow(x):
+        for _ in range(x.size(0)):
+            x = x * 2
+        return x
+
+    with pytest.raises(torch.jit.TracingCheckError, match="Graphs differed across invocations"), \
+            pytest.warns(torch.jit.TracerWarning, match="Output nr 1"):
+        torch.jit.trace(grow, torch.ones(3, 4), check_inputs=[torch.ones(4, 4)])
+    traced = torch.jit.trace(lambda x: x * 2, torch.ones(3), check_inputs=[(torch.ones(5),)])
+    assert torch.equal(traced(torch.ones(2)), torch.full((2,), 2.0))

@@ -19,7 +19,7 @@ _RANK = dict(zip((*_CONVOLUTIONS, *_NORMS), (1, 2, 3) * 2, strict=True))
 
 
 def fuse_sequence(parts: list[Any], is_qat: bool) -> Any:
-    """Fuse a sequence of two or three modules; NotImplementedError for other sequences."""
+    """Fuse a sequence of two or three modules; AssertionError for other sequences."""
     classes = tuple(map(type, parts))
     first, later_classes = classes[0], classes[1:]
     if later_classes == (modules.ReLU,):
@@ -41,7 +41,7 @@ def fuse_sequence(parts: list[Any], is_qat: bool) -> Any:
             if is_qat:
                 raise Exception("Fusing ConvTranspose+BatchNorm not yet supported in QAT.")
             return fuse_conv_bn_eval(parts[0], parts[1], True)
-    raise NotImplementedError(f"Cannot fuse modules: {classes}")
+    raise AssertionError(f"did not find fuser method for: {classes} ")
 
 
 def _fuse_norm(parts: list[Any], rank: int, is_qat: bool) -> Any:
@@ -71,29 +71,46 @@ def _find_parent(model: Any, path: str) -> tuple[Any, str]:
     return model, name
 
 
-def _fuse_known(model: Any, names: list[str], is_qat: bool) -> None:
-    targets = [_find_parent(model, name) for name in names]
-    chain = [parent._modules[name] for parent, name in targets]
-    hooks = list(chain[0]._forward_pre_hooks.values()), list(chain[-1]._forward_hooks.values())
-    for module in (chain[0], chain[-1]):
+def fuse_known_modules(
+    mod_list: list[Any], is_qat: bool, additional_fuser_method_mapping: Any = None
+) -> list[Any]:
+    """Return the fused module, which takes over the hooks at the ends of the sequence, and an
+    identity for each of the others.
+
+    additional_fuser_method_mapping: functions of `is_qat` and the modules, by the modules' classes.
+    """
+    hooks = [list(mod_list[0]._forward_pre_hooks.values()),
+             list(mod_list[-1]._forward_hooks.values())]
+    for module in (mod_list[0], mod_list[-1]):
         module._forward_pre_hooks.clear()
         module._forward_hooks.clear()
-    fused = fuse_sequence(chain, is_qat)
+    classes = tuple(map(type, mod_list))
+    methods = additional_fuser_method_mapping or {}
+    method = methods.get(classes) or (methods.get(classes[0]) if len(classes) == 1 else None)
+    fused = fuse_sequence(mod_list, is_qat) if method is None else method(is_qat, *mod_list)
     for hook in hooks[0]:
         fused.register_forward_pre_hook(hook)
     for hook in hooks[1]:
         fused.register_forward_hook(hook)
-    for i, (parent, name) in enumerate(targets):
-        parent._modules[name] = fused if i == 0 else modules.Identity()
-        parent._modules[name].training = chain[0].training
+    result = [fused, *(modules.Identity() for _ in mod_list[1:])]
+    for module in result:
+        module.training = mod_list[0].training
+    return result
 
 
-def _fuse_all(model: Any, modules_to_fuse: Any, inplace: bool, is_qat: bool) -> Any:
+def _fuse_all(
+    model: Any, modules_to_fuse: Any, inplace: bool, is_qat: bool, fuser: Any, settings: Any
+) -> Any:
     if not inplace:
         model = copy.deepcopy(model)
+    fuse, methods = fuser or fuse_known_modules, \
+        (settings or {}).get("additional_fuser_method_mapping", {})
     single = all(isinstance(name, str) for name in modules_to_fuse)
     for names in [modules_to_fuse] if single else modules_to_fuse:
-        _fuse_known(model, names, is_qat)
+        targets = [_find_parent(model, name) for name in names]
+        chain = [parent._modules[name] for parent, name in targets]
+        for (parent, name), module in zip(targets, fuse(chain, is_qat, methods), strict=False):
+            parent._modules[name] = module
     return model
 
 
@@ -105,11 +122,14 @@ def fuse_modules(
 
     The first module of a list becomes the fused one, the others identities. Requires eval mode.
 
+    fuser_func: a function to call in place of `fuse_known_modules`. fuse_custom_config_dict: may
+    hold "additional_fuser_method_mapping", which is passed to it.
+
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU()).eval()
     >>> torch.ao.quantization.fuse_modules(net, ["0", "1"])[1]
     Identity()
     """
-    return _fuse_all(model, modules_to_fuse, inplace, False)
+    return _fuse_all(model, modules_to_fuse, inplace, False, fuser_func, fuse_custom_config_dict)
 
 
 def fuse_modules_qat(
@@ -117,4 +137,4 @@ def fuse_modules_qat(
     fuse_custom_config_dict: Any = None,
 ) -> Any:
     """`fuse_modules` for a model in training mode: batch normalization stays trainable."""
-    return _fuse_all(model, modules_to_fuse, inplace, True)
+    return _fuse_all(model, modules_to_fuse, inplace, True, fuser_func, fuse_custom_config_dict)

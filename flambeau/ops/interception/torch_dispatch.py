@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
-from ...autograd.backward import require_gradients
+from ...autograd.backward import create_ones, require_gradients
 from ...autograd.mode import MODE
+from ...autograd.saved.values import SavedOutput
 from ...autograd.tape import record
 from ...native.foundation.method_patches import library_attributes
 from ...tensor.ambient import note_change
+from ...tensor.layout import preserve_format
 from ...tensor.tensor import Tensor
 from ...tensor.tree import collect_leaves
 from ..core.aten import aten
@@ -173,7 +175,7 @@ def _find_targets() -> dict[Any, tuple[Any, ...]]:
     result |= {draw: (_overwrite, draw.__name__) for draw in IN_PLACE_DRAWS}
     for name in ("index_put", "index_put_"):
         result[PUBLIC["torch"][name]] = (_put_at_indices, name)
-    result[Tensor.detach] = (_detach,)
+    result[Tensor.detach], result[create_ones] = (_detach,), (_start_backward,)
     result[Tensor.record_stream], result[Tensor.set_] = (_record_stream,), (_set,)
     result[Tensor.item] = (_dispatch_by_name, aten._local_scalar_dense.default)
     for name in ("equal", "nonzero", "masked_select", "histc", "multinomial", "bernoulli"):
@@ -288,7 +290,27 @@ def _call(
         isinstance(result, Tensor) and result._requires_grad
     ):
         record(operator, result, tuple(forward_mode.bind_arguments(operator, args, kwargs, False)))
+        if STATE.modes:
+            _detach_saved_outputs(result)
     return result
+
+
+def _detach_saved_outputs(result: Any) -> None:
+    """Dispatch the detach by which PyTorch's nodes save outputs: modes see it."""
+    parts = result if isinstance(result, tuple) else (result,)
+    node = next((x._node for x in parts if isinstance(x, Tensor) and x._node is not None), None)
+    node = None if node is None else node.shown()
+    for value in getattr(node, "saved", None) or ():
+        if value.__class__ is SavedOutput:
+            _hand_over_again(aten.detach.default, (parts[value.index or 0],))
+
+
+def _start_backward(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Dispatch the ones that a backward pass starts from."""
+    if not STATE.modes or type(args[0]) is not Tensor:
+        return original(*args, **kwargs)
+    return _hand_over_again(aten.ones_like.default, args[:1], {
+        "pin_memory": False, "memory_format": preserve_format})
 
 
 def _drop_defaults(operator: Operator, args: tuple) -> tuple:

@@ -54,6 +54,22 @@ def test_the_gradient_of_a_weight_is_handed_over_as_a_product(torch, shape):
     assert torch.allclose(w.grad, x.reshape(-1, 3).sum(0).expand(2, 3))
 
 
+@pytest.mark.parametrize("name", ["relu", "exp", "tanh", "sqrt"])
+def test_the_detach_of_a_saved_output_is_handed_over(torch, name):
+    mode, seen = record_calls(torch)
+    x = torch.ones(2, requires_grad=True)
+    with mode:
+        y = getattr(x, name)()
+        getattr(x.detach(), name)()
+    assert seen == [name, "detach", "detach", name]
+    seen.clear()
+    z = y.sum()
+    with mode:
+        z.backward()
+    assert seen[0] == "ones_like"
+    assert x.grad is not None
+
+
 def test_squeezing_no_axes_keeps_them_all(torch):
     x = torch.ones(1, 2, 1)
     assert torch.squeeze(x, []).shape == torch.squeeze(x, ()).shape == (1, 2, 1)

@@ -127,7 +127,9 @@ class _Table:
         if type(mod) is not cls._FLOAT_MODULE:
             raise AssertionError(f" qat.{cls.__name__}.from_float only works for "
                                  f"{cls._FLOAT_MODULE.__name__}")
-        if not getattr(mod, "qconfig", None):
+        if not hasattr(mod, "qconfig"):
+            raise AssertionError("Input float module must have qconfig defined")
+        if not mod.qconfig:
             raise AssertionError("Input float module must have a valid qconfig")
         result = cls(**cls._collect_settings(mod), qconfig=mod.qconfig)
         result.weight = mod.weight
