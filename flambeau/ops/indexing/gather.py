@@ -157,6 +157,17 @@ def gather(input: Array, dim: int, index: Array, *, sparse_grad: bool = False) -
     ) is None else y
 
 
+@gather.batch
+def _(batch: Batch, input: Tensor, dim: int, index: Tensor, sparse_grad: bool) -> Tensor:
+    axis = canonicalize_dim(dim, input._array.ndim) + 1
+    x, positions = batch.expand(input), batch.expand(index)
+    if x.dim() == 1:  # examples without axes have one element
+        x = x.unsqueeze(1)
+    is_single = positions.dim() == 1
+    y = gather(x, axis, positions.unsqueeze(1) if is_single else positions)
+    return y.squeeze(1) if is_single else y
+
+
 @gather.vjp("input")
 def _(g: Tensor, input_shape: tuple[int, ...], dim: int, index: Tensor) -> Tensor:
     return _scattered(g, dim, index, input_shape)

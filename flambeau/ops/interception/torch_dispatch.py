@@ -392,9 +392,9 @@ def _put_at_indices(name: str, original: Callable, args: tuple, kwargs: dict[str
 
 
 def _dispatch_by_name(func: Any, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Dispatch a function that is not an operator, if an argument's class dispatches."""
+    """Dispatch a function that is not an operator."""
     result = _ask(args)
-    if not result:
+    if not result and not STATE.modes:
         return original(*args, **kwargs)
     return _hand_over(func, result, args, kwargs)
 

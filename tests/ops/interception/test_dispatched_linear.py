@@ -70,6 +70,17 @@ def test_the_detach_of_a_saved_output_is_handed_over(torch, name):
     assert x.grad is not None
 
 
+def test_modes_see_what_is_no_operator(torch):
+    mode, seen = record_calls(torch)
+    x = torch.tensor([1.0, 0.0])
+    with mode:
+        x.detach()
+        torch.nonzero(x)
+        torch.masked_select(x, x > 0)
+        x[0].item()
+    assert seen == ["detach", "nonzero", "gt", "masked_select", "select", "_local_scalar_dense"]
+
+
 def test_squeezing_no_axes_keeps_them_all(torch):
     x = torch.ones(1, 2, 1)
     assert torch.squeeze(x, []).shape == torch.squeeze(x, ()).shape == (1, 2, 1)
