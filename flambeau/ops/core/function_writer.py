@@ -30,6 +30,8 @@ from .promotion import compute_pointwise
 
 NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # accepted besides PyTorch's names
 
+_NUMPY_NUMBERS = frozenset(np.dtype(code).type for code in "?bhilqBHILQefd")
+
 _NAMES: dict[str, Any] = {
     "compute_pointwise": compute_pointwise, "explained": explain, "view_of": view_of, "wrap": wrap,
     "record": record, "requires": requires, "write_out": write_out, "Tensor": Tensor,
@@ -39,7 +41,7 @@ _NAMES: dict[str, Any] = {
     "MAX_NUMPY_COSTLY_ELEMENTS": MAX_NUMPY_COSTLY_ELEMENTS,
     "try_kernel_with": try_kernel_with, "laid_out": lay_out, "check_sequence": check_sequence,
     "check_integer": check_integer, "check_bool": check_bool,
-    "require_out_dtype": require_out_dtype, "float64": np.float64,
+    "require_out_dtype": require_out_dtype, "NUMBERS": _NUMPY_NUMBERS,
     "as_dtype": as_dtype, "refuse_eight_bit": refuse_eight_bit, "in_order": in_order,
     "__name__": __name__,
 }
@@ -186,7 +188,7 @@ class _Signature:
                 add(f"if {p.name}.__class__ is not bool:",
                     f"    check_bool(operator, {i}, {p.name})")
             elif self._takes_number(p):  # NumPy's would promote float32 arrays
-                add(f"if {p.name}.__class__ is float64:", f"    {p.name} = float({p.name})")
+                add(f"if {p.name}.__class__ in NUMBERS:", f"    {p.name} = {p.name}.item()")
         if "dtype" in operator.names:
             add("if dtype.__class__ is type:", "    dtype = as_dtype(dtype)")
         if operator.dtype_of_out:

@@ -127,7 +127,7 @@ def _convert_operand(x: Any, beside: Any) -> Any:
     it."""
     if x.__class__ is int and isinstance(beside, Tensor) and beside._array.dtype.kind in "iu":
         return wrap(convert_scalar(x, beside._array.dtype))
-    if isinstance(x, (Tensor, bool, int, float, complex, np.number)):
+    if isinstance(x, (Tensor, bool, int, float, complex, np.generic)):
         return x
     raise add_notes(
         TypeError(f"where(): argument 'input' must be Tensor or Number, not {c_class_name(x)}"),

@@ -13,7 +13,7 @@ from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ...tensor.windows.strided_views import compute_extent_bytes, set_strides
 from ..core.arguments.checks import check_sizes
-from ..core.axes import canonicalize_dim, canonicalize_dims
+from ..core.axes import canonicalize_dim, canonicalize_dims, means_all_axes
 from ..core.errors import answer_failed
 from ..core.operator import Array
 from ..core.registry import composite, view
@@ -61,7 +61,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -
     if more:
         dim = (cast("int", dim), *more)
     shape = input._array.shape
-    axes = () if dim == () or dim == [] else canonicalize_dims(dim, len(shape))
+    axes = () if means_all_axes(dim) else canonicalize_dims(dim, len(shape))
     return _squeeze(input, tuple(d for d in axes if shape and shape[d] == 1))
 
 

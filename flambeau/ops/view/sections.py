@@ -190,7 +190,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     axis = canonicalize_dim(dim, input._array.ndim)
     n = input._array.shape[axis]
-    size = -(-n // chunks)
+    size = -(-n // int(chunks))
     if size == 0:
         return split_sizes(input, (0,) * chunks, axis)
     return split(input, size, axis)

@@ -134,3 +134,16 @@ def test_settings_of_numpy_promote_nothing(torch, call, kind):
     y.sum().backward()
     assert x.grad.dtype is x.dtype
     assert y.equal(call(torch.nn.functional, x, 0.5))
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_integers_of_numpy_are_axes_and_numbers(torch, kind):
+    x = torch.arange(12.0).reshape(3, 4)
+    assert x.clamp(kind(1), kind(3)).dtype is torch.float32
+    assert x.long().clamp(kind(1), kind(3)).dtype is torch.int64
+    assert x.movedim(kind(0), kind(1)).shape == (4, 3)
+    assert x.roll(kind(1), kind(0)).equal(x.roll(1, 0))
+    assert x[None].squeeze(kind(0)).shape == (3, 4)
+    assert torch.linalg.norm(x, dim=kind(1)).equal(torch.linalg.norm(x, dim=1))
+    assert [part.shape[0] for part in x.chunk(kind(2))] == [2, 1]
+    assert torch.where(x > 2, x, np.bool_(True)).dtype is torch.float32
