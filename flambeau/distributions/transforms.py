@@ -11,6 +11,7 @@ from .pointwise_transforms import (
     SigmoidTransform, SoftplusTransform, TanhTransform,
 )
 from .pointwise_transforms import _clip_sigmoid as _clip_sigmoid
+from .pointwise_transforms import _clip_sigmoid as _clipped_sigmoid  # noqa: F401
 from .transform import Transform, _InverseTransform
 from .vector_transforms import (
     CorrCholeskyTransform, LowerCholeskyTransform, PositiveDefiniteTransform, SoftmaxTransform,

@@ -22,7 +22,14 @@ def __getattr__(name: str) -> Any:
         return grad
     if name == "_threshold":  # its name in PyTorch's graphs
         name = "threshold"
-    return _PUBLIC[name] if name in _PUBLIC else _lacking(name)
+    if name in _PUBLIC:
+        return _PUBLIC[name]
+    if name.startswith("_") and not name.startswith("__"):
+        from .functional_parts import PARTS
+
+        if name in PARTS:
+            return PARTS[name]
+    return _lacking(name)
 
 
 _lacking = _answering(__name__)

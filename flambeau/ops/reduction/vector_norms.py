@@ -303,7 +303,7 @@ def linalg_norm(
     >>> torch.linalg.norm(x), torch.linalg.norm(x, "nuc"), torch.linalg.norm(x, 1, dim=0)
     (tensor(5.), tensor(7.), tensor([3., 4.]))
     """
-    axes = None if dim is None else [dim] if hasattr(dim, "__index__") else list(dim)
+    axes = None if dim is None else [dim] if isinstance(dim, (int, np.integer)) else list(dim)
     rank = A._array.ndim
     if axes is not None and len(axes) not in (1, 2):
         raise RuntimeError(
@@ -333,7 +333,7 @@ def norm(
     >>> torch.tensor([3., 4.]).norm()
     tensor(5.)
     """
-    axes = None if dim is None else [dim] if hasattr(dim, "__index__") else list(dim)
+    axes = None if dim is None else [dim] if isinstance(dim, (int, np.integer)) else list(dim)
     if isinstance(p, str):
         if p == "fro" and (axes is None or len(axes) <= 2):
             return _vector_norm(input, 2.0, axes, keepdim, dtype, out=out)

@@ -395,8 +395,8 @@ def roll(
     """
     if isinstance(shifts, np.integer):
         shifts = int(shifts)  # unsigned ones have no negative
-    moves = (shifts,) if hasattr(shifts, "__index__") else tuple(shifts)
-    axes = () if dims is None else (dims,) if hasattr(dims, "__index__") else tuple(dims)
+    moves = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    axes = () if dims is None else (dims,) if isinstance(dims, (int, np.integer)) else tuple(dims)
     if not moves:
         raise RuntimeError("`shifts` required")
     if not axes and len(moves) == 1:

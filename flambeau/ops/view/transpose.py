@@ -114,8 +114,8 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     torch.Size([3, 4, 2])
     """
     n = input._array.ndim
-    sources = [source] if hasattr(source, "__index__") else list(source)
-    targets = [destination] if hasattr(destination, "__index__") else list(destination)
+    sources = [source] if isinstance(source, (int, np.integer)) else list(source)
+    targets = [destination] if isinstance(destination, (int, np.integer)) else list(destination)
     if len(sources) != len(targets):
         raise RuntimeError(
             "movedim: Invalid source or destination dims: source "
