@@ -5,22 +5,23 @@ from types import ModuleType
 from typing import Any
 
 from ..func import vmap
-from ..func.functorch_bindings import _add_batch_dim, _remove_batch_dim
-from ..func.vmap import (
-    PARTS,
-    _create_batched_inputs,
-    _process_batched_inputs,
-    _unwrap_batched,
-)
+from ..func.functorch_bindings import _add_batch_dim as _add_batch_dim
+from ..func.functorch_bindings import _remove_batch_dim
+from ..func.vmap import PARTS
+from ..func.vmap import _create_batched_inputs as _create_batched_inputs
+from ..func.vmap import _process_batched_inputs as _process_batched_inputs
+from ..func.vmap import _unwrap_batched as _unwrap_batched
 from ..tensor import Tensor
-from ..utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
+from ..utils._pytree import _broadcast_to_and_flatten as _broadcast_to_and_flatten
+from ..utils._pytree import tree_flatten as tree_flatten
+from ..utils._pytree import tree_unflatten as tree_unflatten
 from .apis import chunk_vmap
 
 __all__ = ["chunk_vmap", "vmap"]
-_PARTS = (_add_batch_dim, _broadcast_to_and_flatten, Tensor, tree_flatten, tree_unflatten)
+
+# The parts of vmap that an assignment to this module replaces.
 _REPLACEABLE = {"_process_batched_inputs": "process", "_create_batched_inputs": "create",
                 "_unwrap_batched": "unwrap"}
-_DEFAULTS = (_process_batched_inputs, _create_batched_inputs, _unwrap_batched)
 
 
 class _Module(ModuleType):

@@ -35,7 +35,7 @@ def _recordable(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_recordable
 def sym_int(a: Any) -> int:
-    """Towards zero.
+    """Round a number towards zero.
 
     >>> torch.sym_int(-1.5)
     -1
@@ -45,7 +45,7 @@ def sym_int(a: Any) -> int:
 
 @_recordable
 def sym_float(a: Any) -> float:
-    """As a float.
+    """Convert a number to a float.
 
     >>> torch.sym_float(2)
     2.0
@@ -55,7 +55,7 @@ def sym_float(a: Any) -> float:
 
 @_recordable
 def sym_max(a: Any, b: Any) -> Any:
-    """The greater number, as a float if either is a float.
+    """Return the greater number, as a float if either is a float.
 
     >>> torch.sym_max(3, 2.5)
     3.0
@@ -65,7 +65,7 @@ def sym_max(a: Any, b: Any) -> Any:
 
 @_recordable
 def sym_min(a: Any, b: Any) -> Any:
-    """The smaller number, as a float if either is a float.
+    """Return the smaller number, as a float if either is a float.
 
     >>> torch.sym_min(1, 2.5)
     1.0
@@ -79,7 +79,7 @@ def _float_if_one_is(chosen: Any, a: Any, b: Any) -> Any:
 
 @_recordable
 def sym_not(a: Any) -> bool:
-    """Negation.
+    """Negate a truth value.
 
     >>> torch.sym_not(True)
     False
@@ -89,7 +89,7 @@ def sym_not(a: Any) -> bool:
 
 @_recordable
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """`t` if `b` else `f`.
+    """Return `t` if `b` holds, else `f`.
 
     >>> torch.sym_ite(True, 1, 2)
     1
@@ -98,7 +98,7 @@ def sym_ite(b: Any, t: Any, f: Any) -> Any:
 
 
 def sym_sum(args: Any) -> Any:
-    """The sum of numbers.
+    """Add up numbers.
 
     >>> torch.sym_sum([1, 2, 3])
     6
@@ -108,7 +108,7 @@ def sym_sum(args: Any) -> Any:
 
 @_recordable
 def _sym_sqrt(a: Any) -> float:
-    """The square root.
+    """Return the square root.
 
     >>> torch.sym_sqrt(9)
     3.0

@@ -84,10 +84,10 @@ def _differentiate_values(gS: Tensor, U: Tensor, Vh: Tensor) -> Tensor:
 
 def _check_phase(gU: Tensor | None, gVh: Tensor | None, U: Tensor, Vh: Tensor) -> None:
     """Raise RuntimeError if a loss changes with the phase of complex singular vectors."""
-    turns = [] if gU is None else [(mH(U) @ gU).diagonal(0, -2, -1).imag]
+    phases = [] if gU is None else [(mH(U) @ gU).diagonal(0, -2, -1).imag]
     if gVh is not None:
-        turns.append((Vh @ mH(gVh)).diagonal(0, -2, -1).imag)
-    check_phase(sum(turns[1:], turns[0])._array, (
+        phases.append((Vh @ mH(gVh)).diagonal(0, -2, -1).imag)
+    check_phase(sum(phases[1:], phases[0])._array, (
         "svd_backward: The singular vectors in the complex case are specified up to multiplication "
         "by e^{i phi}. The specified loss function depends on this phase term, making it "
         "ill-defined."))
@@ -105,15 +105,15 @@ def compute_svd_cotangent(
     gaps = gaps + diag_embed(gaps.new_ones(k))
     inner = None
     if gU is not None:
-        turned = mH(U) @ gU
-        turned = turned - mH(turned)
-        inner = turned / gaps * S.unsqueeze(-2)
+        rotation = mH(U) @ gU
+        rotation = rotation - mH(rotation)
+        inner = rotation / gaps * S.unsqueeze(-2)
         if U.is_complex():
-            inner = inner + diag_embed(turned.diagonal(0, -2, -1) / (2 * S))
+            inner = inner + diag_embed(rotation.diagonal(0, -2, -1) / (2 * S))
     if gVh is not None:
-        other = Vh @ mH(gVh)
-        other = S.unsqueeze(-1) * ((other - mH(other)) / gaps)
-        inner = other if inner is None else inner + other
+        rotation = Vh @ mH(gVh)
+        of_V = S.unsqueeze(-1) * ((rotation - mH(rotation)) / gaps)
+        inner = of_V if inner is None else inner + of_V
     if U.is_complex():
         _check_phase(gU, gVh, U, Vh)
     if gS is not None:

@@ -16,7 +16,7 @@ from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line, unit_int
 
 
 def above_one(rng: Rng) -> Iterator[Sample]:
-    """Number greater than 1."""
+    """Sample numbers greater than 1."""
     for shape in ((), (5,), (3, 4)):
         yield (rng.uniform(1.2, 3, shape),), {}
 
@@ -216,7 +216,7 @@ def _(g: Tensor, y: Tensor) -> Tensor:
     return tanh_backward(g, y)
 
 
-def _tanh_slope(grad: np.ndarray, output: np.ndarray) -> np.ndarray:
+def _scale_by_tanh_slope(grad: np.ndarray, output: np.ndarray) -> np.ndarray:
     slope = np.multiply(output, output)
     slope = np.subtract(1, slope, out=slope if slope.ndim else None)
     return np.multiply(slope, grad)
@@ -225,7 +225,7 @@ def _tanh_slope(grad: np.ndarray, output: np.ndarray) -> np.ndarray:
 @pointwise(ref=lambda g, y: g * (1 - y**2), samples=pairs_nonzero, expose=(), inplace=False)
 def tanh_backward(grad: Array, output: Array) -> Array:
     """Cotangent of tanh's input, computed from its output: grad * (1 - output**2)."""
-    return blockwise(_tanh_slope, grad, output)
+    return blockwise(_scale_by_tanh_slope, grad, output)
 
 
 @tanh_backward.vjp("grad")
