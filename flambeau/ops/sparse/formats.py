@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...tensor.layout import layout, sparse_coo
+from ...tensor.narrow_dtypes import widen
 from ...tensor.sparse import COMPRESSED, CompressedArray, CooArray, SparseArray, layout_name
 from ...tensor.tensor import Tensor, wrap
 
@@ -58,9 +59,9 @@ def convert_coo_to_dense(a: CooArray) -> np.ndarray:
 def convert_dense_to_coo(array: np.ndarray, sparse_dim: int) -> CooArray:
     """Return the positions, along the first axes, at which an array is not all zero."""
     if array.ndim == 0:
-        nonzero = int(bool(array != 0))
+        nonzero = int(bool(widen(array) != 0))
         return CooArray(np.empty((0, nonzero), np.int64), array.reshape(1)[:nonzero], (), True)
-    occupied = array != 0
+    occupied = widen(array) != 0
     if sparse_dim < array.ndim:
         occupied = occupied.any(axis=tuple(range(sparse_dim, array.ndim)))
     indices = np.nonzero(occupied)

@@ -28,3 +28,14 @@ def test_gather_of_examples_and_indices(torch):
 
     expected = torch.stack([gradient(*pair) for pair in zip(x, index, strict=True)])
     torch.testing.assert_close(torch.func.vmap(gradient)(x, index), expected)
+
+
+@pytest.mark.parametrize(("shape", "index"), [((3,), 2), ((), [0, 0]), ((), 0), ((3,), [2, 0])])
+def test_tangents_of_examples_meet_one_index(torch, shape, index):
+    x, tangents, index = torch.randn(shape), torch.randn(2, *shape), torch.tensor(index)
+
+    def push(tangent):
+        return torch.func.jvp(lambda x: torch.gather(x, 0, index), (x,), (tangent,))[1]
+
+    expected = torch.stack([torch.gather(t, 0, index) for t in tangents])
+    assert torch.equal(torch.func.vmap(push)(tangents), expected)

@@ -27,6 +27,8 @@ torch.nn.Parameter(s) | coo(torch.zeros(1, 0, dtype=torch.long), torch.zeros(0, 
 torch.zeros(2, 3, layout=torch.sparse_coo) | torch.sparse.spdiags(d, tensor([0, 1]), (3, 3))
 torch.sparse_csr_tensor([0, 1, 2], [0, 1], [1., 2.], (2, 3), dtype=torch.float64)
 torch.sparse_bsr_tensor([0, 1, 2], [0, 1], torch.ones(2, 2, 3))
+tensor([[1 + 1j, 0], [0, 2j]]).to(torch.complex32).to_sparse().values().to(torch.complex64)
+tensor([[1 + 1j, 0], [0, 2j]]).to(torch.complex32).to_sparse_csc().to_dense().to(torch.complex64)
 """
 
 COMPUTED = """
