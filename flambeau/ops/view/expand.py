@@ -117,8 +117,8 @@ def expand(input: Array, *size: Any, implicit: bool = False) -> Array:
     lengths, strides = list(shape), list(input.strides)
     if not new:
         for i, n in enumerate(size):
-            if n != lengths[i]:
-                strides[i] = strides[i] if n == -1 else 0
+            if n != lengths[i] or n.__class__ is not int:
+                strides[i] = strides[i] if n in (-1, lengths[i]) else 0
                 lengths[i] = _expand_length(n, lengths[i], i, False, size, shape)
         return set_strides(input, lengths, strides)
     for i in range(len(size) - 1, -1, -1):
