@@ -37,7 +37,8 @@ _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
 # Functions that write in place, but only through recorded parts.
 COMPOSED_OF_OPERATORS = frozenset((
     "add_", "sub_", "div_", "true_divide_", "clamp_", "clamp_min_", "clamp_max_", "pow_",
-    "masked_fill_", "elu_", "selu_", "celu_", "dropout_", "copy_", "fill_", "zero_",
+    "masked_fill_", "elu_", "selu_", "celu_", "leaky_relu_", "dropout_", "copy_", "fill_",
+    "zero_",
     "requires_grad_", "detach_", "uniform_", "normal_", "bernoulli_",
 ))
 

@@ -14,7 +14,7 @@ from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import is_exposed
 from ...tensor.layout import find_owner
 from ...tensor.tensor import Tensor
-from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, are_same_bits
+from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, Value, are_same_bits
 from .following import Following
 from .segment import Entry
 
@@ -70,6 +70,28 @@ def list_constant(session: Session, array: np.ndarray, function: Any = None) -> 
         recorder = session.next_recorder()
         if recorder is not None:
             recorder.constant(array, function)
+
+
+def list_wrapped(following: Following, bound: tuple) -> bool:
+    """List the constants that library code wrapped for an operator on these operands. Return False
+    if the operator gets others."""
+    entries, start = following.segment.entries, following.pos
+    end = next(i for i in range(start, len(entries) + 1)
+               if i == len(entries) or not entries[i].is_wrapped)
+    if end == len(entries) or following.ambient != AMBIENT.changes:
+        return False
+    arrays = {expected.storage: getattr(x, "_array", x)
+              for (_, expected), x in zip(entries[end].operands, bound, strict=False)
+              if expected.__class__ is Value}
+    for entry in entries[start:end]:
+        value, known = entry.event.results[0], entry.event.array
+        array = arrays.get(value.storage)
+        if known is None or array.__class__ is not np.ndarray \
+                or not following.begins(entry, value, array) \
+                or not are_same_bits(np.asarray(known), array):
+            return False
+        following.step()
+    return True
 
 
 def list_empty(session: Session, array: np.ndarray, function: Any = None) -> None:

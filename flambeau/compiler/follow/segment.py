@@ -82,10 +82,12 @@ class Entry:
         of one tensor on new memory.
     allocated: the storages first used here.
     number: the array of a constant with one element and no axes, on new memory.
+    is_wrapped: whether this is a constant that library code passes to an operator, such as the
+        value of masked_fill: no call that creates it is listed.
     """
 
     __slots__ = (
-        "allocated", "buffer", "event", "kind", "number", "operands", "operator", "results",
+        "allocated", "buffer", "event", "is_wrapped", "kind", "number", "operands", "operator", "results",
         "returns_several", "update",
     )
 
@@ -93,6 +95,8 @@ class Entry:
         self.event, self.kind, self.operator = event, event.kind, event.operator
         self.allocated: tuple[int, ...] = ()
         self.buffer: Any = None  # of a draw
+        maker = getattr(event.function, "__name__", "")
+        self.is_wrapped = event.kind == CONSTANT and maker == "wrap"
         self.number: np.ndarray | None = None
         self.update: Any = None  # of an optimizer's step over a group
         self.operands: tuple[tuple[int | None, Any], ...] = ()

@@ -17,6 +17,7 @@ from ...tensor.tensor import Tensor
 from ..trace.ambient_modes import read_ambient_modes
 from .cues.cue_code import write_cue
 from .cues.inline_cache import drop_pieces, is_due, link
+from .event_listing import list_wrapped
 from .following import Following
 from .foreign_tensors import has_foreign
 from .hooks import ACTIVE, RECORDING, Hook
@@ -228,6 +229,8 @@ class Session:
                     return NO
                 return self._begin(hook, args, kwargs)
             entry = following.next
+            if entry.is_wrapped and list_wrapped(following, bound):
+                entry = following.next
             if entry.operator is operator and following.matches(entry, bound):
                 return following.produce(entry, bound)
             if entry.operator is operator and following.segment.adapt(following.pos, bound):
