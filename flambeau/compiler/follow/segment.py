@@ -87,8 +87,8 @@ class Entry:
     """
 
     __slots__ = (
-        "allocated", "buffer", "event", "is_wrapped", "kind", "number", "operands", "operator", "results",
-        "returns_several", "update",
+        "allocated", "buffer", "event", "is_wrapped", "kind", "number", "operands", "operator",
+        "results", "returns_several", "update",
     )
 
     def __init__(self, event: Event) -> None:
