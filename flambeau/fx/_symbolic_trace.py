@@ -11,7 +11,7 @@ import sys
 import typing
 from collections.abc import Callable
 from itertools import chain
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar
 
 from .._namespace.assertions import _assert
@@ -262,6 +262,8 @@ class Tracer(TracerBase):
     ) -> tuple[Any, list[Any]]:
         """Return the function to run, and a proxy or concrete value for each of its parameters."""
         inner = inspect.unwrap(root_fn)
+        if not hasattr(inner, "__code__"):  # an operator, which is built in in PyTorch
+            raise AssertionError(f"Expected FunctionType, got {BuiltinFunctionType}")
         code = inner.__code__
         total = code.co_argcount + code.co_kwonlyargcount
         names = iter(code.co_varnames)

@@ -142,3 +142,10 @@ def test_constants_from_outside_may_stand_below_transforms():
     graph = make_fx(torch.vmap(lambda a: a * w + w))(torch.ones(3, 4))
     x = torch.rand(3, 4)
     assert torch.equal(graph(x), x * w + w)
+
+
+@pytest.mark.parametrize("name", ["gelu", "linear", "softplus"])
+def test_an_operator_is_no_program_to_trace(name):
+    function = getattr(torch.nn.functional, name)
+    with pytest.raises(AssertionError, match="Expected FunctionType, got .*builtin_function"):
+        torch.fx.symbolic_trace(function)
