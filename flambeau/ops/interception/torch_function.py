@@ -35,6 +35,7 @@ _ORDINARY: set[type] = {
     Tensor, Size, bool, int, float, complex, str, bytes, type(None), slice, type(...), dtype,
     device, layout, memory_format, type, np.ndarray, Lacking,
 }
+_CONTAINERS = (tuple, list, dict, set, frozenset)
 # Packages whose classes stay as they are.
 _LIBRARIES = frozenset(("flambeau", "torch", "builtins", "numpy"))
 # Namespaces above this layer whose functions are intercepted: `nn.init` adds itself.
@@ -278,7 +279,8 @@ def meet(cls: type) -> bool:
         return False
     watched = [listener(cls) for listener in INSTANTIATED]
     if not overrides(cls):
-        if not any(watched) and cls.__module__.partition(".")[0] in _LIBRARIES:
+        if not any(watched) and cls.__module__.partition(".")[0] in _LIBRARIES \
+                and not issubclass(cls, _CONTAINERS):
             _ORDINARY.add(cls)
         return False
     ROUTES.need_always()

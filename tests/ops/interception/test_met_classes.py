@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -103,3 +105,19 @@ def test_the_first_call_on_a_foreign_class_hears_of_the_public_function(name):
 
     assert [getattr(torch, name)(torch.ones(2), Foreign()) for _ in range(2)] == ["answer"] * 2
     assert seen == [True, True]
+
+
+def test_containers_of_failed_calls_may_hold_what_overrides():
+    program = """
+import flambeau as torch
+for call in (lambda: torch.stack([[1, 2], (3,)]), lambda: torch.add([(1,)], 2)):
+    try:
+        call()
+    except TypeError:
+        pass
+def f(x):
+    return torch.full((x.size(0),), 1.0) + x.sum(1)
+print(torch.fx.symbolic_trace(f).code.count("torch.full"))
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.stdout.strip() == "1", result.stderr
