@@ -264,6 +264,29 @@ def _count_shared_positions(name: str, names: tuple[str, ...]) -> int:
 
 def decompose_getitem(self: Any, item: Any) -> list[tuple[Any, list, dict]] | None:
     """Return `self[item]` as select, slice, unsqueeze and index; None if they cannot express it."""
+    items = _list_index_items(self.ndim, item)
+    if items is None:
+        return None
+    steps: list[tuple[Any, list, dict]] = []
+    tensors: list[Any] = []
+    dim = 0
+    for i in items:
+        if isinstance(i, Tensor):
+            tensors += [None] * (dim - len(tensors)) + [i]
+            dim += _count_indexed_axes(i)
+            continue
+        if i != slice(None):
+            view, arguments = _choose_view(i)
+            steps.append((view, [... if steps else self, dim, *arguments], {}))
+        dim += not isinstance(i, int)
+    if tensors:
+        steps.append((aten.index.Tensor, [... if steps else self, tensors], {}))
+    return steps or [(aten.alias.default, [self], {})]
+
+
+def _list_index_items(ndim: int, item: Any) -> list[Any] | None:
+    """Return an index's items with lists as tensors and the ellipsis expanded; None for other
+    kinds of items."""
     items = list(item) if isinstance(item, tuple) else [item]
     known = (int, slice, type(None), type(...), Tensor, list)
     if not all(isinstance(i, known) for i in items) or any(isinstance(i, bool) for i in items):
@@ -272,31 +295,25 @@ def decompose_getitem(self: Any, item: Any) -> list[tuple[Any, list, dict]] | No
     items = [make(i) if isinstance(i, list) and i else i for i in items]
     if any(isinstance(i, list) for i in items):
         return None
-    consumed = sum(i.ndim if isinstance(i, Tensor) and str(i.dtype) == "torch.bool" else 1
-                   for i in items if i is not None and i is not ...)
-    if ... in [i for i in items if not isinstance(i, Tensor)]:
-        at = next(n for n, i in enumerate(items) if i is ...)
-        items[at : at + 1] = [slice(None)] * (self.ndim - consumed)
-    steps: list[tuple[Any, list, dict]] = []
-    tensors: list[Any] = []
-    value, dim = self, 0
-    for i in items:
-        if isinstance(i, Tensor):
-            tensors += [None] * (dim - len(tensors)) + [i]
-            dim += i.ndim if str(i.dtype) == "torch.bool" else 1
-        elif i is None:
-            steps.append((aten.unsqueeze.default, [value, dim], {}))
-            dim += 1
-        elif isinstance(i, slice):
-            if (i.start, i.stop, i.step) != (None, None, None):
-                stop = 2**63 - 1 if i.stop is None else i.stop
-                step = [] if i.step is None else [i.step]
-                start = 0 if i.start is None else i.start
-                steps.append((aten.slice.Tensor, [value, dim, start, stop, *step], {}))
-            dim += 1
-        else:
-            steps.append((aten.select.int, [value, dim, i], {}))
-        value = ... if steps else self
-    if tensors:
-        steps.append((aten.index.Tensor, [value, tensors], {}))
-    return steps or [(aten.alias.default, [self], {})]
+    ellipsis = next((n for n, i in enumerate(items) if i is ...), None)
+    if ellipsis is not None:
+        consumed = sum(_count_indexed_axes(i) for i in items if i is not None and i is not ...)
+        items[ellipsis : ellipsis + 1] = [slice(None)] * (ndim - consumed)
+    return items
+
+
+def _count_indexed_axes(item: Any) -> int:
+    """Return how many axes an item indexes: a mask as many as it has."""
+    is_mask = isinstance(item, Tensor) and str(item.dtype) == "torch.bool"
+    return item.ndim if is_mask else 1
+
+
+def _choose_view(item: int | slice | None) -> tuple[Any, list[Any]]:
+    """Return the operator of an item, and its arguments after the axis."""
+    if item is None:
+        return aten.unsqueeze.default, []
+    if isinstance(item, int):
+        return aten.select.int, [item]
+    stop = 2**63 - 1 if item.stop is None else item.stop
+    return aten.slice.Tensor, [0 if item.start is None else item.start, stop,
+                               *([] if item.step is None else [item.step])]

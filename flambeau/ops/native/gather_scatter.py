@@ -41,10 +41,10 @@ def _match_row_strides(x: Array, index: Array, axis: int) -> tuple[int, int] | N
 
 
 @native_route
-def take(x: Array, at: int, index: Array) -> Array | None:
+def take(x: Array, axis: int, index: Array) -> Array | None:
     """Return elements of x by their indices along an axis."""
     x = put_in_order(x)
-    strides, bits = _match_row_strides(x, index, at), _BITS.get(x.itemsize)
+    strides, bits = _match_row_strides(x, index, axis), _BITS.get(x.itemsize)
     if strides is None or bits is None or not x.flags.c_contiguous:
         return None
     outer, inner = strides
@@ -52,7 +52,7 @@ def take(x: Array, at: int, index: Array) -> Array | None:
     if kernel is None:
         return None
     numbers, y = np.ascontiguousarray(index), np.empty(index.shape, x.dtype)
-    n, count = x.shape[at], index.shape[at]
+    n, count = x.shape[axis], index.shape[axis]
     if inner == 1:
         call_kernel(kernel, index.size, x, numbers, y, outer, count, n)
     else:

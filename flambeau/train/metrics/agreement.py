@@ -61,11 +61,11 @@ class CohenKappa(OfConfusion):
         if not total:
             return self._get_undefined()
         expected = np.outer(self.counts.sum(1), self.counts.sum(0)) / total
-        place = np.arange(len(self.counts))
-        distance = np.abs(place[:, None] - place)
-        power = {None: distance != 0, "linear": distance, "quadratic": distance**2}[self.weights]
-        chance = float((power * expected).sum())
-        return 1 - float((power * self.counts).sum()) / chance if chance else float("nan")
+        classes = np.arange(len(self.counts))
+        distance = np.abs(classes[:, None] - classes)
+        penalty = {None: distance != 0, "linear": distance, "quadratic": distance**2}[self.weights]
+        chance = float((penalty * expected).sum())
+        return 1 - float((penalty * self.counts).sum()) / chance if chance else float("nan")
 
 
 class MatthewsCorrelation(OfConfusion):
