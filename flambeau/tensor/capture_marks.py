@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .meta import MetaArray
 from .tensor import Tensor
 
 F = TypeVar("F", bound=Callable)
@@ -48,10 +49,11 @@ def may_write_arrays() -> bool:
 def holds(x: Tensor, condition: Callable[[np.ndarray], Any]) -> bool:
     """Return whether the values of x satisfy a condition; if not, the caller must raise an error.
 
-    A compiled step also checks it, and runs eagerly if it fails. `condition` must be a library
-    function that accepts arrays and symbolic arrays.
+    A compiled step also checks it, and runs eagerly if it fails. Meta tensors, which have no
+    values, satisfy every condition. `condition` must be a library function that accepts arrays
+    and symbolic arrays.
     """
-    return bool(condition(x._array))
+    return x._array.__class__ is MetaArray or bool(condition(x._array))
 
 
 def are_all_true(values: np.ndarray) -> Any:

@@ -32,3 +32,12 @@ def test_shapes(torch, call, shape):
 def test_masks_are_refused(torch):
     with pytest.raises(NotImplementedError, match="nonzero"):
         meta(torch, 4, 4)[meta(torch, 4, dtype=torch.bool)]
+
+
+def test_draws_take_no_numbers(torch):
+    before = torch.get_rng_state()
+    ones = meta(torch, 3)
+    for y in (torch.bernoulli(ones), torch.normal(ones, ones), ones.normal_(), ones.uniform_(),
+              torch.multinomial(ones, 2), torch.poisson(ones)):
+        assert y.device.type == "meta"
+    assert torch.equal(torch.get_rng_state(), before)

@@ -297,7 +297,8 @@ def randperm(
     kind = get_numpy_dtype(dtype or types.int64) if out is None else _choose_out_dtype(
         "randperm", dtype, out
     )
-    array = integers.randperm(n, kind, generator)
+    array = meta_array((n,), kind) if out is None and is_on_meta(device) \
+        else integers.randperm(n, kind, generator)
     if out is not None:
         write_into(out, array, warns=False)
         return out
@@ -336,9 +337,12 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *,
         if (mismatch := broadcast_mismatch(shapes)) is not None:
             raise RuntimeError(mismatch)
         shape = np.broadcast_shapes(*shapes)
-        drawn = place(normals.fill_normal(np.empty(shape, kind), generator), device, False)
-        with no_grad():
-            array = (drawn * std + mean).to(tensors[0].dtype)._array
+        if tensors[0]._array.__class__ is MetaArray:
+            array = meta_array(shape, kind)
+        else:
+            drawn = place(normals.fill_normal(np.empty(shape, kind), generator), device, False)
+            with no_grad():
+                array = (drawn * std + mean).to(tensors[0].dtype)._array
     if out is not None:
         write_into(out, array)
         return out
@@ -422,10 +426,16 @@ def multinomial(
     >>> torch.multinomial(torch.tensor([0., 1., 0.]), 3, replacement=True)
     tensor([1, 1, 1])
     """
-    if num_samples == 1 and input._array.size and input._array.dtype in types.FLOATS:
+    is_meta = input._array.__class__ is MetaArray
+    if num_samples == 1 and input._array.size and input._array.dtype in types.FLOATS \
+            and not is_meta:
         return _draw_index(input.detach(), replacement, generator, out)
-    array = np.ascontiguousarray(
-        integers.multinomial(input._array, num_samples, replacement, generator))
+    if is_meta:
+        integers.check_weights(input._array, num_samples, replacement)
+        array: Any = meta_array((*input._array.shape[:-1], num_samples), types.int64.numpy)
+    else:
+        array = np.ascontiguousarray(
+            integers.multinomial(input._array, num_samples, replacement, generator))
     if out is not None:
         check_out_dtype("multinomial", types.int64, out.dtype)
         write_into(out, array)
@@ -460,6 +470,8 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     >>> torch.poisson(torch.tensor([0., 0.]))
     tensor([0., 0.])
     """
+    if input._array.__class__ is MetaArray:
+        return wrap(input._array.copy())
     result = wrap(rejection_sampling.poisson(input._array, generator))
     return _without_gradient(input, result) if MODE.grad and input.requires_grad else result
 

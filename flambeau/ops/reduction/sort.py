@@ -12,7 +12,7 @@ from ...native.foundation.user_frames import warn_once
 from ...native.target.eager_costs import MAX_INSERTION_SORT_LENGTH
 from ...tensor.capture_marks import holds
 from ...tensor.dtypes import FROM_NUMPY
-from ...tensor.meta import MetaArray, refuse_unknown_values
+from ...tensor.meta import refuse_unknown_values
 from ...tensor.narrow_dtypes import normalize_bools, refuse_eight_bit
 from ...tensor.overlap import Overlap
 from ...tensor.promotion import build_missing_kernel_error, legacy_name, refuse_complex
@@ -414,7 +414,7 @@ def _declare_quantile(name: str, ignore_nan: bool) -> Any:
             raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
         if q.dtype is not input.dtype:
             raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-        if q._array.__class__ is not MetaArray and not holds(q, _are_fractions):
+        if not holds(q, _are_fractions):
             raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
         y = _interpolate(input, q, dim, keepdim, interpolation, ignore_nan)
         return y if out is None else write_result(name, y, out)

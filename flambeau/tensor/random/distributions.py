@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ..meta import MetaArray
 from ..narrow_dtypes import COMPLEX32
 from . import exact_libm
 from .generator import BLOCK, Generator, default_generator
@@ -221,6 +222,8 @@ def _fill_bernoulli_each(
         raise RuntimeError(
             f"bernoulli_: p of shape {list(p.shape)} does not expand to {list(array.shape)}"
         ) from None
+    if array.__class__ is MetaArray:
+        return array
     if not is_within_unit(p):
         raise RuntimeError(
             "bernoulli_: Expected p_in >= 0 && p_in <= 1 to be true, but got false "

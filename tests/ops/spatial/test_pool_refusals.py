@@ -79,3 +79,8 @@ def test_refused_unpooling(torch):
         F.max_unpool1d(x, at + 1000, 2)
     with pytest.raises(RuntimeError, match=r"\(\[1, 1, 2, 1\]\) but got .* \[1, 1, 1, 1\]"):
         F.max_unpool1d(x, at[..., :1], 2)
+
+
+def test_refused_ratios(torch):
+    with pytest.raises(ValueError, match="max_pool2d requires output_ratio to either be"):
+        torch.nn.functional.fractional_max_pool2d(torch.ones(1, 8, 8), 2, output_ratio=(0.5,) * 3)

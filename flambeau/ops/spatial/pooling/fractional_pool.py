@@ -113,6 +113,9 @@ def _choose_sizes(n: int, input: Tensor, kernel: Any, size: Any, ratio: Any) -> 
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     if size is None:
         ratio = ratio if hasattr(ratio, "__len__") else (ratio,) * n
+        if len(ratio) != n:
+            raise ValueError(f"{name} requires output_ratio to either be a single Int or tuple of "
+                             "Ints.")
         if any(not 0 < r < 1 for r in ratio):
             raise ValueError(f"output_ratio must be between 0 and 1 (got {tuple(ratio)})")
         size = [int(k * r) for k, r in zip(shape[-n:], ratio, strict=True)]
