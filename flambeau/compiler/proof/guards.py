@@ -75,14 +75,17 @@ class Guard:
         snapshots: list[tuple[dict[str, Any], dict[str, Any]]] = self.value
         if sum(len(before) for _, before in snapshots) > MAX_UNROLLED_GUARD_MEMBERS:
             dicts = [members for members, _ in snapshots]
-            ids = list_member_ids([before for _, before in snapshots])
-            return f"{name(list_member_ids)}({name(dicts)}) != {name(ids)}"
-        tests = []
-        for members, before in snapshots:
-            space = name(members)
-            tests.append(f"len({space}) != {len(before)}")
+            ids = list_members([before for _, before in snapshots])
+            return f"{name(list_members)}({name(dicts)}) != {name(ids)}"
+        spaces = [name(members) for members, _ in snapshots]
+        keys = [*chain.from_iterable(before for _, before in snapshots)]
+        # One comparison of all keys, in order, which does not say which dict has which.
+        tests = [f"[{', '.join([f'*{space}' for space in spaces])}] != {name(keys)}"]
+        for space, (_, before) in zip(spaces, snapshots, strict=True):
+            if any(x is None for x in before.values()):
+                tests.append(f"len({space}) != {len(before)}")
             tests += [f"{space}.get({key!r}) is not {name(x)}" for key, x in before.items()]
-        return " or ".join(tests) or "False"
+        return " or ".join(tests)
 
 
 def is_same_value(a: Any, b: Any) -> bool:
@@ -98,9 +101,11 @@ def is_same_value(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def list_member_ids(dicts: list[dict[str, Any]]) -> list[int]:
-    """Return the ids of the dicts' values, in order."""
-    return [*map(id, chain.from_iterable(map(dict.values, dicts)))]
+def list_members(dicts: list[dict[str, Any]]) -> list[Any]:
+    """Return the number of entries of each dict, and all keys and the ids of all values, in order.
+    """
+    return [*map(len, dicts), *chain.from_iterable(dicts),
+            *map(id, chain.from_iterable([each.values() for each in dicts]))]
 
 
 def format_line(file: str, line: int) -> str:

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from .contents import guard_content
 from .decisions import can_guard_truth, decide_number
+from .declarations import is_in_library
 from .facts import Facts
 from .guards import Test
 from .provenance import Aspect, Kind, NotProvedError, Provenance, depends_on_values
 from .shadow_frame import CallState, Runs, ShadowFrame
+from .state.object_state import declare_object
 
 Handler = Callable[[Facts, Any, ShadowFrame, Any], None]
 HANDLERS: dict[str, Handler] = {}
@@ -59,6 +62,10 @@ def _guard_truth(facts: Facts, p: Provenance) -> None:
         return
     if hasattr(method, "__code__"):
         facts.guard_lookup(kind, "__bool__", name)
+        if is_in_library(method.__code__) and isinstance(p.value, Module):
+            guard_content(facts, p)
+        elif is_in_library(method.__code__):
+            declare_object(facts, p.value, method)
     else:
         guard_content(facts, p, only_length=True)
 

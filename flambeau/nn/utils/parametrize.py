@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-class _Cache:
+class ParametrizationCache:
     """The tensors computed inside `cached()`, by module id and name; `depth` counts blocks."""
 
     depth = 0
@@ -41,13 +41,13 @@ def cached() -> Iterator[None]:
     ...     layer.weight is layer.weight
     True
     """
-    _Cache.depth += 1
+    ParametrizationCache.depth += 1
     try:
         yield
     finally:
-        _Cache.depth -= 1
-        if not _Cache.depth:
-            _Cache.tensors = {}
+        ParametrizationCache.depth -= 1
+        if not ParametrizationCache.depth:
+            ParametrizationCache.tensors = {}
 
 
 def _register_parameter_or_buffer(module: Module, name: str, tensor: Tensor) -> None:
@@ -248,12 +248,12 @@ def _inject_property(module: Module, tensor_name: str) -> None:
 
     def get(self: Any) -> Tensor:
         parametrization = self.parametrizations[tensor_name]
-        if not _Cache.depth:
+        if not ParametrizationCache.depth:
             return parametrization()
         key = (id(self), tensor_name)
-        if key not in _Cache.tensors:
-            _Cache.tensors[key] = parametrization()
-        return _Cache.tensors[key]
+        if key not in ParametrizationCache.tensors:
+            ParametrizationCache.tensors[key] = parametrization()
+        return ParametrizationCache.tensors[key]
 
     def set_original(self: Any, value: Tensor) -> None:
         self.parametrizations[tensor_name].right_inverse(value)

@@ -251,3 +251,40 @@ def a_hook_that_removes_itself() -> Scene:
 
     change()
     return Scene(lambda x: F.relu(net(x)), change, log=log)
+
+
+@scene
+def layers_that_change_places() -> Scene:
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+
+    def change() -> None:
+        net._modules["0"] = net._modules.pop("0")
+
+    return Scene(lambda x: net(x), change)
+
+
+@scene
+def a_list_of_layers_that_was_empty() -> Scene:
+    net, more = nn.Linear(3, 3), nn.Sequential()
+
+    def step(x: Any) -> Any:
+        return more(net(x)) if more else net(x)
+
+    return Scene(step, lambda: more.append(nn.ReLU()) and None)
+
+
+@scene
+def weights_that_are_cached_from_now_on() -> Scene:
+    net = nn.utils.parametrizations.weight_norm(nn.Linear(3, 3))
+    cache = nn.utils.parametrize.cached()
+
+    def step(x: Any) -> Any:
+        y = net(x) + net(x * 2)
+        net.parametrizations.weight.original0.data.mul_(0.9)
+        return y
+
+    def change() -> Any:
+        cache.__enter__()
+        return lambda: cache.__exit__(None, None, None)
+
+    return Scene(step, change)

@@ -13,10 +13,11 @@ from typing import Any
 
 from ....nn.module import Module
 from ....nn.registration import CALL_HOOKS, HOOK_TABLES
+from ....nn.utils.parametrize import ParametrizationCache
 from ..declarations import is_in_library
 from ..facts import Facts
 from ..guards import Test
-from ..provenance import Aspect, Kind, Provenance
+from ..provenance import Aspect, Kind, NotProvedError, Provenance
 from .class_state import list_methods
 
 _MEMBERS = ("_modules", "_parameters", "_buffers")
@@ -47,6 +48,18 @@ def declare_module(facts: Facts, module: Module) -> None:
     members += [own[name] for own in map(vars, below) for name in HOOK_TABLES if name in own]
     facts.guard("the members of a module", Test.MEMBERS, [(m, dict(m)) for m in members])
     facts.guard("the settings of a module", Test.STATE, ModuleState(below))
+    if any("parametrizations" in vars(each)["_modules"] for each in below):
+        _guard_cache(facts)
+
+
+def _guard_cache(facts: Facts) -> None:
+    """Guard that parametrized tensors are computed wherever they are read."""
+    if ParametrizationCache.depth:
+        raise NotProvedError("it reads parametrized tensors within parametrize.cached()")
+    key = (id(ParametrizationCache), Aspect.CONTENT)
+    if key not in facts.reads:
+        facts.reads[key] = Provenance(Kind.PLAIN)
+        facts.guard(f"{facts.constant(ParametrizationCache)}.depth", Test.VALUE, 0)
 
 
 def declare_called_module(facts: Facts, module: Module) -> None:
