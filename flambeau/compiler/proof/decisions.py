@@ -76,8 +76,7 @@ def guard_number_classes(facts: Facts, p: Provenance) -> None:
 # tensor existed before the call and the call has not written to it. It may do so afterwards.
 
 
-def can_guard_truth(facts: Facts, x: Any) -> bool:
-    """Whether a guard can compare the truth of a tensor's only element."""
+def _can_guard_truth(facts: Facts, x: Any) -> bool:
     return (type(x) in (Tensor, Parameter) and id(x) in facts.existing
             and x._array.__class__ is np.ndarray and x._array.size == 1
             and facts.is_unwritten(x))
@@ -86,7 +85,7 @@ def can_guard_truth(facts: Facts, x: Any) -> bool:
 def guard_truth(facts: Facts, x: Any) -> bool:
     """Guard the truth of a tensor's only element. Return False if the proof does not hold so far,
     or no guard can compare it."""
-    if facts.proof.refusals or not can_guard_truth(facts, x):
+    if facts.proof.refusals or not _can_guard_truth(facts, x):
         return False
     key = (id(x), Aspect.CONTENT)
     if key not in facts.reads:

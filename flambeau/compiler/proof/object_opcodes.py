@@ -162,7 +162,7 @@ def _read_entry_of_tensor(facts: Facts, owner: Provenance, key: Provenance) -> P
     x = owner.value
     if key.value not in x:
         raise NotProvedError(f"it reads an entry that a {type(x).__name__} lacks")
-    facts.guard_class(Tensor, "__hash__")
+    facts.guard_class(type(key.value), "__hash__")
     path = f"{facts.path_of(owner)}.get({key.path})"  # a defaultdict would add what is missing
     return facts.read((id(x), (Kind.TENSOR, id(key.value))), path, x[key.value])
 
@@ -346,7 +346,7 @@ def contains(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
     member, container = s.pop(2)
     x = container.value
     if member.kind is Kind.TENSOR and is_kept_by_tensor(container, member):
-        facts.guard_class(Tensor, "__hash__")
+        facts.guard_class(type(member.value), "__hash__")
         path = f"({member.path} in {facts.path_of(container)})"
         facts.guard(path, Test.IDENTITY, member.value in x)
         s.stack.append(Provenance(Kind.PLAIN, member.value in x))

@@ -11,7 +11,7 @@ from typing import Any
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from .contents import guard_content
-from .decisions import can_guard_truth, decide_number
+from .decisions import decide_number, guard_truth
 from .declarations import is_in_library
 from .facts import Facts
 from .guards import Test
@@ -40,7 +40,7 @@ def decide(facts: Facts, s: ShadowFrame, p: Provenance) -> None:
         decide_number(facts, p)
         return
     facts.need(p)
-    if p.kind is Kind.TENSOR and can_guard_truth(facts, p.value):
+    if p.kind is Kind.TENSOR and guard_truth(facts, p.value):
         facts.guard_class(Tensor, "__bool__")
         s.call = CallState(name="__bool__", runs=Runs.ANY_CODE)
         return
