@@ -83,6 +83,7 @@ def _backend(name: str, available: bool | None = False, **settings: Any) -> Any:
 
     module.__dict__["flags"] = flags
     answer_for_absent(module)
+    module.__path__ = []  # a package, so that PyTorch's modules below it can be imported
     sys.modules[module.__name__] = module
     return module
 

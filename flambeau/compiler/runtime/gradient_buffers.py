@@ -26,7 +26,9 @@ class GradBuffers:
         self.note_counts()
 
     def note_counts(self) -> None:
-        """Record the reference counts while only the compiler refers to the gradients."""
+        """Record the gradients' arrays, and the reference counts while only the compiler refers to
+        the gradients."""
+        self.arrays = [None if grad is None else grad._array for _, grad in self.bindings.grads]
         self.counts = self.count_references()
         self.checked_at = GradReads.count
 
@@ -40,12 +42,15 @@ class GradBuffers:
         self.counts = [count + now - old for now, old, count in pairs]
 
     def give_away_shared(self, replace: Callable[[int, Any], None]) -> None:
-        """Reallocate gradients that user code refers to; call replace(index, new gradient).
+        """Reallocate gradients that user code refers to, or gave other memory; call replace(index,
+        new gradient).
 
         Safe to interrupt: the next call completes the rest.
         """
         stored = zip(self.count_references(), self.counts, strict=True)
         self.due.update(i for i, (now, before) in enumerate(stored) if now > before)
+        self.due.update(i for i, (_, grad) in enumerate(self.bindings.grads)
+                        if grad is not None and grad._array is not self.arrays[i])
         for i in sorted(self.due):
             self._give_away(i, replace)
             self.due.discard(i)
@@ -57,7 +62,7 @@ class GradBuffers:
 
     def _give_away(self, i: int, replace: Callable[[int, Any], None]) -> None:
         leaf, grad = self.bindings.grads[i]
-        reallocate_grad(self.bindings, self.step, i)
+        reallocate_grad(self.bindings, self.step, i, self.arrays[i])
         _, result = self.bindings.grads[i]
         replace(i, result)
         if leaf._grad is grad:
@@ -82,13 +87,13 @@ def _find_slot(bindings: Bindings, i: int) -> int:
     return bindings.grad_slots[i]
 
 
-def reallocate_grad(bindings: Bindings, step: Any, i: int) -> None:
-    """Give gradient `i` new, uninitialized memory."""
-    leaf, grad = bindings.grads[i]
+def reallocate_grad(bindings: Bindings, step: Any, i: int, like: Any) -> None:
+    """Give gradient `i` new, uninitialized memory, laid out like an array."""
+    leaf = bindings.grads[i][0]
     number = _find_slot(bindings, i)
     memory = np.empty_like(bindings.slots[number].array)
-    elements = memory.reshape(-1).view(grad._array.dtype)  # complex numbers lie there as pairs
-    array = np.lib.stride_tricks.as_strided(elements, grad._array.shape, grad._array.strides)
+    elements = memory.reshape(-1).view(like.dtype)  # complex numbers lie there as pairs
+    array = np.lib.stride_tricks.as_strided(elements, like.shape, like.strides)
     result = wrap(array)
     if bindings.grad_versions[i]:
         result._bump(bindings.grad_versions[i])

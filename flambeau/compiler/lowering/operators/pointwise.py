@@ -24,6 +24,11 @@ def _sign(input: Symbol) -> Symbol:
     return up.astype(input.dtype) - down.astype(input.dtype)
 
 
+@lowering("erf")
+def _erf(input: Symbol) -> Symbol:
+    return apply_elementwise(Scalar.ERF, input)
+
+
 @lowering("erfc")
 def _erfc(input: Symbol) -> Symbol:
     return apply_elementwise(Scalar.ERFC, input)

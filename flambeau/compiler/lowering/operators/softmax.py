@@ -1,4 +1,4 @@
-"""Softmax, log-softmax and logsumexp: reductions along one axis."""
+"""Softmax, log-softmax, logsumexp and their derivatives: reductions along one axis."""
 
 from __future__ import annotations
 
@@ -48,6 +48,31 @@ def _log_softmax(input: Symbol, dim: int, dtype: Any = None) -> Symbol:
     x = _view_at_least_1d(round_and_widen(input, dtype))
     y = log_probabilities(x, dim) if x.size else x
     return y.reshape(input.shape).astype(kind)
+
+
+def _cast_result(y: Symbol, output: Symbol, input_dtype: Any) -> Symbol:
+    return y.astype(output.dtype if input_dtype is None else input_dtype.numpy)
+
+
+@lowering("_softmax_backward_data")
+def _softmax_backward(
+    grad_output: Symbol, output: Symbol, dim: int, input_dtype: Any
+) -> Symbol:
+    if not output.ndim:
+        return np.zeros_like(output)
+    g, y = round_and_widen(grad_output), round_and_widen(output)
+    share = g * y
+    return _cast_result(share - y * np.sum(share, dim, keepdims=True), output, input_dtype)
+
+
+@lowering("_log_softmax_backward_data")
+def _log_softmax_backward(
+    grad_output: Symbol, output: Symbol, dim: int, input_dtype: Any
+) -> Symbol:
+    if not output.ndim:
+        return np.zeros_like(output)
+    g, y = round_and_widen(grad_output), round_and_widen(output)
+    return _cast_result(g - np.exp(y) * np.sum(g, dim, keepdims=True), output, input_dtype)
 
 
 @lowering("logsumexp")
