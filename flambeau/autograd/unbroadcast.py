@@ -31,16 +31,19 @@ def sum_to_shape(g: Tensor, shape: tuple[int, ...]) -> Tensor:
         return g
     if g.__class__ is not Tensor:  # its class sees the operator
         return g.sum_to_size(shape)
-    axes = find_repeated_axes(extents, shape)
+    axes = _find_cached_axes(extents, shape)
     if not axes or len(axes) == len(extents) - len(shape):  # only new axes: they disappear
         return g.sum(axes) if shape else g.sum()
     y = g.sum(axes, True)
     return y if len(extents) == len(shape) else y.reshape(shape)
 
 
-@functools.lru_cache(MAX_CACHED_LAYOUTS)
 def find_repeated_axes(extents: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the axes along which a tensor was repeated, from its shape and the result's."""
     new = len(extents) - len(shape)
     repeated = [i + new for i, n in enumerate(shape) if n == 1 and extents[i + new] != 1]
     return (*range(new), *repeated)
+
+
+# Arrays' shapes are plain ints; sizes of exported programs note what they are compared with.
+_find_cached_axes = functools.lru_cache(MAX_CACHED_LAYOUTS)(find_repeated_axes)

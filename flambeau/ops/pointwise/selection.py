@@ -32,14 +32,14 @@ def select(condition: Array, input: Array | Number, other: Array | Number) -> Ar
     """Choose input where the condition holds, else other; either may be a number."""
     if condition.dtype.kind != "b":
         condition = _as_condition(condition)
-    left, right = getattr(input, "dtype", None), getattr(other, "dtype", None)
+    dtypes = getattr(input, "dtype", None), getattr(other, "dtype", None)
     if isinstance(other, (int, float)) and isinstance(input, Array) and input.ndim \
             and input.dtype in FLOATS:
         other = number(other, input.dtype)
     elif isinstance(input, (int, float)) and isinstance(other, Array) and other.ndim \
             and other.dtype in FLOATS:
         input = number(input, other.dtype)
-    elif left is None or left is not right:
+    elif dtypes[0] is None or dtypes[0] is not dtypes[1]:
         kind = result_dtype((input, other)).numpy
         input, other = _cast(input, kind), _cast(other, kind)
     values: Any = (condition, input, other)

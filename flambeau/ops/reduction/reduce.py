@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ...autograd.unbroadcast import find_repeated_axes
 from ...native.target.eager_costs import (
     MAX_COUNTED_ROW_ELEMENTS, MAX_NUMPY_MEAN_ELEMENTS,
 )
@@ -144,13 +145,11 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if shape == tuple(size):
         return input
     new = len(shape) - len(size)
-    axes = list(range(new)) + [
-        i + new for i, n in enumerate(size) if n == 1 and shape[i + new] != 1
-    ]
     if new < 0 or builtins.any(n not in (1, m) for n, m in zip(size, shape[new:], strict=True)):
         raise RuntimeError(
             f"size {{{list(size)}}} is not expandable to size {{{list(shape)}}}."
         )
+    axes = [*find_repeated_axes(shape, tuple(size))]
     if len(axes) == new:  # new memory, not a view: a leaf may keep it as its gradient
         return sum(input, axes)
     y = sum(input, axes, True) if axes else input
