@@ -2,7 +2,7 @@
 
 from ..tensor.absent import make_absent_getattr as _answering
 
-__all__ = ["nn", "pruning", "quantization"]
+__all__ = ["nn", "ns", "pruning", "quantization"]
 
 
 def __getattr__(name: str) -> object:

@@ -22,11 +22,13 @@ from .fake_quantize import (
 )
 from .fuse_modules import fuse_modules, fuse_modules_qat
 from .histogram_observer import HistogramObserver, default_histogram_observer
-from .mappings import (
-    get_default_dynamic_quant_module_mappings, get_default_qat_module_mappings,
+from .quantization_mappings import (
+    get_default_compare_output_module_list, get_default_dynamic_quant_module_mappings,
+    get_default_qat_module_mappings,
     get_default_qconfig_propagation_list, get_default_static_quant_module_mappings,
     get_default_static_quant_reference_module_mappings, get_embedding_qat_module_mappings,
-    get_embedding_static_quant_module_mappings,
+    get_dynamic_quant_module_class, get_embedding_static_quant_module_mappings,
+    get_static_quant_module_class,
 )
 from .observer import (
     MinMaxObserver, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver,
@@ -60,8 +62,8 @@ from .quantize import (
     prepare_qat, propagate_qconfig_, quantize,
     quantize_dynamic, quantize_qat, swap_module,
 )
-from .stubs import DeQuantStub, QuantStub, QuantWrapper
 from . import utils as utils
+from .stubs import DeQuantStub, QuantStub, QuantWrapper
 
 __all__ = [
     "DeQuantStub",
@@ -140,6 +142,7 @@ __all__ = [
     "float_qparams_weight_only_qconfig_4bit",
     "fuse_modules",
     "fuse_modules_qat",
+    "get_default_compare_output_module_list",
     "get_default_dynamic_quant_module_mappings",
     "get_default_qat_module_mappings",
     "get_default_qat_qconfig",
@@ -149,7 +152,9 @@ __all__ = [
     "get_default_qconfig_propagation_list",
     "get_default_static_quant_module_mappings",
     "get_default_static_quant_reference_module_mappings",
+    "get_dynamic_quant_module_class",
     "get_observer_state_dict",
+    "get_static_quant_module_class",
     "load_observer_state_dict",
     "per_channel_dynamic_qconfig",
     "per_channel_weight_observer_range_neg_127_to_127",

@@ -15,14 +15,14 @@ from ...tensor.dtypes import float16, qint8, quint4x2, quint8
 from ..nn import quantizable, quantized
 from ..nn.intrinsic import _FusedModule
 from ..nn.quantizable.steps import Steps
-from .mappings import (
-    QAT, REFERENCE, STATIC, TABLES, get_default_dynamic_quant_module_mappings,
-    get_default_qconfig_propagation_list,
-)
 from .module_observers import add_observers, observe_output, remove_qconfig as drop_qconfig
 from .qconfig import (
     QConfig, default_dynamic_qconfig, float16_dynamic_qconfig, float_qparams_weight_only_qconfig,
     float_qparams_weight_only_qconfig_4bit,
+)
+from .quantization_mappings import (
+    QAT, REFERENCE, STATIC, TABLES, get_default_dynamic_quant_module_mappings,
+    get_default_qconfig_propagation_list,
 )
 from .stubs import QuantWrapper
 from .utils import get_qparam_dict, is_per_channel

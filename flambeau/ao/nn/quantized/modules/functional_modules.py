@@ -11,7 +11,6 @@ from .....nn.module import Module
 from .....nn.modules import Identity
 from .....ops.quantized import arithmetic
 from .....tensor import Tensor
-from .....tensor.dtypes import quint8
 from .scaled_output import ScaledOutput
 
 
@@ -100,14 +99,9 @@ class QFunctional(ScaledOutput, FloatFunctional):
         super().__init__()
         self.scale, self.zero_point = 1.0, 0
 
-    def _finish(self, y: Tensor) -> Tensor:
-        result: Tensor = ops.quantize_per_tensor(y, self.scale, self.zero_point, quint8)
-        return result
-
     def add(self, x: Any, y: Any) -> Tensor:
         """The sum of two tensors."""
-        result: Tensor = arithmetic.add(x, y, self.scale, self.zero_point)
-        return result
+        return self._finish(arithmetic.add(x, y, self.scale, self.zero_point))
 
     def add_scalar(self, x: Any, y: float) -> Tensor:
         """The sum of a tensor and a number, with the tensor's scale."""
@@ -116,8 +110,7 @@ class QFunctional(ScaledOutput, FloatFunctional):
 
     def mul(self, x: Any, y: Any) -> Tensor:
         """The product of two tensors."""
-        result: Tensor = arithmetic.mul(x, y, self.scale, self.zero_point)
-        return result
+        return self._finish(arithmetic.mul(x, y, self.scale, self.zero_point))
 
     def mul_scalar(self, x: Any, y: float) -> Tensor:
         """The product of a tensor and a number, with the scale multiplied by it."""
@@ -126,13 +119,11 @@ class QFunctional(ScaledOutput, FloatFunctional):
 
     def cat(self, x: Sequence[Any], dim: int = 0) -> Tensor:
         """Concatenate tensors."""
-        result: Tensor = arithmetic.cat(x, dim, self.scale, self.zero_point)
-        return result
+        return self._finish(arithmetic.cat(x, dim, self.scale, self.zero_point))
 
     def add_relu(self, x: Any, y: Any) -> Tensor:
         """The sum of two tensors, then relu."""
-        result: Tensor = arithmetic.add_relu(x, y, self.scale, self.zero_point)
-        return result
+        return self._finish(arithmetic.add_relu(x, y, self.scale, self.zero_point))
 
     def matmul(self, x: Any, y: Any) -> Tensor:
         """The product of two matrices."""

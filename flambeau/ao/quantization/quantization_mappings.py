@@ -117,3 +117,32 @@ def get_default_static_quant_reference_module_mappings() -> dict[Any, Any]:
 def get_default_qconfig_propagation_list() -> set[Any]:
     """Return the module classes that can have a `qconfig`."""
     return {*STATIC, *QAT, *DYNAMIC, modules.Sequential}
+
+
+def get_default_compare_output_module_list() -> set[Any]:
+    """Return the module classes whose outputs the numeric suite compares."""
+    return {*get_default_qconfig_propagation_list(), *STATIC.values(), *QAT.values(),
+            *DYNAMIC.values()}
+
+
+def get_static_quant_module_class(
+    float_module_class: Any, additional_static_quant_mapping: dict[Any, Any] | None = None,
+    is_reference: bool = False,
+) -> Any:
+    """Return the class that `convert` puts in place of another; AssertionError if there is none."""
+    return _find_class(float_module_class, REFERENCE if is_reference else STATIC,
+                       additional_static_quant_mapping)
+
+
+def get_dynamic_quant_module_class(
+    float_module_class: Any, additional_dynamic_quant_mapping: dict[Any, Any] | None = None
+) -> Any:
+    """Return the class that `quantize_dynamic` puts in place of another; AssertionError if none."""
+    return _find_class(float_module_class, DYNAMIC, additional_dynamic_quant_mapping)
+
+
+def _find_class(float_class: Any, mapping: dict[Any, Any], additional: Any) -> Any:
+    counterpart = {**mapping, **(additional or {})}.get(float_class)
+    assert counterpart is not None, (f"Floating point module class {float_class} does not have a "
+                                     "corresponding quantized module class")
+    return counterpart
