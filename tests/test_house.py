@@ -66,6 +66,7 @@ ALLOWED = {
     "flambeau/_library/utils.py",
     "flambeau/ao/nn/quantized/modules/utils.py",
     "flambeau/ao/nn/quantized/reference/modules/utils.py",
+    "flambeau/ao/ns/fx/utils.py",
     "flambeau/ao/pruning/sparsifier/utils.py",
     "flambeau/ao/quantization/fx/utils.py",
     "flambeau/ao/quantization/utils.py",

@@ -20,6 +20,7 @@ from ..native.foundation.user_frames import warn
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..ops.interception import torch_function
+from ..ops.quantized.backend import PackedParams
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from ._compatibility import compatibility
@@ -43,7 +44,7 @@ _wrapped_fns_to_patch, _wrapped_methods_to_patch = WRAPPED_FUNCTIONS, WRAPPED_ME
 _Patcher, _autowrap_check, _patch_wrapped_functions = (
     Patcher, patch_seen_functions, patch_wrapped_functions)
 _orig_module_call, _orig_module_getattr = Module.__call__, Module.__getattr__
-_CONSTANTS = (Tensor, ScriptObject, pytree.TreeSpec)
+_CONSTANTS = (Tensor, ScriptObject, PackedParams, pytree.TreeSpec)
 _proxyable_classes: dict[type, None] = {}
 _depth = 0  # number of running traces
 
@@ -239,8 +240,8 @@ class Tracer(TracerBase):
             parts = tuple(self.create_arg(x) for x in a)
             return self.create_node("call_function", a.__class__, parts, {})
         if isinstance(a, _CONSTANTS):
-            return self._constant(a, "_tensor_constant" if isinstance(a, Tensor)
-                                  else "_tree_spec_constant")
+            return self._constant(a, "_tree_spec_constant" if isinstance(a, pytree.TreeSpec)
+                                  else "_tensor_constant")
         if type(a) in _proxyable_classes:
             name = self.get_fresh_qualname(f"_{a.__class__.__name__}_constant_")
             setattr(self.root, name, a)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...nn import functional as F
 from ...nn import modules
+from ...ops import quantized as _q
 from ..nn import intrinsic, qat, quantized
 from ..nn.intrinsic import qat as fused_qat
 from ..nn.intrinsic import quantized as fused
@@ -139,6 +141,19 @@ def get_dynamic_quant_module_class(
 ) -> Any:
     """Return the class that `quantize_dynamic` puts in place of another; AssertionError if none."""
     return _find_class(float_module_class, DYNAMIC, additional_dynamic_quant_mapping)
+
+
+def get_default_float_to_quantized_operator_mappings() -> dict[Any, Any]:
+    """Return the functions that quantized tensors have operators for: {function: operator}."""
+    return {F.elu: _q.elu, F.hardswish: _q.hardswish, F.instance_norm: _q.instance_norm,
+            F.layer_norm: _q.layer_norm, F.leaky_relu: _q.leaky_relu, F.dropout: _q.dropout}
+
+
+def get_quantized_operator(float_op: Any) -> Any:
+    """Return the operator on quantized tensors for a function; AssertionError if none."""
+    operator = get_default_float_to_quantized_operator_mappings().get(float_op)
+    assert operator is not None, f"Operator {float_op} does not have corresponding quantized op"
+    return operator
 
 
 def _find_class(float_class: Any, mapping: dict[Any, Any], additional: Any) -> Any:

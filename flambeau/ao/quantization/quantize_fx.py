@@ -18,6 +18,7 @@ from .fx.custom_config import ConvertCustomConfig, FuseCustomConfig, PrepareCust
 from .fx.decomposed_conversion import DecomposedConversion
 from .fx.fuse import fuse
 from .fx.prepare import trace_and_prepare
+from .fx.tracer import QuantizationTracer as QuantizationTracer
 from .qconfig_mapping import QConfigMapping
 
 __all__ = ["convert_fx", "convert_to_reference_fx", "fuse_fx", "prepare_fx", "prepare_qat_fx"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any
 
@@ -20,6 +21,16 @@ __getattr__ = make_absent_getattr(__name__)
 
 class MatchAllNode:
     """In patterns of graphs: any value."""
+
+
+def getattr_from_fqn(obj: Any, fqn: str) -> Any:
+    """Return the attribute at a dotted path.
+
+    >>> model = nn.Sequential(nn.Linear(2, 3))
+    >>> torch.ao.quantization.utils.getattr_from_fqn(model, "0.weight").shape
+    torch.Size([3, 2])
+    """
+    return functools.reduce(getattr, fqn.split("."), obj)
 
 
 def is_per_tensor(qscheme: Any) -> bool:

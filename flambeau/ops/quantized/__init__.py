@@ -9,6 +9,7 @@ import importlib
 from typing import Any
 
 from ...tensor.absent import Lacking
+from ..interception import torch_function
 
 _HOMES = {
     **dict.fromkeys((
@@ -48,10 +49,18 @@ _HOMES = {
     ), "packed_tables"),
 }
 
+_used: dict[str, Any] = {}
+torch_function.NAMESPACES.append(_used)  # traces record their calls
+
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        if name not in _used:
+            _used[name] = value
+            if torch_function.ROUTES.is_on:
+                torch_function.ROUTES.renew()
+        return value
     if name in _HOMES.values():
         return importlib.import_module(f"{__name__}.{name}")
     if name.startswith("_"):

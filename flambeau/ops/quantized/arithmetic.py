@@ -56,7 +56,7 @@ def _add_number(qa: Any, b: float, relu: bool) -> Tensor:
     other_end = high if moved < low else low
     wider = abs(other_end - moved) / (high - low) * scale
     shifted = (qa._array.codes.astype(np.int64) - moved).astype(np.float32) * np.float32(scale)
-    return requantize(_rectify(wrap(shifted), relu), qa, np.float32(wider), end)
+    return requantize(_rectify(wrap(shifted), relu), qa, wider, end)
 
 
 def _multiply_by_number(qa: Any, b: float, relu: bool) -> Tensor:
@@ -81,6 +81,8 @@ def _declare_binary(combine: Callable, with_number: Callable, name: str, relu: b
         qa: Any, qb: Any, scale: Any = None, zero_point: Any = None, *, out: Any = None
     ) -> Tensor:
         """Of two quantized tensors under a scale and zero point, or of one and a number."""
+        if isinstance(qa, (int, float)):
+            qa, qb = qb, qa
         if isinstance(qb, Tensor) and qb.ndim and not isinstance(qb, QuantizedTensor):
             raise NotImplementedError(describe_missing_implementation("qscheme", "CPU"))
         if isinstance(qb, QuantizedTensor):

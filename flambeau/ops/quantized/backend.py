@@ -9,7 +9,11 @@ from typing import Any
 from ...tensor.quantized import QuantizedTensor
 from ...tensor.windows.opaque_window import describe_missing_implementation
 
-__all__ = ["refuse_plain", "require_quantized"]
+__all__ = ["PackedParams", "refuse_plain", "require_quantized"]
+
+
+class PackedParams:
+    """Base class of packed weights: attributes of modules, which traces read as constants."""
 
 
 def refuse_plain(name: str, *args: Any, library: str = "quantized") -> None:

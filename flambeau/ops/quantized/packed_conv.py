@@ -18,14 +18,14 @@ from ...tensor.quantizers import (
 )
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
-from .backend import refuse_plain
+from .backend import PackedParams, refuse_plain
 from .conversion import dequantize
 
 _functional = PUBLIC["nn.functional"]
 _MAX_FLOAT32_TAPS = 2**24 // (255 * 255)  # float32 holds the sum of that many products exactly
 
 
-class ConvPackedParams:
+class ConvPackedParams(PackedParams):
     """Weights of qint8, an optional bias of float32, and the geometry.
 
     Weights are (out, in / groups, ...), with `transposed` (in, out / groups, ...).
@@ -181,18 +181,38 @@ conv_transpose1d_prepack, conv_transpose2d_prepack, conv_transpose3d_prepack = m
     _prepack_transposed, (1, 2, 3))
 
 
-def conv2d(
-    qx: Any, packed_weight: ConvPackedParams, output_scale: float, output_zero_point: int
-) -> Tensor:
-    """Convolve a quint8 tensor, with the given output scale and zero point."""
-    return packed_weight.convolve_static(qx, output_scale, output_zero_point, False)
+def _convolution(name: str, relu: bool = False) -> Callable[..., Tensor]:
+    def convolve(
+        qx: Any, packed_weight: ConvPackedParams, output_scale: float, output_zero_point: int
+    ) -> Tensor:
+        return packed_weight.convolve_static(qx, output_scale, output_zero_point, relu)
+
+    convolve.__name__ = convolve.__qualname__ = name
+    convolve.__doc__ = "Convolve a quint8 tensor" + (", then ReLU" if relu else "") + (
+        ", with the given output scale and zero point.")
+    return convolve
 
 
-def conv2d_relu(
-    qx: Any, packed_weight: ConvPackedParams, output_scale: float, output_zero_point: int
-) -> Tensor:
-    """`conv2d` followed by ReLU."""
-    return packed_weight.convolve_static(qx, output_scale, output_zero_point, True)
+def _dynamic_convolution(name: str) -> Callable[..., Tensor]:
+    def convolve(
+        qx: Tensor, packed_weight: ConvPackedParams, reduce_range: bool = False
+    ) -> Tensor:
+        return packed_weight.convolve_dynamic(qx, reduce_range)
+
+    convolve.__name__ = convolve.__qualname__ = name
+    convolve.__doc__ = "Convolve a float32 tensor, quantized by the range of its values."
+    return convolve
+
+
+conv1d, conv2d, conv3d = (_convolution(f"conv{rank}d") for rank in (1, 2, 3))
+conv1d_relu, conv2d_relu, conv3d_relu = (
+    _convolution(f"conv{rank}d_relu", relu=True) for rank in (1, 2, 3))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = (
+    _convolution(f"conv_transpose{rank}d") for rank in (1, 2, 3))
+conv1d_dynamic, conv2d_dynamic, conv3d_dynamic = (
+    _dynamic_convolution(f"conv{rank}d_dynamic") for rank in (1, 2, 3))
+conv_transpose1d_dynamic, conv_transpose2d_dynamic, conv_transpose3d_dynamic = (
+    _dynamic_convolution(f"conv_transpose{rank}d_dynamic") for rank in (1, 2, 3))
 
 
 def conv2d_add(
@@ -211,21 +231,10 @@ def conv2d_add_relu(
     return packed_weight.convolve_static(qx, output_scale, output_zero_point, True, qaccum)
 
 
-def conv2d_dynamic(
-    qx: Tensor, packed_weight: ConvPackedParams, reduce_range: bool = False
-) -> Tensor:
-    """Convolve a float32 tensor, quantized by the range of its values."""
-    return packed_weight.convolve_dynamic(qx, reduce_range)
-
-
 def conv2d_unpack(packed_weights: ConvPackedParams) -> tuple[Tensor, Tensor | None]:
     """Return the weights and the bias of packed parameters."""
     return packed_weights.unpack()
 
 
-conv1d = conv3d = conv_transpose1d = conv_transpose2d = conv_transpose3d = conv2d
-conv1d_relu = conv3d_relu = conv2d_relu
-conv1d_dynamic = conv3d_dynamic = conv2d_dynamic
-conv_transpose1d_dynamic = conv_transpose2d_dynamic = conv_transpose3d_dynamic = conv2d_dynamic
 conv1d_unpack = conv3d_unpack = conv2d_unpack
 conv_transpose1d_unpack = conv_transpose2d_unpack = conv_transpose3d_unpack = conv2d_unpack

@@ -19,11 +19,11 @@ from ...tensor.quantizers import (
 )
 from ...tensor.tensor import Tensor, wrap
 from ..native.byte_products import try_byte_product, pack_panels, quantize_rows
-from .backend import refuse_plain
+from .backend import PackedParams, refuse_plain
 from .integer_matmul import multiply_integers
 
 
-class LinearPackedParams:
+class LinearPackedParams(PackedParams):
     """Weights (n, k) of qint8 and an optional bias (n) of float32, ready for products."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -161,7 +161,7 @@ class LinearPackedParams:
         return total.reshape((*codes.shape[:-1], self.codes.shape[0])), multiplier
 
 
-class LinearPackedParamsFp16:
+class LinearPackedParamsFp16(PackedParams):
     """Weights (n, k) rounded to float16; products are in float32."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:

@@ -14,12 +14,13 @@ import numpy as np
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
 from ..creation.creation import public
+from .backend import PackedParams
 from .packed_linear import Packed
 
 State = Any  # an array, or (h, c) of an LSTM
 
 
-class CellParams:
+class CellParams(PackedParams):
     """The packed weights of one layer and direction."""
 
     def __init__(self, packed_ih: Packed, packed_hh: Packed, reduce_range: bool) -> None:

@@ -247,3 +247,19 @@ except NotImplementedError as error:
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.startswith("Could not run 'aten::add' with arguments from the 'QuantizedCPU'")
+
+
+@pytest.mark.parametrize("name", ["add", "add_relu", "mul", "mul_relu"])
+def test_numbers_may_come_first(torch, name):
+    q = torch.quantize_per_tensor(torch.tensor([-1., 0.5, 2.]), 0.1, 10, torch.quint8)
+    operator = getattr(torch.ops.quantized, name)
+    first, second = operator(1.5, q), operator(q, 1.5)
+    assert first.q_scale() == second.q_scale()
+    assert torch.equal(first.int_repr(), second.int_repr())
+
+
+def test_a_sum_beyond_the_range_has_a_wider_scale(torch):
+    q = torch.quantize_per_tensor(torch.tensor([-1., 2.]), 0.1, 10, torch.quint8)
+    y = torch.ops.quantized.add(q, 1.5)
+    assert (y.q_scale(), y.q_zero_point()) == (0.10196078431372549, 0)
+    assert y.int_repr().tolist() == [5, 34]

@@ -74,6 +74,14 @@ _BINARY = {operator.add: (_q.add, _q.add_relu), ops.add: (_q.add, _q.add_relu),
            ops.matmul: (_q.matmul, None), operator.matmul: (_q.matmul, None)}
 
 
+def list_lowered_forms() -> list[tuple[Any, Any]]:
+    """Pairs of a float or reference module or function and what it is lowered to."""
+    pairs = [pair for table in (_STATIC, _FUSED, _TWO_INPUTS, _DYNAMIC, _TABLES, _SCALED_MODULES,
+                                _SCALED_FUNCTIONS) for pair in table.items()]
+    return pairs + [(function, form) for table in (_WEIGHTED, _BINARY)
+                    for function, forms in table.items() for form in forms if form is not None]
+
+
 def _is_call(node: Any, op: str, *targets: Any) -> bool:
     return isinstance(node, Node) and node.op == op and node.target in targets
 

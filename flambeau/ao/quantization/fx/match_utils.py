@@ -146,7 +146,7 @@ def has_no_tensors(node: Any, modules: dict[str, Any]) -> bool:
         return True
     if node.op == "call_method" and node.target == "size":
         return True
-    return all(_is_number(arg, modules) for arg in node.args)
+    return bool(node.args) and all(_is_number(arg, modules) for arg in node.args)
 
 
 def _is_number(arg: Any, modules: dict[str, Any]) -> bool:

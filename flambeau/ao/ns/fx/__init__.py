@@ -1,0 +1,1 @@
+"""torch.ao.ns.fx: the parts of the numeric suite on graphs."""
