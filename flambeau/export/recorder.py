@@ -173,6 +173,7 @@ class Recorder(ModeRecorder):
         attribute = self.properties.get(func)
         if attribute is not None:
             return self.read_attribute(attribute, func, args)
+        args, kwargs = _unpack_shapes(args, kwargs)
         name = getattr(func, "__name__", "")
         if name in _METADATA or name in _SIZES:
             return self.read_metadata(name, func, args, kwargs)
@@ -420,6 +421,12 @@ def _find_origin(func: Any, counts: dict[str, int]) -> tuple[str, str]:
         kind = "builtin_function_or_method"
     counts[name] = counts.get(name, 0) + 1
     return f"{name}_{counts[name]}", f"{kind}.{name}"
+
+
+def _unpack_shapes(args: Any, kwargs: Any) -> tuple[tuple, dict[str, Any]]:
+    """Turn shapes, which count as leaves, into tuples, whose lengths may be symbolic."""
+    return (tuple([tuple(a) if type(a) is Size else a for a in args]),
+            {k: tuple(a) if type(a) is Size else a for k, a in kwargs.items()})
 
 
 def _is_constant(values: Any) -> bool:

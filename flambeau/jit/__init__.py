@@ -73,8 +73,8 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, **kwargs: Any) -> A
 
 
 def trace_module(mod: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return the module unchanged."""
-    return mod
+    """Record several methods of a module, each on the example inputs that `inputs` has for it."""
+    return _traced().trace_module(mod, inputs, *args, **kwargs)
 
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:

@@ -12,7 +12,7 @@ import enum
 import functools
 import inspect
 import io
-from types import FunctionType, SimpleNamespace
+from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -117,14 +117,14 @@ class ScriptedModule(RecursiveScriptModule):
         super().__setattr__(name, value)
 
     def _build_script(self) -> Script:
-        exported = [name for name, value in inspect.getmembers(type(self), inspect.isfunction)
-                    if getattr(value, "_torchscript_modifier", "") == "export"]
-        return Script(self, tuple(exported))
+        return Script(self, tuple(self._list_exported()))
 
-    @property
-    def _c(self) -> SimpleNamespace:
-        """Stand-in for PyTorch's C++ object: only the class name used in archives."""
-        return SimpleNamespace(qualified_name=f"__torch__.{type(self).__name__}")
+    def _list_exported(self) -> list[str]:
+        return [name for name, value in inspect.getmembers(type(self), inspect.isfunction)
+                if getattr(value, "_torchscript_modifier", "") == "export"]
+
+    def _flambeau_method_names(self) -> list[str]:
+        return ["forward", *self._list_exported()]
 
     @property
     def code(self) -> str:

@@ -15,6 +15,7 @@ from ..nn.module import Module
 from ..random import fork_rng
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
+from .traced_values import check_output_types, infer_type
 from .tracer_warning import TracerWarning
 
 __all__ = ["TracingCheckError", "check_output", "check_trace", "merge_warnings", "note_read"]
@@ -76,22 +77,29 @@ def check_output(program: ExportedProgram, strict: bool) -> None:
     output = next(iter(reversed(program.graph.nodes)))
     leaves: Any = output.args[0]
     tree = pytree.tree_unflatten(list(leaves), program._out_spec)
-    if not all(hasattr(leaf, "meta") for leaf in leaves):
+    if tree is None:
+        raise RuntimeError("The traced function didn't return any values! Side-effects are not "
+                           "captured in traces, so it would be a no-op.")
+    infer_type(tree)
+    if not all(hasattr(leaf, "meta") for leaf in leaves) or (
+            isinstance(tree, list) and any(isinstance(part, list) for part in tree)):
         raise RuntimeError("Only tensors, lists, tuples of tensors, or dictionary of tensors can "
                            "be output from traced functions")
     if strict and isinstance(tree, dict):
         raise RuntimeError(_CONTAINER.format(kind="dict"))
     if strict and isinstance(tree, list):
         warn(_CONTAINER.format(kind="list"), TracerWarning)
+    check_output_types(tree)
 
 
-def check_trace(traced: Any, module: Module, inputs: tuple, kwargs: dict[str, Any],
-                tolerance: float, retraces: Sequence[Callable[[], ExportedProgram]]) -> None:
+def check_trace(run: Callable[..., Any], program: ExportedProgram, module: Module, inputs: tuple,
+                kwargs: dict[str, Any], tolerance: float,
+                retraces: Sequence[Callable[[], ExportedProgram]]) -> None:
     """Run module and trace on copies of the inputs, and warn if the results differ.
 
+    `run`: runs the trace's `program`.
     Raises TracingCheckError if `retraces` then give different graphs.
     """
-    program = traced._flambeau_program
     random = [node for node in program.graph.nodes if _is_draw(node)]
     if random:
         rows = "".join(f"\t{node.format_node()}\n" for node in random)
@@ -105,7 +113,7 @@ def check_trace(traced: Any, module: Module, inputs: tuple, kwargs: dict[str, An
         expected = module(*_copy(inputs), **_copy(kwargs))
         for name, b in module.named_buffers():
             b.copy_(buffers[name])
-        actual = traced(*_copy(inputs), **_copy(kwargs))
+        actual = run(*_copy(inputs), **_copy(kwargs))
         for name, b in module.named_buffers():
             b.copy_(buffers[name])
     differing = _describe_difference(actual, expected, tolerance)

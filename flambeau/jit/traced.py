@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from .._higher_order_ops.active_export import jit_tracing
-from ..export import Dim, ExportedProgram, archive, export
-from ..export.symbolic.sizes import SpecializationError
+from ..export import ExportedProgram, archive, export
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from . import trace_checking
+from .dynamic_trace import export_for_most_sizes
 from .scripted import ScriptFunction, save_module, script
 from .torchscript import archive as torchscript_archive
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
-from .torchscript.writing.graph_code import save_graph
+from .torchscript.writing.graph_code import save_graphs
 from .torchscript.writing.scripted_module import is_quantized
 from .trace_graph import convert_graph
+from .traced_values import check_input
 
-__all__ = ["TracedModule", "load", "save", "trace"]
+__all__ = ["TracedModule", "load", "save", "trace", "trace_module"]
 
 
 class _Function(Module):
@@ -35,36 +34,67 @@ class _Function(Module):
         self.forward = function
 
 
-class TracedModule(RecursiveScriptModule):
-    """A module that runs a recorded graph: `graph` shows it, `save` writes it."""
+class _Method(Module):
+    """A method of a module, wrapped as a module with the same state."""
 
-    def __init__(self, program: ExportedProgram, name: str) -> None:
+    def __init__(self, owner: Module, name: str) -> None:
         super().__init__()
-        inner = program.module(check_guards=False)
-        self.__dict__.update({k: v for k, v in inner.__dict__.items()
-                              if k in ("_parameters", "_buffers", "_modules", "training",
-                                       "_non_persistent_buffers_set")})
-        self.__dict__["_flambeau_program"], self.__dict__["_flambeau_own"] = program, inner
+        state = owner.__dict__
+        self.__dict__.update({key: state[key] for key in _STATE})
+        self.forward = getattr(owner, name)
+
+
+class TracedModule(RecursiveScriptModule):
+    """A module that runs recorded graphs: `graph` shows that of forward, `save` writes all."""
+
+    def __init__(self, programs: dict[str, ExportedProgram], name: str) -> None:
+        super().__init__()
+        inner = {method: program.module(check_guards=False) for method, program in programs.items()}
+        first = next(iter(inner.values()))
+        self.__dict__.update({k: first.__dict__[k] for k in _STATE})
+        for module in inner.values():
+            _share_state(first, module)
+        self.__dict__["_flambeau_programs"], self.__dict__["_flambeau_methods"] = programs, inner
+        if "forward" in inner:
+            self.__dict__["_flambeau_program"] = programs["forward"]
+            self.__dict__["_flambeau_own"] = inner["forward"]
         self.original_name = name
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph."""
-        return self.__dict__["_flambeau_own"].forward(*args, **kwargs)
+        """Run the graph of `forward`."""
+        return self._flambeau_run("forward", *args, **kwargs)
+
+    def _flambeau_run(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        inner = self.__dict__["_flambeau_methods"].get(method)
+        if inner is None:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{method}'")
+        try:
+            return inner.forward(*args, **kwargs)
+        except KeyError:  # a dict without the example's keys
+            raise RuntimeError("Argument passed to at() was not in the map.") from None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.__dict__.get("_flambeau_methods", ()):
+            return partial(self._flambeau_run, name)
+        return super().__getattr__(name)
+
+    def _flambeau_method_names(self) -> list[str]:
+        return list(self.__dict__["_flambeau_methods"])
 
     def _get_name(self) -> str:
         return str(self.original_name)
 
     @property
     def graph(self) -> Any:
-        """The graph's nodes under TorchScript's names."""
-        return convert_graph(self.__dict__["_flambeau_program"].graph)
+        """The nodes of forward's graph under TorchScript's names."""
+        return convert_graph(self._flambeau_program.graph)
 
     inlined_graph = graph
 
     @property
     def code(self) -> str:
-        """The graph as code."""
-        return self.__dict__["_flambeau_own"].code
+        """The graph of forward as code."""
+        return str(self._flambeau_own.code)
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write a TorchScript archive, which PyTorch can read too.
@@ -74,11 +104,31 @@ class TracedModule(RecursiveScriptModule):
         self._save_as(f, _extra_files, is_frozen=False)
 
     def _save_as(self, f: Any, extra_files: dict[str, Any] | None, is_frozen: bool) -> None:
-        program = self.__dict__["_flambeau_program"]
+        programs = self.__dict__["_flambeau_programs"]
         try:
-            save_graph(self, program, self.original_name, f, extra_files, is_frozen)
+            save_graphs(self, programs, self.original_name, f, extra_files, is_frozen)
         except NotImplementedError:
-            archive.save(program, f, extra_files=extra_files)
+            if list(programs) != ["forward"]:
+                raise
+            archive.save(programs["forward"], f, extra_files=extra_files)
+
+
+_STATE = ("_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set")
+
+
+def _share_state(first: Module, other: Module) -> None:
+    """Let the graph of another method read the same tables of parameters and buffers.
+
+    Its own constants become attributes, which come before the tables.
+    """
+    for table in ("_parameters", "_buffers"):
+        ours, theirs = first.__dict__[table], other.__dict__[table]
+        other.__dict__.update({k: v for k, v in theirs.items() if ours.get(k) is not v})
+        other.__dict__[table] = ours
+    for key, child in first._modules.items():
+        twin = other._modules.get(key)
+        if child is not None and twin is not None:
+            _share_state(child, twin)
 
 
 def trace(func: Any, example_inputs: Any = None, *args: Any, check_trace: bool = True,
@@ -103,31 +153,86 @@ def trace(func: Any, example_inputs: Any = None, *args: Any, check_trace: bool =
     owner = getattr(func, "__self__", None)
     if isinstance(owner, Module) and func.__name__ == "forward":
         func = owner
+    elif isinstance(owner, Module):
+        raise AttributeError("trace doesn't support compiling individual module's functions.\n"
+                             "Please use trace_module")
     if example_inputs is None:
         example_inputs = ()
-    if isinstance(example_inputs, list):
-        example_inputs = tuple(example_inputs)
-    inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     if isinstance(func, Module) and is_quantized(func):  # graphs cannot hold packed weights
         return script(func)
     module = func if isinstance(func, Module) else _Function(func)
     name = type(func).__name__ if isinstance(func, Module) else func.__name__
-    inputs, kwargs = pytree.tree_map(_create_alias, (inputs, example_kwarg_inputs or {}))
-    if module._backward_hooks or module._backward_pre_hooks:
-        raise ValueError(f"Modules that have backward hooks assigned can't be compiled: {module}")
-    with jit_tracing(trace_checking.note_read), trace_checking.merge_warnings():
-        program = _export_for_most_sizes(module, inputs, kwargs)
-    trace_checking.check_output(program, strict)
-    traced = TracedModule(program, name)
-    traced.training = module.training
+    traced = _trace_methods(module, {"forward": module}, {"forward": example_inputs}, name, strict,
+                            example_kwarg_inputs or {})
     traced.__dict__["_flambeau_is_function"] = not isinstance(func, Module)
     if check_trace:
-        with jit_tracing(lambda name: None):
-            for other in [inputs] if check_inputs is None else check_inputs:
-                other = other if isinstance(other, tuple) else (other,)
-                retraces = [partial(export, module, x, kwargs) for x in (inputs, other)]
-                trace_checking.check_trace(traced, module, other, kwargs, check_tolerance, retraces)
+        for other in [example_inputs] if check_inputs is None else check_inputs:
+            _check(traced, "forward", module, example_inputs, other, example_kwarg_inputs or {},
+                   check_tolerance)
     return traced
+
+
+def trace_module(mod: Any, inputs: Any, *args: Any, check_trace: bool = True,
+                 check_inputs: Any = None, check_tolerance: float = 1e-5, strict: bool = True,
+                 **options: Any) -> Any:
+    """Record several methods of a module as graphs that share its parameters and buffers.
+
+    `inputs`: the example inputs of each method by its name. `check_inputs`: a list of such dicts.
+
+    >>> class Scaled(nn.Linear):
+    ...     def scale(self, factor):
+    ...         return factor * self.weight
+    >>> x, factor = torch.ones(1, 3), torch.ones(2, 1)
+    >>> traced = torch.jit.trace_module(Scaled(3, 2), {"forward": x, "scale": factor})
+    >>> traced(x).shape, traced.scale(factor).shape
+    (torch.Size([1, 2]), torch.Size([2, 3]))
+    """
+    if not isinstance(mod, Module):
+        raise AttributeError("expected torch.nn.Module as the first argument")
+    if not isinstance(inputs, dict):
+        raise AttributeError("expected a dictionary of (method_name, input) pairs")
+    methods = {name: mod if name == "forward" else _Method(mod, name) for name in inputs}
+    traced = _trace_methods(mod, methods, inputs, type(mod).__name__, strict, {})
+    if check_trace:
+        for others in [inputs] if check_inputs is None else check_inputs:
+            for name, other in others.items():
+                _check(traced, name, methods[name], inputs[name], other, {}, check_tolerance)
+    return traced
+
+
+def _trace_methods(owner: Module, methods: dict[str, Module], examples: dict[str, Any], name: str,
+                   strict: bool, kwargs: dict[str, Any]) -> TracedModule:
+    """Record the methods. `examples`: the inputs of each."""
+    if owner._backward_hooks or owner._backward_pre_hooks:
+        raise ValueError(f"Modules that have backward hooks assigned can't be compiled: {owner}")
+    programs = {}
+    for method, module in methods.items():
+        inputs = _wrap_inputs(examples[method])
+        check_input(inputs)
+        inputs, words = pytree.tree_map(_create_alias, (inputs, kwargs))
+        with jit_tracing(trace_checking.note_read), trace_checking.merge_warnings():
+            programs[method] = export_for_most_sizes(module, inputs, words)
+        trace_checking.check_output(programs[method], strict)
+    traced = TracedModule(programs, name)
+    traced.training = owner.training
+    return traced
+
+
+def _wrap_inputs(example: Any) -> tuple:
+    """Return example inputs as a tuple."""
+    return tuple(example) if isinstance(example, (tuple, list)) else (example,)
+
+
+def _check(traced: TracedModule, method: str, module: Module, example: Any, other: Any,
+           kwargs: dict[str, Any], tolerance: float) -> None:
+    """Compare the graph of a method with the program on other inputs."""
+    pairs = pytree.tree_map(_create_alias, (_wrap_inputs(example), _wrap_inputs(other)))
+    kwargs = pytree.tree_map(_create_alias, kwargs)
+    with jit_tracing(lambda name: None):
+        retraces = [partial(export, module, inputs, kwargs) for inputs in pairs]
+        trace_checking.check_trace(
+            partial(traced._flambeau_run, method), traced.__dict__["_flambeau_programs"][method],
+            module, pairs[1], kwargs, tolerance, retraces)
 
 
 def _create_alias(leaf: Any) -> Any:
@@ -135,33 +240,6 @@ def _create_alias(leaf: Any) -> Any:
     if type(leaf) not in (Tensor, Parameter):
         return leaf
     return leaf.detach().requires_grad_(leaf.requires_grad)
-
-
-_REFUSALS = (SpecializationError, RuntimeError, IndexError, ValueError)
-
-
-def _export_for_most_sizes(
-    module: Module, inputs: tuple, kwargs: dict[str, Any]
-) -> ExportedProgram:
-    """Export with all sizes dynamic; failing that, axis 0 of each input; else axis by axis."""
-    names = [n for n, _ in zip(inspect.signature(module.forward).parameters, inputs, strict=False)]
-    if len(names) != len(inputs) or not all(isinstance(x, Tensor) for x in inputs):
-        return export(module, inputs, kwargs)
-    ranks = {name: x.ndim for name, x in zip(names, inputs, strict=True)}
-    every = {name: dict.fromkeys(range(rank), Dim.DYNAMIC) for name, rank in ranks.items()}
-    first = {name: {0: Dim.DYNAMIC} if rank else None for name, rank in ranks.items()}
-    for shapes in (every, first):
-        with suppress(*_REFUSALS):
-            return export(module, inputs, kwargs, dynamic_shapes=shapes)
-    program = export(module, inputs, kwargs)
-    dynamic: dict[str, dict[int, Any]] = {name: {} for name in names}
-    for name, rank in ranks.items():
-        for dim in range(rank):
-            tried = {**dynamic, name: {**dynamic[name], dim: Dim.DYNAMIC}}
-            with suppress(*_REFUSALS):
-                program = export(module, inputs, kwargs, dynamic_shapes=tried)
-                dynamic = tried
-    return program
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
@@ -198,4 +276,5 @@ def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None =
             raise ValueError(f"The provided filename {f} is a directory")
     if torchscript_archive.is_torchscript(f):
         return torchscript_archive.load(f, map_location, _extra_files)
-    return TracedModule(archive.load(f, extra_files=_extra_files), "RecursiveScriptModule")
+    program = archive.load(f, extra_files=_extra_files)
+    return TracedModule({"forward": program}, "RecursiveScriptModule")

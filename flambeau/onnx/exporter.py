@@ -326,6 +326,8 @@ def _convert(builder: GraphBuilder, node: Node, memory: SharedMemory) -> None:
             name = builder.names[node] = _find_conversion(node)(builder, node, *node.args, **kwargs)
         if memory.needs(node):
             memory.write(builder, node, name)
+        elif name is not None:
+            builder.names.update(dict.fromkeys(memory.find_aliases(node), name))
     except (NotImplementedError, TypeError) as error:
         raise _build_unsupported_error([f"{node.target} {_place(node)}: {error}"]) from error
 

@@ -92,16 +92,23 @@ class SharedMemory:
             if self.labels else set()
 
     def needs(self, node: Node) -> bool:
-        """Return whether a node writes to memory that other values read later."""
+        """Return whether a node writes to memory whose other parts are read later."""
         if find_operator_name(node) == "operator.setitem":
             return True
-        return _writes(node) and bool(self._find_later_reads(node))
+        return _writes(node) and len(self._find_later_reads(node)) > len(self.find_aliases(node))
+
+    def find_aliases(self, write: Node) -> list[Node]:
+        """Return the values that a write to all of their elements replaces, if read later."""
+        if not _writes(write) or _value(write.args[0]) is None:
+            return []
+        layout = _describe_layout(write.args[0])
+        return [node for node in self._find_later_reads(write) if _describe_layout(node) == layout]
 
     def _find_later_reads(self, write: Node) -> list[Node]:
-        """Return the other values of the memory that are read after a write."""
+        """Return the values of the memory that exist before a write and are read after it."""
         sharing = self.nodes.get(_find_memory(write.args[0]) or -1, [])
         return [node for node in sharing
-                if node is not write and any(user > write for user in node.users)]
+                if node < write and any(user > write for user in node.users)]
 
     def refusal(self, node: Node) -> str | None:
         """Return why a write cannot be converted, or None."""
@@ -150,11 +157,15 @@ class SharedMemory:
         flat = b.op("ScatterElements", b.op("Reshape", b.name(region), row), format_list(offsets),
                     b.op("Reshape", value, row), axis=0)
         for other in {region, target, *self._find_later_reads(node)}:
-            if other > node:
-                continue
             positions = _find_offsets(other.meta["val"])
             part = flat if other is region else b.op("Gather", flat, format_list(positions), axis=0)
             b.names[other] = b.op("Reshape", part, b.sizes(positions.shape))
+
+
+def _describe_layout(node: Any) -> tuple:
+    """Return which elements of its memory a value has, in which order."""
+    value = node.meta["val"]
+    return value.dtype, tuple(value.shape), value.stride(), value.storage_offset()
 
 
 def _find_whole(sharing: list[Node]) -> Node | None:

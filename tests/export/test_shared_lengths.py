@@ -49,3 +49,25 @@ def test_a_decision_between_near_and_far_lengths_narrows_the_bounds(torch):
         torch.export.export(layer, (x,), dynamic_shapes={"x": {0: dim("n")}})
     program = torch.export.export(layer, (x,), dynamic_shapes={"x": {0: dim("n", max=6)}})
     assert program.module()(torch.ones(6, 2)).sum() == 24
+
+
+SHAPED = {
+    "zeros": lambda torch, x: torch.zeros(x.shape) + x,
+    "full": lambda torch, x: torch.full(size=x.size(), fill_value=2.0) + x,
+    "view": lambda torch, x: (x * 2).view(x.shape[:1] + x.shape[1:]),
+    "reshape": lambda torch, x: x.reshape((*x.shape[:1], 2, 2)),
+    "unflatten": lambda torch, x: x.flatten().unflatten(0, x.shape),
+    "sum_to_size": lambda torch, x: (x + 1).sum_to_size(x.shape),
+}
+
+
+@pytest.mark.parametrize("name", list(SHAPED))
+def test_shapes_are_arguments(torch, name):
+    class Shaped(torch.nn.Module):
+        def forward(self, x):
+            return SHAPED[name](torch, x)
+
+    varying = ({0: torch.export.Dim.DYNAMIC},)
+    program = torch.export.export(Shaped(), (torch.ones(3, 4),), dynamic_shapes=varying)
+    x = torch.randn(6, 4)
+    assert torch.equal(program.module()(x), Shaped()(x))

@@ -74,6 +74,12 @@ def test_outputs_that_traces_cannot_have():
         torch.jit.trace(lambda x: [x, x], torch.ones(2))
     with pytest.raises(RuntimeError, match="Only tensors, lists, tuples of tensors"):
         torch.jit.trace(lambda x: 3, torch.ones(2))
+    with pytest.raises(RuntimeError, match="The traced function didn't return any values!"):
+        torch.jit.trace(lambda x: None, torch.ones(2))
+    with pytest.raises(RuntimeError, match="consistent element type. Found Tensor and Tuple"):
+        torch.jit.trace(lambda x: [x, (x,)], torch.ones(2))
+    with pytest.raises(RuntimeError, match="cannot be understood by the tracer"):
+        torch.jit.trace(lambda x: {"a": [x]}, torch.ones(2), strict=False)
     captured = torch.ones(2, requires_grad=True)
     with pytest.raises(RuntimeError, match="Cannot insert a Tensor that requires grad"):
         torch.jit.trace(lambda x: x + captured, torch.ones(2))
@@ -153,6 +159,76 @@ def test_a_fixed_size_leaves_the_others_free():
     traced = torch.jit.trace(walk, (torch.randn(4, 3), torch.tensor([[0, 1, 2], [1, 2, 3]])))
     x, edges = torch.randn(9, 5), torch.tensor([[0, 8], [4, 4]])
     assert torch.equal(traced(x, edges), walk(x, edges))
+
+
+def test_an_inner_size_is_computed_anew_beside_a_fixed_one():
+    def regroup(x):
+        return x.view(x.shape[1] * 2, x.size(0), 2)  # the last axis has to be 4 long
+
+    traced, x = torch.jit.trace(regroup, torch.randn(5, 2, 4)), torch.randn(4, 8, 4)
+    assert torch.equal(traced(x), regroup(x))
+
+    def flatten(inputs, scale):
+        return inputs["x"].view(-1, inputs["x"].shape[1] * inputs["x"].shape[2]) * scale[0]
+
+    inputs = {"x": torch.randn(2, 3, 5)}
+    traced = torch.jit.trace(flatten, (inputs, (torch.ones(1),)))
+    inputs = {"x": torch.randn(4, 2, 3)}
+    assert torch.equal(traced(inputs, (torch.ones(1),)), flatten(inputs, (torch.ones(1),)))
+    with pytest.raises(RuntimeError, match="not in the map"):
+        traced({"y": torch.ones(2, 3, 5)}, (torch.ones(1),))
+
+
+UNTRACEABLE = {
+    "number": ((1,), r"Type 'Tuple\[int\]' cannot be traced. Only Tensors and \(possibly nested"),
+    "empty": (({"a": []},), "Tracer cannot infer type of .*\n:List trace inputs must have elem"),
+    "mixed": (([torch.ones(2), (torch.ones(2),)],), "Found Tensor and Tuple.Tensor."),
+    "keys": (({"a": torch.ones(2), 1: torch.ones(2)},), "consistent type. Found str and int"),
+    "object": ((object(),), "instead got value of type object."),
+}
+
+
+@pytest.mark.parametrize("name", list(UNTRACEABLE))
+def test_inputs_that_traces_cannot_have(name):
+    inputs, message = UNTRACEABLE[name]
+    with pytest.raises(RuntimeError, match=message):
+        torch.jit.trace(lambda x: torch.ones(1), inputs)
+
+
+class TwoMethods(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 1, 3)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        return self.conv(x) + self.calls
+
+    def weigh(self, factor):
+        return factor * self.conv.weight + torch.tensor([2.0]) * self.calls
+
+
+@pytest.mark.parametrize("through", [lambda traced: traced, saved_and_loaded])
+def test_several_methods_are_traced(through):
+    model, x, factor = TwoMethods(), torch.randn(1, 1, 5, 5), torch.randn(1, 1, 3, 3)
+    inputs = {"forward": x, "weigh": factor}
+    traced = through(torch.jit.trace_module(model, inputs, check_inputs=[inputs]))
+    assert torch.equal(traced(x), model(x)) and torch.equal(traced.weigh(factor),
+                                                            model.weigh(factor))
+    assert traced._c._has_method("weigh") and not traced._c._has_method("other")
+    traced.double().load_state_dict({**model.state_dict(), "calls": torch.ones(1)})
+    assert torch.equal(traced.weigh(factor), factor * traced.conv.weight + 2)
+
+
+def test_methods_that_cannot_be_traced():
+    with pytest.raises(AttributeError, match="Please use trace_module"):
+        torch.jit.trace(TwoMethods().weigh, torch.ones(1))
+    with pytest.raises(AttributeError, match="has no attribute 'nope'"):
+        torch.jit.trace_module(TwoMethods(), {"nope": torch.ones(1)})
+    with pytest.raises(AttributeError, match="expected a dictionary"):
+        torch.jit.trace_module(TwoMethods(), [torch.ones(1)])
+    with pytest.raises(AttributeError, match="expected torch.nn.Module"):
+        torch.jit.trace_module(len, {})
 
 
 def test_sizes_out_of_values_are_computed_anew():

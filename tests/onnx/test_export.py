@@ -197,6 +197,24 @@ def test_writes_in_place_into_whole_values():
     assert torch.allclose(torch.onnx.export(whole, (x,))(x)[0], whole(x), atol=1e-6)
 
 
+class WritesWhatOthersRead(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        alias = y
+        y.add_(x)  # as in a residual block
+        z = y.relu_() * 3
+        return alias + z, y
+
+
+def test_writes_into_whole_values_whose_sizes_vary():
+    varying = ({0: torch.export.Dim("rows")},)
+    program = torch.onnx.export(WritesWhatOthersRead(), (torch.randn(2, 3),),
+                                dynamic_shapes=varying)
+    x = torch.randn(5, 3)
+    for computed, expected in zip(program(x), WritesWhatOthersRead()(x), strict=True):
+        assert torch.allclose(computed, expected)
+
+
 def test_modes_of_the_older_exporter():
     net = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))
     mode = torch.onnx.TrainingMode

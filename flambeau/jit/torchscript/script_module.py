@@ -33,10 +33,35 @@ class ScriptModule(Module):
         return file.getvalue()
 
 
+class _ScriptObject:
+    """Stands for PyTorch's C++ object of a module: answers which methods it has."""
+
+    def __init__(self, module: RecursiveScriptModule) -> None:
+        self._module = module
+
+    @property
+    def qualified_name(self) -> str:
+        """The class's name in archives."""
+        return f"__torch__.{self._module.original_name}"
+
+    def _method_names(self) -> list[str]:
+        return self._module._flambeau_method_names()
+
+    def _has_method(self, name: str) -> bool:
+        return name in self._method_names()
+
+
 class RecursiveScriptModule(ScriptModule):
     """A module with TorchScript code."""
 
     original_name: str
+
+    @property
+    def _c(self) -> _ScriptObject:
+        return _ScriptObject(self)
+
+    def _flambeau_method_names(self) -> list[str]:
+        return ["forward"]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         result = type(self).__new__(type(self))
@@ -120,6 +145,9 @@ class LoadedModule(RecursiveScriptModule):
         except KeyError:
             raise AttributeError(
                 f"'{type(self).__name__}' object has no attribute '{name}'") from None
+
+    def _flambeau_method_names(self) -> list[str]:
+        return list(self._flambeau_type.methods)
 
     def _flambeau_get(self, name: str) -> Any:
         """Return a declared attribute. Raise AttributeError for other names."""

@@ -54,11 +54,11 @@ class Embedded:
         if known is None:
             known = self._functions[id(module)] = self.unit.classes.name(module.original_name)
             code = GraphCode(module._flambeau_program, "self")
-            if "(self)" in code.forward:
+            if "(self)" in code.text:
                 raise NotImplementedError(f"torch.jit.script: the traced function "
                                           f"{module.original_name}, which reads parameters")
             space, _, name = known.rpartition(".")
-            text = textwrap.dedent(self._renumber(code.forward, code.constants))
+            text = textwrap.dedent(self._renumber(code.text, code.constants))
             text = re.sub(r"\(self: self(?:,\s*)?", "(", text, count=1)
             self.unit.classes.add(space, text.replace("def forward(", f"def {name}(", 1))
         return known
@@ -70,7 +70,7 @@ class Embedded:
         program, classes = module._flambeau_program, self.unit.classes
         qualified = classes.name(module.original_name)
         code = GraphCode(program, qualified)
-        forward = self._renumber(code.forward, code.constants)
+        forward = self._renumber(code.text, code.constants)
         result: Instance = classes.tree(module, qualified, forward, frozenset(program.constants))
         return result
 

@@ -21,7 +21,7 @@ from .archive import drop_state, write
 from .classes import ClassWriter, write_attribute_read, write_literal
 from .functional_library import list_signatures, write_definitions
 
-__all__ = ["GraphCode", "save_graph"]
+__all__ = ["GraphCode", "save_graphs"]
 
 _PYTHON = {operator.add: "add", operator.sub: "sub", operator.mul: "mul",
            operator.floordiv: "floordiv", operator.mod: "remainder", operator.neg: "neg",
@@ -43,15 +43,19 @@ _MEMORY = ("torch.contiguous_format", "torch.preserve_format", "torch.channels_l
 
 
 class GraphCode:
-    """The text of `forward`, the constants it reads, and the functions it calls."""
+    """The text of a method, the constants it reads, and the functions it calls.
 
-    def __init__(self, program: ExportedProgram, class_name: str) -> None:
-        self.program, self.constants = program, list[Any]()
+    `constants`: those of other methods, to which this one's are added.
+    """
+
+    def __init__(self, program: ExportedProgram, class_name: str, method: str = "forward",
+                 constants: list[Any] | None = None) -> None:
+        self.program, self.constants = program, [] if constants is None else constants
         self.functions: set[str] = set()
         self._names: dict[Node, str] = {}
         body = self._write_body()
         arguments = "".join(f",\n    {name}: {kind}" for name, kind in self._inputs.items())
-        self.forward = (f"  def forward(self: {class_name}{arguments}) -> {self._returns}:\n"
+        self.text = (f"  def {method}(self: {class_name}{arguments}) -> {self._returns}:\n"
                         + "".join(f"    {line}\n" for line in body))
 
     def write_functions(self) -> str:
@@ -229,20 +233,22 @@ def _write_structure(tree: Any) -> tuple[str, str]:
     raise NotImplementedError(f"an output of type {type(tree).__name__}")
 
 
-def save_graph(
-    module: Module, program: ExportedProgram, name: str, file: Any,
+def save_graphs(
+    module: Module, programs: dict[str, ExportedProgram], name: str, file: Any,
     extra_files: dict[str, Any] | None = None, is_frozen: bool = False,
 ) -> None:
-    """Write the archive; if `is_frozen`, without parameters and buffers.
+    """Write the archive of a module's methods; if `is_frozen`, without parameters and buffers.
 
     Raises NotImplementedError, before writing anything, for a graph that TorchScript lacks.
     """
-    classes = ClassWriter()
+    classes, constants = ClassWriter(), list[Any]()
     qualified = classes.name(name)
-    code = GraphCode(program, qualified)
-    root = classes.tree(module, qualified, code.forward, frozenset(program.constants))
-    functions = code.write_functions()
+    codes = [GraphCode(program, qualified, method, constants)
+             for method, program in programs.items()]
+    omitted = frozenset(path for program in programs.values() for path in program.constants)
+    root = classes.tree(module, qualified, "".join(code.text for code in codes), omitted)
+    functions = write_definitions(set[str]().union(*(code.functions for code in codes)))
     if functions:
         classes.add("__torch__.torch.nn.functional", functions)
     texts = drop_state(classes.code) if is_frozen else classes.code
-    write(file, root, texts, code.constants, extra_files)
+    write(file, root, texts, constants, extra_files)
