@@ -206,7 +206,7 @@ _jit_override_can_fuse_on_gpu = _jit_set_texpr_fuser_enabled = _jit_set_profilin
 _jit_set_nvfuser_enabled = _jit_set_nvfuser_guard_mode = _jit_set_profiling_executor
 
 
-_executor: dict[str, bool] = {"optimizes": True}
+_executor: dict[str, bool] = {"optimizes": True, "inlines": False}
 
 
 def _get_graph_executor_optimize(new_setting: bool | None = None) -> bool:
@@ -223,6 +223,16 @@ def _get_graph_executor_optimize(new_setting: bool | None = None) -> bool:
 def _set_graph_executor_optimize(optimize: bool) -> None:
     """Ask TorchScript to optimize or not."""
     _executor["optimizes"] = optimize
+
+
+def _jit_get_inline_everything_mode() -> bool:
+    """Return whether `code` shall show the functions that a program calls in its own."""
+    return _executor["inlines"]
+
+
+def _jit_set_inline_everything_mode(should_inline: bool) -> None:
+    """Ask for functions within the programs that call them."""
+    _executor["inlines"] = should_inline
 
 
 def _jit_can_fuse_on_cpu() -> bool:

@@ -80,8 +80,9 @@ def trace_module(mod: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
     """Return a copy of a scripted module in eval mode, with its state hidden in the program.
 
-    Only `forward` and the preserved attributes and methods stay accessible. Results do not change;
-    `optimize_numerics` is ignored.
+    Only `forward` and the preserved attributes and methods stay accessible. Batch norms are folded
+    into the layers before them unless `optimize_numerics` is false; dropout is left out, and what
+    depends on parameters only is computed once, if the program can be traced without inputs.
     Raises RuntimeError if the module is not scripted, is in training mode, or lacks an attribute
     to preserve.
 
@@ -89,7 +90,8 @@ def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True
     >>> frozen(torch.ones(3, 2)).shape, len(frozen.state_dict())
     (torch.Size([3, 1]), 0)
     """
-    return import_module(f"{__name__}.frozen").freeze(mod, preserved_attrs)
+    return import_module(f"{__name__}.frozen").freeze(
+        mod, preserved_attrs, optimize_numerics)
 
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..nn.module import Module
+from .folding import fold_program
 from .torchscript.script_module import RecursiveScriptModule, ScriptModule
 
 __all__ = ["FrozenModule", "freeze"]
@@ -16,21 +18,29 @@ class FrozenModule(RecursiveScriptModule):
     """A copy of a scripted module that exposes only `forward` and the preserved attributes.
 
     Parameters, buffers and submodules belong to the program: `state_dict()` is empty, and `train()`
-    does not affect results.
+    does not affect results. Where possible, calls run a graph in which they are folded.
     """
 
-    def __init__(self, module: ScriptModule, preserved: Sequence[str]) -> None:
+    def __init__(self, module: ScriptModule, preserved: Sequence[str],
+                 folds_numerics: bool = True) -> None:
         super().__init__()
         state = self.__dict__
         state.pop("training")
         state["_flambeau_program"], state["_flambeau_preserved"] = module, frozenset(preserved)
         state["original_name"] = getattr(module, "original_name", type(module).__name__)
+        state["_flambeau_folding"] = None if any(
+            not callable(getattr(module, path, None)) for path in preserved
+        ) else fold_program(module, folds_numerics)
         for name in dict.fromkeys(path.partition(".")[0] for path in preserved if "." in path):
             state["_modules"][name] = FrozenModule(
                 getattr(module, name), _list_names_below(preserved, name))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program."""
+        """Run the program, or the graph that stands for it."""
+        folding = self._flambeau_folding
+        if folding is not None and folding.accepts(args, kwargs):
+            with suppress(Exception):  # the program's own errors name its lines
+                return folding.module(*args)
         return self._flambeau_program(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -73,8 +83,11 @@ def _list_names_below(preserved: Sequence[str], name: str) -> tuple[str, ...]:
                  if path.startswith(f"{name}."))
 
 
-def freeze(module: Any, preserved_attrs: Sequence[str] | None = None) -> FrozenModule:
+def freeze(module: Any, preserved_attrs: Sequence[str] | None = None,
+           folds_numerics: bool = True) -> FrozenModule:
     """Return a frozen copy of a scripted, traced or loaded module.
+
+    `folds_numerics`: whether batch norms are folded into the layers before them.
 
     Raises RuntimeError for other modules, training mode, and unknown attributes.
     """
@@ -89,4 +102,5 @@ def freeze(module: Any, preserved_attrs: Sequence[str] | None = None) -> FrozenM
     for name in preserved:
         if not _has_path(module, name):
             raise RuntimeError(f"Unknown name: {name}")
-    return FrozenModule(Module.requires_grad_(copy.deepcopy(program), False), preserved)
+    return FrozenModule(Module.requires_grad_(copy.deepcopy(program), False), preserved,
+                        folds_numerics)

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._higher_order_ops.active_export import jit_tracing
 from ..export import ExportedProgram, archive, export
+from ..export.errors import ArchiveError
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..tensor.tensor import Tensor
@@ -276,5 +277,12 @@ def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None =
             raise ValueError(f"The provided filename {f} is a directory")
     if torchscript_archive.is_torchscript(f):
         return torchscript_archive.load(f, map_location, _extra_files)
-    program = archive.load(f, extra_files=_extra_files)
+    start = f.tell() if hasattr(f, "tell") else 0
+    try:
+        program = archive.load(f, extra_files=_extra_files)
+    except ArchiveError:
+        if hasattr(f, "seek"):
+            f.seek(start)
+        torchscript_archive.refuse_foreign_file(f)
+        raise
     return TracedModule({"forward": program}, "RecursiveScriptModule")

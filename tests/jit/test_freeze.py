@@ -1,5 +1,6 @@
 """torch.jit.freeze and optimize_for_inference: what is left of a module, and what it computes."""
 
+import copy
 import io
 
 import pytest
@@ -114,3 +115,97 @@ def test_archives_have_no_state(torch, module, how):
     loaded = torch.jit.load(file)
     assert torch.allclose(loaded(x), module(x), atol=1e-6)
     assert len(loaded.state_dict()) == 0 and not list(loaded.parameters())
+
+
+class _Programs:
+    """Modules whose results a symbolic trace would change: they stay as they are."""
+
+    def __init__(self, torch):
+        class Base(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear, self.calls = torch.nn.Linear(3, 3), 0
+                self.register_buffer("count", torch.zeros(1))
+
+        class Counts(Base):
+            def forward(self, x):
+                self.count.add_(1)
+                return self.linear(x) * self.count
+
+        class CountsCalls(Base):
+            def forward(self, x):
+                self.calls = self.calls + 1
+                return self.linear(x) * self.calls
+
+        class Draws(Base):
+            def forward(self, x):
+                return self.linear(x) + torch.rand(3)
+
+        class Branches(Base):
+            def forward(self, x):
+                if bool(x.sum() > 0):
+                    return x
+                return self.linear(x)
+
+        class WritesConstants(Base):
+            def forward(self, x):
+                y = torch.zeros(1, 3)
+                y += x
+                return y
+
+        self.kinds = {kind.__name__: kind for kind in (Counts, CountsCalls, Draws, Branches,
+                                                       WritesConstants)}
+
+
+@pytest.mark.parametrize("name", ["Counts", "CountsCalls", "Draws", "Branches", "WritesConstants"])
+def test_programs_with_effects_compute_the_same_frozen(torch, name):
+    module = _Programs(torch).kinds[name]().eval()
+    source = copy.deepcopy(module)
+    frozen = torch.jit.freeze(torch.jit.script(source))
+    for x in (torch.ones(1, 3), -torch.ones(1, 3), torch.randn(1, 3)):
+        torch.manual_seed(0)
+        computed = frozen(x)
+        torch.manual_seed(0)
+        assert torch.allclose(computed, module(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("way", ["script", "trace"])
+def test_batch_norms_and_dropout_are_folded(torch, way):
+    nn = torch.nn
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True),
+                           nn.ConvTranspose2d(4, 2, 3), nn.BatchNorm2d(2), nn.Dropout(),
+                           nn.Flatten(1), nn.Linear(128, 5), nn.BatchNorm1d(5))
+    x = torch.randn(4, 3, 8, 8)
+    module(x)
+    module.eval()
+    source = torch.jit.script(module) if way == "script" else torch.jit.trace(module, x)
+    frozen, plain = torch.jit.freeze(source), torch.jit.freeze(source, optimize_numerics=False)
+    expected = module(x)
+    if torch.__name__ != "torch":  # PyTorch's run in C++
+        graphs = [str(f._flambeau_folding.module.graph) for f in (frozen, plain)]
+        kept = {"script": ["1", "4", "8"], "trace": [".batch_norm."]}[way]
+        assert "dropout" not in graphs[1] and "target=5]" not in graphs[1]
+        assert all(f"target={n}]" in graphs[1] or n in graphs[1] for n in kept)
+        assert not any(f"target={n}]" in graphs[0] or ".batch_norm." in graphs[0] for n in kept)
+    for _ in range(2):
+        assert torch.allclose(frozen(x), expected, atol=1e-5)
+        assert torch.allclose(plain(x), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("way", ["script", "trace"])
+def test_what_depends_on_parameters_only_is_computed_once(torch, way):
+    class Normed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(3, 2))
+
+        def forward(self, x):
+            return x @ (self.weight.t() / self.weight.norm()).abs()
+
+    module, x = Normed().eval(), torch.randn(4, 2)
+    source = torch.jit.script(module) if way == "script" else torch.jit.trace(module, x)
+    frozen = torch.jit.freeze(source)
+    assert torch.allclose(frozen(x), module(x)) and not frozen(x).requires_grad
+    if torch.__name__ != "torch":
+        graph = frozen._flambeau_folding.module.graph
+        assert sum(node.op in ("call_function", "call_method") for node in graph.nodes) == 1

@@ -14,7 +14,7 @@ from .program import Program
 from .script_module import LoadedModule
 from .unpickling import ScriptUnpickler
 
-__all__ = ["is_torchscript", "load"]
+__all__ = ["is_torchscript", "load", "refuse_foreign_file"]
 
 
 def _open(file: Any) -> Any:
@@ -32,6 +32,15 @@ def is_torchscript(file: Any) -> bool:
             return False
         finally:
             opened.seek(start)
+
+
+def refuse_foreign_file(file: Any) -> None:
+    """Raise RuntimeError, as PyTorch does, for a file that is no archive of a program."""
+    with _open(file) as opened:
+        archive = ArchiveReader(opened)
+        if not archive.has("models/model.json"):
+            raise RuntimeError(
+                "PytorchStreamReader failed locating file constants.pkl: file not found")
 
 
 def load(file: Any, map_location: MapLocation = None,
