@@ -110,7 +110,8 @@ def prod(
     if input._array.strides is None:
         return _sparse("prod", input, dim, keepdim, _summed_dtype(input, dtype), mask)
     y = _fill("prod", input, mask).to(_summed_dtype(input, dtype))
-    for axis in sorted(_axes(dim, input), reverse=True):
+    axes = () if isinstance(dim, list) and not dim else _axes(dim, input)
+    for axis in sorted(axes, reverse=True):
         y = y.prod(axis, bool(keepdim))
     return y
 

@@ -69,7 +69,9 @@ def check_no_overlap(target: np.ndarray, operand: np.ndarray, partial: bool = Tr
     if owner is not (operand if operand.base is None else operand.base) \
             or partial and operand is target:
         return
-    if operand.__class__ is not np.ndarray or not np.may_share_memory(target, operand):
+    if operand.__class__ is not np.ndarray:
+        return
+    if operand is not target and not np.may_share_memory(target, operand):
         return
     same = target.ctypes.data == operand.ctypes.data and target.strides == operand.strides \
         and target.shape == operand.shape

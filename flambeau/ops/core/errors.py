@@ -30,6 +30,8 @@ _COUNT = re.compile(r"\(\) (takes|missing) .*")
 _OVERLOADS = re.compile(r"(\(\) received an invalid .* - got \()Tensor, (\w+)(\).*)", re.DOTALL)
 _NO_NAMES: dict[str, Any] = {}
 
+NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # accepted besides PyTorch's names
+
 
 class Overriding:
     """Hands a call that fails on plain tensors to the class of an argument.
@@ -182,10 +184,22 @@ def wrap_with_explanation(name: str, function: Callable[..., Any]) -> Callable[.
         except (TypeError, ValueError, RuntimeError):
             if Overriding.notice(args, kwargs):
                 return find_outermost(call)(*args, **kwargs)
+            if (renamed := _rename_numpy_names(function, kwargs)) is not None:
+                return call(*args, **renamed)
             check_call(name, function, args, kwargs)
             raise
 
     return call
+
+
+def _rename_numpy_names(
+    function: Callable[..., Any], kwargs: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Return the arguments under PyTorch's names, or None if none has NumPy's."""
+    known = inspect.signature(function).parameters
+    names = {alias: name for name, alias in NUMPY_NAMES.items()
+             if name in known and alias not in known and alias in kwargs and name not in kwargs}
+    return {names.get(name, name): value for name, value in kwargs.items()} if names else None
 
 
 # The public functions around wrappers, where there is another one.

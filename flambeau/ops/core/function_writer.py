@@ -21,14 +21,12 @@ from ..native.pointwise import try_kernel_with
 from .arguments.checks import check_bool, check_integer, check_sequence
 from .arguments.legacy_order import OLD_ORDERED, in_order
 from .autocast import AUTOCAST, cast_inputs
-from .errors import MISSING, Overriding, explain
+from .errors import MISSING, NUMPY_NAMES, Overriding, explain
 from .operator import Kind, Operator, Promotion
 from .out import write_out
 from .out_dtypes import require_out_dtype
 from .output_layout import FORMATS, Layout, is_row_major, lay_out
 from .promotion import compute_pointwise
-
-NUMPY_NAMES = {"dim": "axis", "keepdim": "keepdims"}  # accepted besides PyTorch's names
 
 _NUMPY_NUMBERS = frozenset(np.dtype(code).type for code in "?bhilqBHILQefd")
 

@@ -76,6 +76,14 @@ _RULES: dict[str, str] = {
     "quantile": "quantile() out tensor must be same dtype as the input tensor",
     "nanquantile": "quantile() out tensor must be same dtype as the input tensor",
 }
+# The same for indices, the second result.
+_INDEX_RULES = {
+    **dict.fromkeys(("median_dim", "nanmedian_dim"),
+                    "Expected tensor for argument #1 'indices' to have scalar type Long; but got "
+                    "torch.{got}Tensor instead (while checking arguments for median)"),
+    "kthvalue": "output indices must be of scalar type Long",
+    "mode": "expected scalar type '{want}' but got '{got}' for indices output",
+}
 # Where these results cannot be cast to the output's dtype, the error names the function, as it
 # calls itself, and the output.
 _RESULT_NAMES: dict[str, tuple[str, ...]] = {
@@ -116,7 +124,8 @@ def check_out_dtype(name: str, result: Dtype, out: Dtype, number: int = 0) -> No
         return
     name = name.lstrip("_")
     _check_named_cast(name, result, out, number)
-    rule = _RULES.get(name) or _RULES.get(f"linalg_{name}")
+    rule = _INDEX_RULES.get(name) if number else None
+    rule = rule or _RULES.get(name) or _RULES.get(f"linalg_{name}")
     if rule is not None:
         narrow, cpp = result.name == "int32", _CPP_NAMES.get(result.name, result.name)
         raise RuntimeError(rule.format(

@@ -127,6 +127,10 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
         bump(self)
         self._array = meta_array(shape, array.dtype)
         return self
+    if array.__class__ is LazyWindow:  # which keeps its bits
+        self._array = array.memory
+        self._array = array.like(resize_(self, shape, memory_format=memory_format)._array)
+        return self
     memory = find_owner(array)
     check_countable(shape, array.dtype)
     count = math.prod(shape)

@@ -97,15 +97,15 @@ def _compute_edges(column: Array, bins: int, low: float | None, high: float | No
 
 def _check_edges(input: Array, edges: Array, axis: int = 0) -> Array:
     """Return a copy of edges from the caller, or raise if they do not fit the input."""
-    if edges.ndim != 1:
-        raise RuntimeError("torch.histogramdd: bins tensor should have one dimension, but got "
-                           f"{edges.ndim} dimensions in the bins tensor for dimension {axis}")
     if edges.dtype != input.dtype:
         raise RuntimeError(
             "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got "
             f"input with dtype {_name_type(input)} and bins for dimension {axis} with dtype "
             f"{_name_type(edges)}"
         )
+    if edges.ndim != 1:
+        raise RuntimeError("torch.histogramdd: bins tensor should have one dimension, but got "
+                           f"{edges.ndim} dimensions in the bins tensor for dimension {axis}")
     if not edges.size:
         raise RuntimeError("torch.histogramdd: bins tensor should have at least 1 element, but got "
                            f"0 elements in the bins tensor for dimension {axis}")

@@ -170,16 +170,34 @@ def _complex_logcumsumexp(input: Array, axis: int) -> Array:
     and is not wrapped."""
     rows = np.moveaxis(input, axis, 0)
     y = np.empty_like(rows)
-    y[:1] = rows[:1]
+    total = np.full(rows.shape[1:], -np.inf, rows.dtype)
     with np.errstate(all="ignore"):
-        for i in range(1, len(rows)):
-            before, term = y[i - 1], rows[i]
-            first = before.real >= term.real
-            larger, smaller = np.where(first, before, term), np.where(first, term, before)
-            y[i] = np.where(
-                smaller.real == -np.inf, larger, larger + np.log1p(np.exp(smaller - larger))
-            )
+        for i, term in enumerate(rows):
+            total = y[i] = _add_complex_exponentials(term, total)
     return np.ascontiguousarray(np.moveaxis(y, 0, axis))
+
+
+def _add_complex_exponentials(x: Array, y: Array) -> Array:
+    """log(exp(x) + exp(y)), with PyTorch's choices where a real part is infinite or NaN."""
+    below = x.real < y.real
+    smaller, larger = np.where(below, x, y), np.where(below, y, x)
+    result = _log1p(np.exp(smaller - larger)) + larger
+    equal = np.isinf(smaller.real) & (smaller.real == larger.real)
+    result = np.where(equal & (smaller.real < 0), smaller, result)
+    result = np.where(equal & (smaller.real > 0), np.log(np.exp(smaller) + np.exp(larger)), result)
+    missing = np.isnan(x) | np.isnan(y)
+    return np.where(missing, np.asarray(complex(np.nan, np.nan), x.dtype), result)
+
+
+def _log1p(z: Array) -> Array:
+    """log(1 + z) of complex numbers, also of small ones."""
+    x, y = z.real, z.imag
+    small = x * (2 + x) + y * y
+    logarithm = np.where(np.abs(z) < 0.5, np.where(small == 0, x, 0.5 * np.log1p(small)),
+                         np.log(np.hypot(x + 1, y)))
+    result = np.empty_like(z)
+    result.real, result.imag = logarithm, np.arctan2(y, x + 1)
+    return result
 
 
 @logcumsumexp.vjp

@@ -432,7 +432,7 @@ def _declare_quantile(name: str, ignore_nan: bool) -> Any:
     >>> torch.{name}(torch.tensor([0., 1., 2., 4.]), torch.tensor([0.25, 0.5]))
     tensor([0.7500, 1.5000])
     """
-    return composite(explains=True, autocast=Policy.FULL)(function)
+    return composite(numpy_names=True, autocast=Policy.FULL)(function)
 
 
 def _interpolate(input: Tensor, q: Tensor, dim: Any, keepdim: bool, interpolation: str,
@@ -617,7 +617,9 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     """
     array = input._array
     refuse_eight_bit(array, "bincount_cpu")
-    if array.dtype.kind not in "iu" or array.ndim != 1 or (array.size and array.min() < 0):
+    if array.dtype.kind not in "iu":
+        raise build_missing_kernel_error("bincount_cpu", array.dtype)
+    if array.ndim != 1 or (array.size and array.min() < 0):
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")

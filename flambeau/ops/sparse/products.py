@@ -398,8 +398,9 @@ def _sampled(
 
 @_sampled.vjp
 def _(g: Any, input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
-    return (_scale(g, beta), _scale(g @ mat2.transpose(-1, -2), alpha),
-            _scale(mat1.transpose(-1, -2) @ g, alpha))
+    sampled = g.sparse_mask(input)
+    return (_scale(g, beta), _scale(sampled @ mat2.transpose(-1, -2), alpha),
+            _scale(mat1.transpose(-1, -2) @ sampled, alpha))
 
 
 def sampled_addmm(

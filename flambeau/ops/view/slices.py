@@ -31,7 +31,7 @@ def select(input: Array, dim: int, index: int) -> Array:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     check_selected(index, input.shape, axis)
     index = index.__index__()
-    return np.ndarray.__getitem__(input, (slice(None),) * axis + (index, Ellipsis))
+    return input[(slice(None),) * axis + (index, Ellipsis)]
 
 
 def check_selected(index: int, shape: Sequence[int], axis: int) -> None:

@@ -63,7 +63,11 @@ for _view in (diagonal, permute, select, split, split_with_sizes, squeeze, t, tr
 def _narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """The view of narrow, with narrow_copy's error messages."""
     shape = input._array.shape
-    if not -len(shape) <= dim < len(shape):
+    if not shape:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    if dim < -len(shape):
+        canonicalize_dim(dim, len(shape))
+    if dim >= len(shape):
         raise RuntimeError(
             "Expected dim < static_cast<int64_t>(self_sizes.size()) to be true, but got false.  "
             "(Could this error message be improved?  If so, please report an enhancement request "

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...native.foundation.allocation import allocate
 from ...native.foundation.user_frames import warn
+from ..narrow_dtypes import COMPLEX32
 from .distributions import (
     BFLOAT16, FLOATS, LARGEST, NAMES, WIDE_UNSIGNED, combine_pairs, fill_exponential, fill_words,
     require, unit64,
@@ -41,11 +42,9 @@ def fill_random(
         return _fill_whole(array, generator)
     if high is None and low == _INT64.min:
         return _fill_all_64_bits(array, generator)
-    if dtype.kind == "c" or (dtype.itemsize == 1 and dtype.kind == "V"):
+    if dtype.kind == "c" or dtype is COMPLEX32 or (dtype.itemsize == 1 and dtype.kind == "V"):
         raise RuntimeError(
-            f"check_random_bounds handles only integral, floating-point and boolean types, "
-            f"not {dtype.name}"
-        )
+            "check_random_bounds handles only integral, floating-point and boolean types")
     if high is not None and low >= high:
         raise RuntimeError(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
