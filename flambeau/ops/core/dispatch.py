@@ -27,8 +27,8 @@ from .arguments.checks import check_call, list_plain_parameters, name_in_errors
 from .arguments.legacy_order import OLD_ORDERED
 from .autocast import make_autocasting
 from .errors import (
-    MISSING, NUMPY_NAMES, Overriding, answer_failed, build_overload_error, build_tensor_error, explain,
-    note_outermost, wrap_with_explanation,
+    MISSING, NUMPY_NAMES, Overriding, answer_failed, build_overload_error, build_tensor_error,
+    explain, note_outermost, wrap_with_explanation,
 )
 from .function_writer import write_function
 from .inplace import OPERANDS, inplace_twin

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _COMPUTED = {
     "complex32": frozenset("""
-        abs add addcmul conj eq isclose isfinite isinf isnan mul ne neg positive sgn sub where
+        abs add addcmul conj eq isclose isfinite isinf isnan isreal mul ne neg positive sgn sub
+        where
     """.split()),
     "float8_e8m0fnu": frozenset("eq isfinite isinf isnan mul ne where".split()),
 }

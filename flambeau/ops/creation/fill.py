@@ -106,6 +106,24 @@ def fill(input: Tensor, value: Tensor | Number) -> Tensor:
     return fill_(input.clone(), value)
 
 
+def _resize_window(array: np.ndarray, shape: tuple[int, ...], form: Any) -> np.ndarray:
+    """Return a window of another shape on an array's memory, or on new memory with its elements."""
+    memory = find_owner(array)
+    check_countable(shape, array.dtype)
+    count = math.prod(shape)
+    check_resizable(array, count)
+    flat = memory.reshape(-1, order="A") if memory.dtype == array.dtype else array.reshape(-1)
+    if count > flat.size:
+        larger = new_memory(count, array.dtype)
+        larger[: flat.size] = flat
+        flat = larger
+    if form is preserve_format:
+        raise RuntimeError("Unsupported memory format Preserve")
+    if form is contiguous_format:
+        return flat[:count].reshape(shape)
+    return window(flat.view(np.uint8), array.dtype, 0, shape, format_strides(shape, form))
+
+
 @public(spaces=("Tensor",))
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     """Change the shape in place; the first elements are kept, new ones are uninitialized.
@@ -131,23 +149,8 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
         self._array = array.memory
         self._array = array.like(resize_(self, shape, memory_format=memory_format)._array)
         return self
-    memory = find_owner(array)
-    check_countable(shape, array.dtype)
-    count = math.prod(shape)
-    check_resizable(array, count)
+    self._array = _resize_window(array, shape, memory_format or contiguous_format)
     bump(self)
-    flat = memory.reshape(-1, order="A") if memory.dtype == array.dtype else array.reshape(-1)
-    if count > flat.size:
-        larger = new_memory(count, array.dtype)
-        larger[: flat.size] = flat
-        flat = larger
-    form = memory_format or contiguous_format
-    if form is preserve_format:
-        raise RuntimeError("Unsupported memory format Preserve")
-    self._array = flat[:count].reshape(shape)
-    if form is not contiguous_format:
-        self._array = window(flat.view(np.uint8), array.dtype, 0, shape,
-                             format_strides(shape, form))
     return self
 
 

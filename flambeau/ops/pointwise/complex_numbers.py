@@ -9,6 +9,7 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MIN_STRIDED_COPY_BYTES
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.layout import get_strides
 from ...tensor.narrow_dtypes import COMPLEX32, refuse_eight_bit
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
@@ -150,9 +151,10 @@ def view_as_complex(input: Array) -> Array:
         raise RuntimeError("Input tensor must have one or more dimensions")
     if input.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
-    if input.strides[-1] != input.itemsize:
+    *strides, last = get_strides(input)
+    if last != 1:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
-    if any(s % (2 * input.itemsize) for s in input.strides[:-1]):
+    if any(s % 2 for s in strides):
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
     half = input.dtype == np.float16
     return input.view(COMPLEX32 if half else np.result_type(input.dtype, np.complex64))[..., 0]

@@ -40,7 +40,11 @@ def exp2(input: Array) -> Array:
     >>> torch.exp2(torch.tensor([0., 3.]))
     tensor([1., 8.])
     """
-    return np.exp2(input) if input.dtype.kind != "c" else np.exp(input * _LN2)
+    if input.dtype.kind != "c":
+        return np.exp2(input)
+    scaled = np.empty_like(input)
+    scaled.real, scaled.imag = input.real * _LN2, input.imag * _LN2
+    return np.exp(scaled)
 
 
 @exp2.vjp
@@ -113,6 +117,18 @@ def _(g: Tensor, input: Tensor) -> Tensor:
     return g / (input * _LN10)
 
 
+def add_one_and_log(z: Array) -> Array:
+    """log(1 + z) of complex numbers, accurate near 0."""
+    x, y = z.real, z.imag
+    small = x * (2 + x) + y * y
+    with np.errstate(all="ignore"):  # overflow in the branch that is not taken
+        logarithm = np.where(np.abs(z) < 0.5, np.where(small == 0, x, 0.5 * np.log1p(small)),
+                             np.log(np.hypot(x + 1, y)))
+    result = np.empty_like(z)
+    result.real, result.imag = logarithm, np.arctan2(y, x + 1)
+    return result
+
+
 @pointwise(ref=lambda x: np.log(1 + x), samples=positive, promotion=Promotion.FLOATING,
            ufunc=np.log1p, aliases=("special.log1p",))
 def log1p(input: Array) -> Array:
@@ -121,7 +137,7 @@ def log1p(input: Array) -> Array:
     >>> torch.log1p(torch.tensor([0., 1.]))
     tensor([0.0000, 0.6931])
     """
-    return np.log1p(input)
+    return np.log1p(input) if input.dtype.kind != "c" else add_one_and_log(input)
 
 
 @log1p.vjp

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import BOOL, COMPLEX, FLOATING
+from ...tensor.overlap import Overlap
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from ..activation.rectifiers import clamp_backward
@@ -16,7 +17,7 @@ from ..core import dtype_refusals
 from ..core.errors import answer_failed, build_overload_error
 from ..core.inplace import assign
 from ..core.operator import Array, Number, publish
-from ..core.out import write_out
+from ..core.out import write_result
 from ..core.promotion import round_setting
 from ..core.registry import composite, pointwise
 from ..core.sample_inputs import Rng, Sample, pairs
@@ -280,7 +281,11 @@ def clamp(
             y = call(*operands)
     except AttributeError as error:
         return answer_failed(error, "clamp", clamp, (input, min, max))
-    return y if out is None else write_out(clamp_numbers.operator, y, out)
+    if out is None:
+        return y
+    tensors = tuple([x for x in (input, min, max) if isinstance(x, Tensor)])
+    name = "clamp" if len(tensors) == 1 else "clamp.Tensor"  # whose results are cast
+    return write_result(name, y, out, tensors, Overlap.SAME)
 
 
 @composite(expose=("Tensor", "torch"))

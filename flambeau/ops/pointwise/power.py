@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...tensor import dtypes as types
-from ...tensor.dtypes import BOOL
-from ...tensor.promotion import check_cast, legacy_name, result_dtype
+from ...tensor.dtypes import BOOL, complex32
+from ...tensor.promotion import (
+    build_missing_kernel_error, check_cast, legacy_name, result_dtype,
+)
 from ...tensor.tensor import Tensor, wrap
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
@@ -222,6 +224,8 @@ def _dispatch_pow(input: Any, exponent: Any) -> Tensor:
     elif kind.itemsize == 2 and exponent.__class__ is float:
         exponent = float(np.asarray(exponent).astype(kind))  # as PyTorch rounds it
     elif exponent.__class__ is complex and kind.kind != "c":
+        if kind == np.float16:
+            raise build_missing_kernel_error("pow", complex32)
         return pow_scalar(input.to(input.dtype.to_complex()), exponent)
     return pow_scalar(input, exponent)
 
@@ -252,13 +256,14 @@ def pow(input: Tensor, exponent: Tensor | Number, *, out: Tensor | None = None) 
     tensor([2, 4, 8])
     """
     y = _dispatch_pow(input, exponent)
-    return y if out is None else _write_out(y, out)
+    return y if out is None else _write_out(y, out, (input, exponent))
 
 
-def _write_out(y: Tensor, out: Tensor) -> Tensor:
+def _write_out(y: Tensor, out: Tensor, operands: tuple) -> Tensor:
     from ..core.out import write_out
 
-    return write_out(pow_tensor.operator, y, out)
+    tensors = tuple([x for x in operands if isinstance(x, Tensor)])
+    return write_out(pow_tensor.operator, y, out, tensors)
 
 
 @composite(expose=("Tensor",), explains=True)

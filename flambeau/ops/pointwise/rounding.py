@@ -184,7 +184,12 @@ def sgn(input: Array) -> Array:
     >>> torch.sgn(torch.tensor([3 + 4j, 0j]))
     tensor([0.6000+0.8000j, 0.0000+0.0000j])
     """
-    return np.sign(input) if input.dtype.kind == "c" else _sign(input)
+    if input.dtype.kind != "c":
+        return _sign(input)
+    magnitude, y = np.abs(input), np.empty_like(input)
+    with np.errstate(all="ignore"):
+        y.real, y.imag = input.real / magnitude, input.imag / magnitude
+    return np.where(magnitude == 0, np.zeros((), y.dtype), y)
 
 
 @sgn.vjp

@@ -21,6 +21,7 @@ from ..core.return_types import return_type
 from ..core.sample_inputs import scans
 from ..native import scan
 from ..native.scan import scan_axis
+from ..pointwise.exponential import add_one_and_log
 from ..view.join import cat
 from .reduce import round_to, sum_dtype
 
@@ -181,23 +182,12 @@ def _add_complex_exponentials(x: Array, y: Array) -> Array:
     """log(exp(x) + exp(y)), with PyTorch's choices where a real part is infinite or NaN."""
     below = x.real < y.real
     smaller, larger = np.where(below, x, y), np.where(below, y, x)
-    result = _log1p(np.exp(smaller - larger)) + larger
+    result = add_one_and_log(np.exp(smaller - larger)) + larger
     equal = np.isinf(smaller.real) & (smaller.real == larger.real)
     result = np.where(equal & (smaller.real < 0), smaller, result)
     result = np.where(equal & (smaller.real > 0), np.log(np.exp(smaller) + np.exp(larger)), result)
     missing = np.isnan(x) | np.isnan(y)
     return np.where(missing, np.asarray(complex(np.nan, np.nan), x.dtype), result)
-
-
-def _log1p(z: Array) -> Array:
-    """log(1 + z) of complex numbers, also of small ones."""
-    x, y = z.real, z.imag
-    small = x * (2 + x) + y * y
-    logarithm = np.where(np.abs(z) < 0.5, np.where(small == 0, x, 0.5 * np.log1p(small)),
-                         np.log(np.hypot(x + 1, y)))
-    result = np.empty_like(z)
-    result.real, result.imag = logarithm, np.arctan2(y, x + 1)
-    return result
 
 
 @logcumsumexp.vjp
@@ -302,5 +292,7 @@ def cumulative_trapezoid(
     >>> torch.cumulative_trapezoid(torch.tensor([0., 2., 4.]))
     tensor([1., 4.])
     """
+    if y._array.ndim and not y._array.shape[canonicalize_dim(dim, y._array.ndim)]:
+        return y.new_empty(y._array.shape)
     pieces, axis = _compute_trapezoids(y, x, dx, dim)
     return pieces.cumsum(axis)

@@ -194,3 +194,42 @@ def test_heaviside_takes_outputs_of_its_dtype_only(torch):
     with pytest.raises(RuntimeError, match="not yet implemented for tensors with different dtypes"):
         torch.heaviside(x, x, out=torch.empty(2, dtype=torch.float64))
     assert torch.heaviside(x, x, out=torch.empty(2)).tolist() == [1, 1]
+
+
+def test_cat_into_one_of_its_inputs_is_refused_before_it_is_resized(torch):
+    x, y = torch.zeros(0), torch.ones(4, 6)
+    for out in (x, y):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            torch.cat((x, y), out=out)
+    assert x.shape == (0,)
+
+
+def test_bounds_that_are_tensors_clamp_into_any_wider_output(torch):
+    x, bound = torch.tensor([1, 5], dtype=torch.int16), torch.tensor([3, 3], dtype=torch.int32)
+    out = torch.empty(2, dtype=torch.int64)
+    assert torch.clamp_max(x, bound, out=out).tolist() == [1, 3]
+    assert torch.clamp(x, bound, bound, out=out).tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="Found dtype Long but expected Int"):
+        torch.clamp(bound, 1, 2, out=out)
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type Long"):
+        torch.clamp_min(torch.ones(2), bound, out=out)
+
+
+@pytest.mark.parametrize("compute", [
+    lambda torch, x, out: torch.pow(x, 42, out=out), lambda torch, x, out: torch.pow(2, x, out=out),
+    lambda torch, x, out: torch.clamp(x, 0, 1, out=out),
+])
+def test_powers_and_bounds_are_not_written_over_their_operand(torch, compute):
+    x = torch.ones(6)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        compute(torch, x[:3], x[1:4])
+    assert compute(torch, x, x) is x
+
+
+def test_narrow_copy_names_what_is_wrong_with_its_axis(torch):
+    with pytest.raises(IndexError, match=r"Dimension out of range .*\[-3, 2\], but got -4"):
+        torch.narrow_copy(torch.ones(2, 3, 4), -4, 0, 0)
+    with pytest.raises(RuntimeError, match="cannot be applied to a 0-dim tensor"):
+        torch.narrow_copy(torch.tensor(1.0), 0, 0, 1)
+    with pytest.raises(RuntimeError, match="Expected dim < static_cast"):
+        torch.narrow_copy(torch.ones(2), 1, 0, 1)

@@ -165,3 +165,16 @@ def test_tangents_have_the_bits_of_their_primals(torch):
             fwd.make_dual(torch.ones(3, dtype=torch.complex64), dual)
         with pytest.raises(RuntimeError, match="out= function"):
             torch.mul(dual, x, out=torch.empty_like(x))
+
+
+def test_views_of_conjugates_and_negatives_keep_the_bit(torch, x):
+    row = x.conj().select(0, 1)
+    assert row.is_conj()
+    assert row.tolist() == [-0.5j, -2 + 0j]
+    assert torch._neg_view(torch.arange(3.0)).select(0, 2).item() == -2
+    negative = torch._neg_view(torch.arange(6.0)).resize_(2, 3)
+    assert negative.is_neg()
+    assert negative.tolist() == [[0, -1, -2], [-3, -4, -5]]
+    larger = x.conj().resize_(3, 3)
+    assert larger.is_conj()
+    assert larger.shape == (3, 3)

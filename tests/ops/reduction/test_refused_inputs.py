@@ -51,3 +51,25 @@ def test_products_of_numbers_check_the_axis(torch):
     assert torch.prod(torch.tensor(2.0), -1).item() == 2
     with pytest.raises(IndexError, match="Dimension out of range"):
         torch.prod(torch.tensor(2.0), 5)
+
+
+@pytest.mark.parametrize("values", [[1.0, 0.3], [True, False], [[1.0, -0.3]], []])
+def test_only_integers_are_counted(torch, values):
+    with pytest.raises(NotImplementedError, match='"bincount_cpu" not implemented for'):
+        torch.bincount(torch.tensor(values))
+
+
+def test_edges_of_another_dtype_are_refused_before_their_shape(torch):
+    with pytest.raises(RuntimeError, match="bins tensors should have the same dtype"):
+        torch.histogram(torch.tensor(1.0), torch.tensor(1.0, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("mode", "expected scalar type 'Long' but got 'Char' for indices output"),
+    ("median", "Expected tensor for argument #1 'indices' to have scalar type Long; but got "
+               "torch.CharTensor instead"),
+])
+def test_indices_are_written_to_int64(torch, name, message):
+    out = torch.ones(1, dtype=torch.uint8), torch.ones(1, dtype=torch.int8)
+    with pytest.raises(RuntimeError, match=message):
+        getattr(torch, name)(torch.ones(3, dtype=torch.uint8), 0, True, out=out)

@@ -172,3 +172,13 @@ def test_sparse_gradient_of_a_table_without_columns():
     assert grad.is_sparse
     assert grad.shape == (10, 0)
     assert grad._nnz() == 0
+
+
+def test_gradients_of_a_sampled_product_come_from_the_samples_only(torch):
+    a = torch.arange(6.0, dtype=torch.float64).reshape(2, 3).requires_grad_()
+    b = torch.ones(3, 2, dtype=torch.float64, requires_grad=True)
+    pattern = torch.eye(2, dtype=torch.float64).to_sparse_csr().requires_grad_()
+    y = torch.sparse.sampled_addmm(pattern, a, b, alpha=0.5, beta=0.25)
+    y.backward(torch.tensor([[1.0, 100.0], [100.0, 3.0]], dtype=torch.float64))
+    assert a.grad.tolist() == [[0.5, 0.5, 0.5], [1.5, 1.5, 1.5]]
+    assert b.grad.tolist() == [[0, 4.5], [0.5, 6], [1, 7.5]]
