@@ -138,7 +138,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
         raise RuntimeError("cannot resize variables that require grad")
     if LEVELS.active and find_level(self) is not None:
         raise RuntimeError("cannot resize variables that has a forward grad")
-    array = self._array
+    array: Any = self._array
     if shape == array.shape and memory_format is None:
         return self
     if array.__class__ is MetaArray:

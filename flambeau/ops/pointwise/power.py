@@ -318,7 +318,7 @@ def float_power(input: Tensor, exponent: Tensor | Number, *, out: Tensor | None 
             f"the output given to float_power has dtype {out.dtype} but the operation's result "
             f"requires dtype {kind}"
         )
-    return _write_out(y, out)
+    return _write_out(y, out, (left, right))
 
 
 def _choose_float_power_dtype(operands: tuple) -> types.dtype:
