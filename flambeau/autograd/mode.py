@@ -55,15 +55,17 @@ SPECIAL = _Special()
 SPECIAL.count = 0
 
 
-@contextmanager
-def transforming() -> Iterator[None]:
+class transforming:
     """Context of a function that a transform of torch.func runs: backward() raises in it."""
-    for observe in TRANSFORM_OBSERVERS:
-        observe()
-    MODE.transforms += 1
-    try:
-        yield
-    finally:
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        for observe in TRANSFORM_OBSERVERS:
+            observe()
+        MODE.transforms += 1
+
+    def __exit__(self, *error: object) -> None:
         MODE.transforms -= 1
 
 

@@ -220,9 +220,11 @@ def get_tangent(tensor: Tensor, level: int) -> Tensor | None:
 
 def attach(dual: Tensor, level: int, primal: Tensor, tangent: Tensor) -> None:
     """Make `dual` carry a tangent at `level` in addition to those of `primal`."""
-    carried = dict(primal.__dict__.get(_SLOT, {}))
-    carried[level] = (primal, tangent)
-    dual.__dict__[_SLOT] = carried
+    outer = primal.__dict__.get(_SLOT)
+    if outer:
+        dual.__dict__[_SLOT] = {**outer, level: (primal, tangent)}
+    else:
+        dual.__dict__[_SLOT] = {level: (primal, tangent)}
 
 
 def push_through(
@@ -299,10 +301,13 @@ def alias_history(x: Tensor) -> Tensor:
     """Return a new object that autograd treats as the same tensor: gradients reach a leaf through
     it."""
     twin = x._alias()
-    result: Tensor = object.__new__(twin.__class__)  # sparse tensors have a separate class
-    result._array, result._counter = x._array, twin._counter
+    if twin.__class__ is Tensor:
+        result = twin
+    else:  # sparse tensors have a separate class
+        result = object.__new__(twin.__class__)
+        result._array, result._counter, result._grad = x._array, twin._counter, None
     result._requires_grad, result._tracked = x._requires_grad, x._tracked
-    result._node, result._base, result._stamp, result._grad = x._node, x._base, x._stamp, None
+    result._node, result._base, result._stamp = x._node, x._base, x._stamp
     if x._node is None and x._requires_grad:
         result._node = create_node(_PRIMAL_PLAN, (x,), (), (), None)
     return result

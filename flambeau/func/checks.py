@@ -91,6 +91,14 @@ def check_cotangents(supplied: Any, outputs: Any) -> None:
                            f"{_pytree.treespec_pprint(expected)}")
 
 
+def are_tensors(values: tuple) -> bool:
+    """Return whether all values are tensors."""
+    for x in values:  # noqa: SIM110 - jvp of a small function takes microseconds
+        if not isinstance(x, Tensor):
+            return False
+    return True
+
+
 def check_tangents(primals: Any, tangents: Any) -> None:
     """Raise RuntimeError if jvp's tangents do not match its primals in structure."""
     call = "jvp(f, primals, tangents)"
@@ -98,7 +106,7 @@ def check_tangents(primals: Any, tangents: Any) -> None:
         raise RuntimeError(f"{call}: Expected primals to be a tuple. E.g. it should be valid to "
                            "call f(*primals).")
     if tangents.__class__ is tuple and 0 < len(primals) == len(tangents) and primals.__class__ \
-            is tuple and all(isinstance(x, Tensor) for x in (*primals, *tangents)):
+            is tuple and are_tensors(primals) and are_tensors(tangents):
         return
     expected, structure = _pytree.tree_structure(primals), _pytree.tree_structure(tangents)
     if structure != expected:

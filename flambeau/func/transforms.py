@@ -24,8 +24,8 @@ from ..ops.interception.batching import detach_inside, is_inside, with_below
 from ..tensor import Tensor
 from ..tensor.tree import get_leaves, map_leaves
 from .checks import (
-    check_cotangents, check_real, check_scalar, check_tangents, list_outputs, parse_argnums,
-    split_aux,
+    are_tensors, check_cotangents, check_real, check_scalar, check_tangents, list_outputs,
+    parse_argnums, split_aux,
 )
 from .structure import list_tensors, rebuild
 from .vmap import map_calls
@@ -118,7 +118,7 @@ def jvp(
     level = push_level()
     enabled, LEVELS.enabled = LEVELS.enabled, True
     try:
-        if primals.__class__ is tuple and all(isinstance(x, Tensor) for x in primals):
+        if primals.__class__ is tuple and are_tensors(primals):
             arguments = [_create_dual(x, t, level) for x, t in zip(primals, tangents, strict=True)]
         else:
             duals = (_create_dual(x, t, level)
@@ -126,6 +126,9 @@ def jvp(
             arguments = rebuild(primals, duals)
         with transforming():
             y = func(*arguments)
+        if isinstance(y, Tensor) and not has_aux and not strict:
+            value, product = get_primal(y, level), get_tangent(y, level)
+            return value, ops.zeros_like(value) if product is None else product
         y, aux = split_aux(y, has_aux, _JVP)
         outputs = [y] if isinstance(y, Tensor) else list_outputs(y, _JVP)
         result = [get_tangent(t, level) for t in outputs]
@@ -137,10 +140,8 @@ def jvp(
     finally:
         LEVELS.enabled = enabled
         pop_level(level)
-    if isinstance(y, Tensor):
-        value, product = values[0], new[0]
-    else:
-        value, product = rebuild(y, iter(values)), rebuild(y, iter(new))
+    value, product = (values[0], new[0]) if isinstance(y, Tensor) else \
+        (rebuild(y, iter(values)), rebuild(y, iter(new)))
     if not has_aux:
         return value, product
     return value, product, map_leaves(lambda x: get_primal(x, level), aux)

@@ -387,3 +387,22 @@ def test_composites_take_the_way_with_derivatives(name: str) -> None:
         assert all(forward_ad.unpack_dual(part).tangent is not None for part in parts)
     assert torch.autograd.gradcheck(
         function, (x.requires_grad_(),), check_forward_ad=True, check_backward_ad=False)
+
+
+def test_tangents_of_large_transposed_arrays(torch):
+    x, t = torch.randn(70, 90), torch.randn(70, 90)
+    for _ in range(3):  # a kernel for value and tangent is compiled meanwhile
+        y, pushed = torch.func.jvp(lambda x: x.t() * x.t(), (x,), (t,))
+        assert torch.allclose(y, (x * x).t()) and torch.allclose(pushed, 2 * (x * t).t())
+        assert y.stride() == x.t().stride()
+
+
+@pytest.mark.parametrize("dim", [1, (0, 1)])
+def test_tangents_of_logsumexp(torch, dim):
+    x, t = torch.randn(4, 5, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64)
+    _, pushed = torch.func.jvp(lambda x: x.logsumexp(dim, keepdim=True), (x,), (t,))
+    weights = (x - x.logsumexp(dim, keepdim=True)).exp()
+    assert torch.allclose(pushed, (weights * t).sum(dim, keepdim=True))
+    hessian = torch.func.hessian(lambda x: x.logsumexp(dim).sum())(x)
+    expected = torch.func.jacrev(torch.func.jacrev(lambda x: x.logsumexp(dim).sum()))(x)
+    assert torch.allclose(hessian, expected)

@@ -333,6 +333,15 @@ def _(g: Tensor, input: Tensor, y: Tensor, dim: int | Sequence[int], keepdim: bo
     return spread(g, shape, dim, keepdim) * (input - spread(y, shape, dim, keepdim)).exp()
 
 
+@logsumexp.jvp
+def _(input_t: Tensor, input: Tensor, y: Tensor, dim: int | Sequence[int], keepdim: bool) -> Tensor:
+    if input.__class__ is Tensor and dim.__class__ is int and input.is_floating_point():
+        weights = softmax(input, dim)
+    else:
+        weights = (input - spread(y, input.shape, dim, keepdim)).exp()
+    return (input_t * weights).sum(dim, keepdim)
+
+
 def implicit_dim(name: str, ndim: int) -> int:
     """Return the axis that PyTorch assumes without `dim`, and warn as PyTorch does."""
     warn(

@@ -113,7 +113,12 @@ def _push_pointwise(
     if not arrays or not _are_alike(arrays):
         return None
     formula = _find_formula(tuple(key), operator, primals, tangents, arrays[0].size)
-    return None if formula is None else serve_pair(tuple(key), formula, arrays)
+    if formula is None:
+        return None
+    if arrays[0].flags.c_contiguous:
+        return serve_pair(tuple(key), formula, arrays)
+    pair = serve_pair(tuple(key), formula, [a.T for a in arrays])
+    return None if pair is None else (pair[0].T, pair[1].T)
 
 
 def _find_formula(
@@ -176,8 +181,10 @@ def _create_probe(x: Tensor) -> Tensor:
 
 
 def _are_alike(arrays: list[np.ndarray]) -> bool:
-    """Return whether all arrays are contiguous, with one shape and one floating dtype."""
+    """Return whether all arrays are contiguous, or transposed to be, with one shape and one
+    floating dtype."""
     shape, kind = arrays[0].shape, arrays[0].dtype
+    order = "c_contiguous" if arrays[0].flags.c_contiguous else "f_contiguous"
     return kind in FLOATS and all(
         a.__class__ is np.ndarray and a.dtype is kind and a.shape == shape
-        and a.flags.c_contiguous for a in arrays)
+        and getattr(a.flags, order) for a in arrays)

@@ -23,6 +23,7 @@ class LingeringStubs:
         self.idle_calls = 0
         self.swaps: list[Swap] = []
         self.lock = threading.RLock()
+        self.lingering = self.take_off  # in LINGERING while the stubs linger
 
     def turn(self, on: bool) -> None:
         """Count uses up or down; install the stubs at the first, let them linger after the last."""
@@ -30,10 +31,13 @@ class LingeringStubs:
             self.uses += 1 if on else -1
             if not self.uses:
                 self.idle_calls = 0
-                LINGERING.append(self.take_off)
+                LINGERING.append(self.lingering)
                 return
-            if self.take_off in LINGERING:
-                LINGERING.remove(self.take_off)
+            if self.uses == 1 and LINGERING:
+                if LINGERING[-1] is self.lingering:  # the last transform was of this kind
+                    LINGERING.pop()
+                elif self.lingering in LINGERING:
+                    LINGERING.remove(self.lingering)
             if not self.swaps:
                 self.swaps = [swap_of(f, record) for f, record in self.find_targets()]
                 for swap in self.swaps:
@@ -42,11 +46,11 @@ class LingeringStubs:
     def take_off(self) -> None:
         """Remove the stubs if they are lingering."""
         with self.lock:
-            if self.take_off in LINGERING:
+            if self.lingering in LINGERING:
                 for swap in reversed(self.swaps):
                     swap.restore()
                 self.swaps = []
-                LINGERING.remove(self.take_off)
+                LINGERING.remove(self.lingering)
 
     def count_idle_call(self) -> None:
         """Count a call without use; after many of them, remove the stubs."""

@@ -141,7 +141,10 @@ def list_parameters(rule: Any, operator: Operator) -> list[tuple[str, int | None
 
 
 def _has_complex(values: Sequence[Any]) -> bool:
-    return any(isinstance(v, Tensor) and v.is_complex() for v in values)
+    for v in values:  # noqa: SIM110 - runs for every operator
+        if isinstance(v, Tensor) and v._array.dtype.kind == "c":
+            return True
+    return False
 
 
 def call_with(operator: Operator, values: list[Any]) -> Any:
@@ -270,6 +273,30 @@ def _compute_cotangents(
     return [vjp(g, *[read[i] for i in indices]) for vjp, indices in plan.entries]
 
 
+def _compute_cotangent(operator: Operator, values: list[Any], position: int, g: Any, y: Any) -> Any:
+    """Return the raw vjp of an input, or None if it has none."""
+    entry = _find_entry(operator, position)
+    if entry is None:
+        parts = _compute_cotangents(operator, values, [position], g, y)
+        return parts[0] if parts else None
+    vjp, sources = entry
+    return vjp(g, *[values[i] if i is not None else y for i in sources])
+
+
+@functools.cache
+def _find_entry(operator: Operator, position: int) -> tuple[Any, tuple[int | None, ...]] | None:
+    """Return the vjp of one input, and the positions of the inputs that it reads, None standing for
+    the result; or None if it reads anything else."""
+    plan = operator.plan(1 << position)
+    if plan.joint or len(plan.entries) != 1:
+        return None
+    vjp, indices = plan.entries[0]
+    read = [plan.sources[i] for i in indices]
+    if any(kind not in (ATTRIBUTE, INPUT, OUTPUT) for kind, _ in read):
+        return None
+    return vjp, tuple(None if kind == OUTPUT else i for kind, i in read)
+
+
 def _mask(positions: Sequence[int]) -> int:
     return sum(1 << i for i in positions)
 
@@ -285,11 +312,10 @@ def _push_diagonal(operator: Operator, values: list[Any], tangents: list[Any], y
             t = t.to(y.dtype)
         if t._array.shape != y._array.shape:
             t = t.expand(y.shape)
-        parts = _compute_cotangents(operator, values, [i], t, y)
-        if not parts or parts[0] is None:  # no derivative with respect to this operand
+        part = _compute_cotangent(operator, values, i, t, y)
+        if part is None:  # no derivative with respect to this operand
             continue
-        part = parts[0]
-        if part.is_complex() and not y.is_complex():
+        if part._array.dtype.kind == "c" and y._array.dtype.kind != "c":
             part = part.real
         total = part if total is None else total + part
     if total is None:
