@@ -45,6 +45,10 @@ class Geometry:
         self.bits = compare_bits(view, base)
         self.base_dtype, self.dtype = base.dtype, view.dtype
 
+    def describe(self) -> tuple:
+        """Return what tells it from others."""
+        return tuple([getattr(self, name) for name in self.__slots__])
+
     def window(self, base: np.ndarray) -> np.ndarray:
         """Return the same window of another array with the base's layout."""
         if 0 in self.shape:

@@ -93,12 +93,15 @@ def _record_additive_mask(original: Callable, mask: Any, name: Any, like: Any) -
 
 
 def _record_one_hot(r: Recorder, original: Callable, tensor: Any, num_classes: Any = -1) -> Any:
-    r.compute()
     if num_classes < 1 or tensor._array.dtype != np.int64 or not tensor._array.size:
+        r.compute()
         return original(tensor, num_classes)
-    original(tensor, num_classes)  # raises for invalid classes
     classes = ops.arange(num_classes)
-    known = classes.index_select(0, tensor.reshape(-1))  # the bounds are checked on each call
+    try:
+        known = classes.index_select(0, tensor.reshape(-1))  # the bounds are checked on each call
+    except IndexError:
+        original(tensor, num_classes)  # raises for invalid classes, and names them so
+        raise
     return (known.unsqueeze(-1) == classes).to(tensor.dtype).reshape(*tensor.shape, num_classes)
 
 

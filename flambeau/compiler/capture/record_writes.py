@@ -388,10 +388,10 @@ def _record_engine_run(
 def _record_between(r: Recorder, original: Callable, g: Any, geometry: Any) -> Any:
     r.compute()
     ref = r.refer(g)
-    shape = tuple(getattr(geometry, name) for name in geometry.__slots__)
     with r.silence():
         result = original(g, geometry)
-    r.add(WINDOW, function=original, args=(ref, shape), results=(r.describe_results(result),))
+    r.add(WINDOW, function=original, args=(ref, geometry.describe()),
+          results=(r.describe_results(result),))
     return result
 
 

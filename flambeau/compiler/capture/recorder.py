@@ -34,13 +34,6 @@ from .lazy_call import NOT_NOW, Deferred
 
 _LIBRARY = PACKAGE + os.sep
 _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
-# Functions that write in place, but only through recorded parts.
-COMPOSED_OF_OPERATORS = frozenset((
-    "add_", "sub_", "div_", "true_divide_", "clamp_", "clamp_min_", "clamp_max_", "pow_",
-    "masked_fill_", "elu_", "selu_", "celu_", "leaky_relu_", "dropout_", "copy_", "fill_",
-    "zero_",
-    "requires_grad_", "detach_", "uniform_", "normal_", "bernoulli_",
-))
 
 
 class Recorder:
@@ -339,7 +332,7 @@ def make_composite_recorder(recorder: Recorder, name: str, function: Any) -> Cal
         start = len(trace.events)
         if name.endswith("_") and not name.endswith("__"):
             refs = recorder.refer((args, kwargs))
-            if name not in COMPOSED_OF_OPERATORS:
+            if not hasattr(function, "writes_by_operators"):
                 recorder.compute()
         result = original(*args, **kwargs)
         if not recorder.on or recorder.trace is not trace:  # it ended the recording

@@ -17,7 +17,7 @@ from ...autograd.mode import SPECIAL
 from ...tensor.ambient import AMBIENT
 from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
-from ..trace.trace import OPERATOR, WRITE, Event, Value, collect_values
+from ..trace.trace import OPERATOR, WINDOW, WRITE, Event, Value, collect_values
 from .backward_graph import BackwardGraph
 from .backward_walk import write_walk
 from .segment import INTERNAL
@@ -68,7 +68,7 @@ class BackwardPass:
         """Record the grads after the pass. Return False if it did anything but set new grads."""
         events = recorder.trace.events
         self.end = len(events)
-        if any(e.kind not in (OPERATOR, WRITE) for e in events[self.start :]):
+        if any(e.kind not in (OPERATOR, WINDOW, WRITE) for e in events[self.start :]):
             return False
         for leaf in self.graph.leaves:
             grad = leaf._grad

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...autograd.mode import MODE
+from ...autograd.views import Geometry
 from ...tensor.ambient import AMBIENT
 from ...tensor.exposed_memory import is_exposed
 from ...tensor.layout import find_owner
 from ...tensor.tensor import Tensor
-from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WRITE, Value, are_same_bits
+from ..trace.trace import CONSTANT, DRAW, EMPTY, UPDATE, WINDOW, WRITE, Value, are_same_bits
 from .following import Following
 from .segment import Entry
 
@@ -134,6 +136,34 @@ def list_copy_of(session: Session, leaf: Tensor, g: Tensor) -> Tensor | None:
     assert owner is not None
     part = into.shape != owner.shape or into.dtype != owner.dtype
     return following.tensor(into, part, None)
+
+
+def list_window_map(session: Session, original: Callable, g: Tensor, geometry: Geometry) -> Tensor:
+    """List a map between the cotangents of a base and of its view. Return its result."""
+    if geometry.bits or g._array.__class__ is not np.ndarray or (MODE.grad and g._tracked):
+        session.flush()
+        with session.silence():
+            return original(g, geometry)
+    description = geometry.describe()
+
+    def test(following: Following, entry: Entry) -> bool:
+        event = entry.event
+        return event.function.__name__ == original.__name__ and event.args[1] == description \
+            and following.matches_window(event.args[0], g._array)
+
+    following = session.match(WINDOW, test)
+    if following is not None:
+        entry = following.segment.entries[following.pos - 1]
+        owner, result = following.make(entry), entry.event.results[0]
+        assert owner is not None
+        return following.tensor(result, result.shape != owner.shape, None)
+    recorder = session.next_recorder()
+    with session.silence():
+        y = original(g, geometry)
+    if recorder is not None:
+        recorder.add(WINDOW, function=original, args=(recorder.refer(g), description),
+                     kwargs={"geometry": geometry}, results=(recorder.describe_results(y),))
+    return y
 
 
 def list_draw(session: Session, original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

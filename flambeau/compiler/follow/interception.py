@@ -45,13 +45,11 @@ from ..capture.record_draws_and_reads import (
 )
 from ..capture.record_library import list_replacements
 from ..capture.record_optimizer import record_group_step
-from ..capture.recorder import (
-    COMPOSED_OF_OPERATORS, Recorder, make_composite_recorder, make_module_recorder,
-)
+from ..capture.recorder import Recorder, make_composite_recorder, make_module_recorder
 from ..trace.operands import bind, collect_arrays, collect_tensors, takes_number_from_tensor, unbind
 from ..trace.trace import CALL
 from .backward_pass import BackwardPass
-from .event_listing import list_copy_of, list_draw, list_root, list_write
+from .event_listing import list_copy_of, list_draw, list_root, list_window_map, list_write
 from .hooks import ACTIVE, Hook
 from .listing import LISTING, NOTHING
 from .optimizer_update import GroupUpdate, has_states
@@ -153,7 +151,8 @@ def _hook_operator(function: Any, operator: Operator, swapped: bool) -> Hook:
 def _check_values_first(hook: Hook, rule: ValueRule, binder: _Binder) -> Callable:
     """Return a `follow` for an operator that raises for some values; the call then raises too.
 
-    If the values are still pending, the operator ends the segment and they are computed with it.
+    If the values are still pending, the operator ends the segment and they are computed with it,
+    unless they are indices that cannot be wrong.
     """
     list_operator, positions = hook.follow, [*map(binder.operator.names.index, rule.parameters)]
 
@@ -165,7 +164,9 @@ def _check_values_first(hook: Hook, rule: ValueRule, binder: _Binder) -> Callabl
         if rule.holds is None or (
                 following is not None and any(map(following.is_pending, arrays))):
             result = list_operator(session, args, kwargs)
-            session.flush()
+            if following is None or session.following is not following \
+                    or not following.segment.has_legal_indices(following.pos - 1):
+                session.flush()
             return result
         if not rule.holds(*(x._array if isinstance(x, Tensor) else x for x in bound)):
             session.flush()
@@ -485,7 +486,8 @@ def _hook_gradients() -> Iterator[Hook]:
     yield _split(engine.run, _record_engine_run, _run_engine)
     yield _hook(Elementwise._flambeau_step_group, _step_group)
     for function in (views.read_window, views.clear_window, views.spread_into):
-        yield _barrier(function)
+        yield _hook(function, lambda original, *args: list_window_map(
+            ACTIVE.session, original, *args))
 
 
 def _list_own_cotangent(original: Callable, leaf: Any, g: Any) -> Any:
@@ -606,7 +608,7 @@ def _hook_others() -> Iterator[Hook]:
             if not _is_function(function):
                 continue
             writes = name.endswith("_") and not name.endswith("__") \
-                and name not in COMPOSED_OF_OPERATORS
+                and not hasattr(function, "writes_by_operators")
             reads = hasattr(function, "shape_depends_on_values")
             if writes or reads or hasattr(function, "answers_from_values"):
                 yield _barrier(function)

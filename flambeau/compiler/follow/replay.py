@@ -17,7 +17,7 @@ from ...tensor.layout import as_bytes
 from ...tensor.tensor import Tensor, wrap
 from ..trace.bindings import view_bytes
 from ..trace.operands import as_arrays, unbind_call
-from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Value, map_values
+from ..trace.trace import CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WINDOW, WRITE, Value, map_values
 from .following import Following
 from .memory_layout import allocate
 from .segment import Entry
@@ -86,6 +86,12 @@ class Replay:
         into, source = entry.event.args
         np.copyto(self.array(into), self.array(source), casting="unsafe")
 
+    def window_map(self, i: int, entry: Entry) -> None:
+        """Map a cotangent between a base and its view."""
+        event = entry.event
+        y = event.function(wrap(self.array(event.args[0])), event.kwargs["geometry"])
+        self.array(event.results[0])[...] = y._array
+
     def draw(self, i: int, entry: Entry) -> None:
         """Copy the numbers drawn when the event was listed."""
         self.array(entry.event.args[0])[...] = entry.buffer.buffer
@@ -106,7 +112,7 @@ def _do_nothing(self: Replay, i: int, entry: Entry) -> None:
 
 HANDLERS: dict[str, Callable[[Replay, int, Entry], None]] = {
     OPERATOR: Replay.operator, WRITE: Replay.write, CONSTANT: _do_nothing, EMPTY: _do_nothing,
-    DRAW: Replay.draw, UPDATE: Replay.update,
+    DRAW: Replay.draw, UPDATE: Replay.update, WINDOW: Replay.window_map,
 }
 
 

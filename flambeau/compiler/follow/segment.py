@@ -7,6 +7,7 @@ it in earlier calls.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -228,6 +229,34 @@ class Segment:
             for s in entry.allocated if self.memory[s].computed is not None
         ).difference(*survivors))
         self.recycled.refresh()
+
+    def has_legal_indices(self, number: int) -> bool:
+        """Whether the indices that an operator validates are those that an operator of the segment
+        chose along an axis, such as `topk`, and no larger axis than they are legal for."""
+        event = self.entries[number].event
+        if event.operator is None or event.operator.values is None or not self.has_one_length:
+            return False
+        rule = event.operator.values
+        bounds = {id(index): size for index, size in rule.bounds(*event.args)}
+        indices = collect_values([event.args[event.operator.names.index(name)]
+                                  for name in rule.parameters])
+        return rule.holds is not None and all(
+            self._bound_indices(index) <= bounds.get(id(index), -1) for index in indices)
+
+    def _bound_indices(self, index: Value) -> float:
+        """Return the size that all values of an index lie below, or infinity."""
+        writers = [entry.event for entry in self.entries
+                   if any(value.storage == index.storage for value in find_written(entry.event))]
+        if len(writers) != 1 or writers[0].kind != OPERATOR:
+            return math.inf
+        event = writers[0]
+        operator, input, whole = event.operator, event.args[0], self.memory[index.storage].whole
+        chosen = None if operator.index_output is None else event.results[operator.index_output]
+        if chosen is None or chosen.storage != index.storage or chosen.dtype != index.dtype \
+                or math.prod(chosen.shape) != math.prod(whole.shape):
+            return math.inf
+        dim = event.args[operator.names.index("dim")]
+        return math.prod(input.shape) if dim is None or not input.shape else input.shape[dim]
 
     has_one_length = True  # whether its memory has the same layout in all calls
     takes_constants = False  # whether unlisted constants count as outside memory

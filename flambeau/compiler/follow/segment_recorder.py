@@ -25,7 +25,7 @@ from ..capture.live_tensors import find_live_tensors
 from ..capture.recorder import Recorder
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.bindings import view_bytes
-from ..trace.trace import CALL, UPDATE, WINDOW, Event, Value, address, collect_values
+from ..trace.trace import CALL, UPDATE, Event, Value, address, collect_values
 from .backward_pass import BackwardPass
 from .hooks import RECORDING, Hook
 from .segment import INPUT, INTERNAL, STABLE, Exit, Memory, Segment
@@ -136,7 +136,7 @@ class SegmentRecorder(Recorder):
 
     def add(self, kind: str, **parts: Any) -> Event:
         """Append an event."""
-        if kind in (CALL, WINDOW):
+        if kind == CALL:
             self.problem(f"{getattr(parts.get('function'), '__name__', kind)} is called eagerly")
         return super().add(kind, **parts)
 

@@ -11,7 +11,7 @@ from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
 from ..core.operator import Array, Number, publish
-from ..core.registry import composite, pointwise
+from ..core.registry import composite, pointwise, writes_by_operators
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from .negative_slopes import refuse_backward
 
@@ -102,6 +102,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _apply(input, inplace, alpha)
 
 
+@writes_by_operators
 @composite(expose=("nn.functional",))
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`elu` in place."""
@@ -118,6 +119,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     return _apply(input, inplace, _SELU_ALPHA, _SELU_SCALE)
 
 
+@writes_by_operators
 @composite(expose=("torch", "nn.functional"))
 def selu_(input: Tensor) -> Tensor:
     """`selu` in place."""
@@ -138,6 +140,7 @@ def celu(input: Tensor, alpha: Number = 1.0, inplace: bool = False) -> Tensor:
     return _apply(input, inplace, alpha, 1.0, 1 / alpha)
 
 
+@writes_by_operators
 @composite(expose=("torch", "nn.functional"))
 def celu_(input: Tensor, alpha: Number = 1.0) -> Tensor:
     """`celu` in place."""

@@ -14,7 +14,7 @@ from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise, choose
 from ..core.operator import Array, Number, publish
 from ..core.promotion import round_setting
-from ..core.registry import composite, pointwise, repeats_operators
+from ..core.registry import composite, pointwise, repeats_operators, writes_by_operators
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from ..creation.creation import zeros_like
 from .negative_slopes import refuse_backward
@@ -331,6 +331,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
         input, negative_slope)
 
 
+@writes_by_operators
 @composite(expose=("nn.functional",))
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """`leaky_relu` in place."""

@@ -12,6 +12,7 @@ from ...autograd.backward import require_gradients
 from ...tensor.tensor import Tensor
 from .errors import MISSING, Overriding
 from .operator import OPERATORS, PUBLIC, Kind
+from .registry import writes_by_operators
 
 # "aten": operators that PyTorch has only there.
 _SPACES = ("aten", "torch", "nn.functional", "special", "linalg", "Tensor")
@@ -221,8 +222,8 @@ PUBLIC.setdefault("aten", {}).update(
     _adaptive_avg_pool2d=lambda self, output_size: PUBLIC["nn.functional"]["adaptive_avg_pool2d"](
         self, output_size),
     _unsafe_view=lambda self, size: self.reshape(size),
-    requires_grad_=require_gradients,  # not refused within transforms
+    requires_grad_=writes_by_operators(require_gradients),  # not refused within transforms
 )
 for _name in ("elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu", "relu6",
               "selu", "silu"):
-    PUBLIC["aten"][f"{_name}_"] = _create_in_place(_name)
+    PUBLIC["aten"][f"{_name}_"] = writes_by_operators(_create_in_place(_name))

@@ -9,7 +9,7 @@ from ...tensor.layout import memory_format, strided
 from ...tensor.tensor import Tensor
 from .errors import answer_failed, wrap_with_explanation
 from .operator import publish
-from .registry import answers_from_values
+from .registry import answers_from_values, writes_by_operators
 
 
 def is_complex(input: Tensor) -> bool:
@@ -136,6 +136,7 @@ def detach(input: Tensor) -> Tensor:
         return answer_failed(error, "detach", detach, (input,))
 
 
+@writes_by_operators
 def detach_(input: Tensor) -> Tensor:
     """Detach the tensor from the graph, in place.
 

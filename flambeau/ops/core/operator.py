@@ -132,6 +132,9 @@ class Operator:
         self.labels: str | None = options.pop("labels", None)
         # Which values the operator accepts; None if its body raises for none or none are checked.
         self.values: ValueRule | None = options.pop("values", None)
+        # The result that holds indices along the axis `dim` of the first input, or flat ones if
+        # `dim` is None. Operators that take such an index need not check it.
+        self.index_output: int | None = options.pop("index_output", None)
         # Whether bool arrays after the first input select elements, so that the result's shape
         # depends on values.
         self.selects_by_mask: bool = options.pop("selects_by_mask", False)

@@ -122,6 +122,13 @@ def numbers_are_operands(function: Any) -> Any:
     return function
 
 
+def writes_by_operators(function: Any) -> Any:
+    """Mark an in-place function that computes and writes through operators, `assign` and draws
+    only. Compiled calls list those instead of the call, which they then need no values for."""
+    function.writes_by_operators = True
+    return function
+
+
 def answers_from_values(function: Any) -> Any:
     """Mark a public function that reads tensor values and returns a Python value."""
     function.answers_from_values = True

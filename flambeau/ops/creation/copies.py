@@ -23,7 +23,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..core.errors import broadcast_mismatch
 from ..core.operator import Array
 from ..core.output_layout import Layout
-from ..core.registry import opaque
+from ..core.registry import opaque, writes_by_operators
 from ..core.sample_inputs import real_line
 from ..native.row_copies import fill, try_copy_kernel
 from ..native.transpose import copy_to_rows
@@ -90,6 +90,7 @@ def in_suggested_format(y: Tensor, input: Tensor) -> Tensor:
     return clone(y, memory_format=form) if y._base is not None else y
 
 
+@writes_by_operators
 @public(spaces=("Tensor",))
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Copy `src` into this tensor, broadcasting and casting it.

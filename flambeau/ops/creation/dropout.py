@@ -21,7 +21,7 @@ from ..core.arguments.checks import require_bool
 from ..core.errors import wrap_with_explanation
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
-from ..core.registry import composite, opaque
+from ..core.registry import composite, opaque, writes_by_operators
 from .creation import allocate_like
 
 # SELU's saturation value, to which alpha dropout sets elements.
@@ -125,7 +125,7 @@ def _publish_pair(name: str, make: Callable, channels: bool, doc: str) -> None:
     tensor([[1., 1., 1.],
             [1., 1., 1.]])
     """
-        publish(result, (result.__name__,), ("torch",))
+        publish(writes_by_operators(result) if ending else result, (result.__name__,), ("torch",))
 
 
 _publish_pair("dropout", _drop, False,

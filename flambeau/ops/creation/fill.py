@@ -25,13 +25,14 @@ from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.lazy_window import LazyWindow
 from ..core.errors import answer_failed, build_overload_error
 from ..core.operator import Number
-from ..core.registry import composite
+from ..core.registry import composite, writes_by_operators
 from ..core.scalar_conversion import ORDINARY, convert_scalar, is_number
 from ..indexing.index import overwrite
 from ..native.row_copies import fill as fill_array
 from .creation import parse_shape, public
 
 
+@writes_by_operators
 @public(spaces=("torch", "Tensor"))
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Fill this tensor with one value, in place.
@@ -68,6 +69,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     return input
 
 
+@writes_by_operators
 @public(spaces=("torch", "Tensor"))
 def zero_(input: Tensor) -> Tensor:
     """Fill this tensor with zeros, in place.

@@ -26,7 +26,7 @@ from ..core.operator import Array
 from ..core.out import write_into
 from ..core.out_dtypes import check_out_dtype
 from ..core.output_layout import Layout
-from ..core.registry import opaque
+from ..core.registry import opaque, writes_by_operators
 from ..indexing.index import overwrite
 from .creation import (
     allocate_like, check_out_place, get_numpy_dtype, is_on_meta, parse_shape, place, public,
@@ -530,7 +530,7 @@ def _fill(
         args: {settings}, by position.
         named: {settings}, by name.
     """
-    IN_PLACE_DRAWS.append(public(name, spaces=("Tensor",))(method))
+    IN_PLACE_DRAWS.append(writes_by_operators(public(name, spaces=("Tensor",))(method)))
 
 
 def _fill_uniform(x: Tensor, generator: Any, values: tuple) -> None:

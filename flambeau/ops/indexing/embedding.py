@@ -24,7 +24,7 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
-from ..core.value_rules import ValueRule, are_below
+from ..core.value_rules import make_index_rule
 from ..native.embedding import take_rows
 from ..native.row_copies import allocate_zeros
 from .index import add_rows
@@ -63,13 +63,13 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
         raise error
 
 
-def _takes_rows(weight: Array, indices: Array, *_: Any) -> bool:
-    return weight.ndim != 2 or are_below(indices, weight.shape[0])
+def _bound_rows(weight: Any, indices: Any, *_: Any) -> list[tuple[Any, int]]:
+    return [(indices, weight.shape[0])] if len(weight.shape) == 2 else []
 
 
 @opaque(extents_follow=True, linear_in="weight", layout=Layout.FREE,
         name="_embedding", node="EmbeddingBackward0", expose=(), samples=_samples,
-        values=ValueRule(("indices",), _takes_rows),
+        values=make_index_rule("indices", _bound_rows),
         ref=lambda weight, indices, padding_idx=-1: weight[indices])
 def rows_of(
     weight: Array, indices: Array, padding_idx: int = -1, scale_grad_by_freq: bool = False

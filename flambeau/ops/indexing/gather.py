@@ -4,6 +4,7 @@ positions in a flattened tensor."""
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,7 +31,7 @@ from ..core.inplace import assign, overwrite
 from ..core.operator import Array, Number
 from ..core.out import write_result
 from ..core.output_layout import Layout
-from ..core.registry import composite, opaque
+from ..core.registry import composite, opaque, writes_by_operators
 from ..core.sample_inputs import Rng, Sample
 from ..core.scalar_conversion import convert_scalar
 from ..core.value_rules import INDEX_ALONG_AXIS, ValueRule
@@ -512,10 +513,14 @@ def publish_in_place(name: str, function: Any) -> None:
 
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"`{name}` in place."
-    public(f"{name}_", spaces=("Tensor",))(method)
+    writes_by_operators(public(f"{name}_", spaces=("Tensor",))(method))
 
 
 # ---------------------------------------------------------------------------- flat positions
+
+
+def _bound_flat(input: Any, index: Any) -> list[tuple[Any, int]]:
+    return [(index, math.prod(input.shape))]
 
 
 def _takes_flat(input: Array, index: Array) -> bool:
@@ -524,7 +529,7 @@ def _takes_flat(input: Array, index: Array) -> bool:
 
 @opaque(linear_in="input", ref=lambda x, index: x.reshape(-1)[index],
         samples=lambda rng: iter([((rng.normal(size=(3, 4)), np.array([[0, 11], [5, 5]])), {})]),
-        values=ValueRule(("index",), _takes_flat), overlap=Overlap.NONE)
+        values=ValueRule(("index",), _takes_flat, _bound_flat), overlap=Overlap.NONE)
 def take(input: Array, index: Array) -> Array:
     """Return the elements at flat positions, in the shape of `index`.
 

@@ -6,6 +6,7 @@ rest are arrays of positions, which NumPy and PyTorch combine by the same rules.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -354,6 +355,15 @@ def _list_positions(rest: tuple) -> list[np.ndarray]:
     return [p for a in arrays for p in (np.nonzero(a) if a.dtype == np.bool_ else (a,))]
 
 
+def _bound_positions(input: Any, positions: Any) -> Iterator[tuple[Any, int]]:
+    axis = 0
+    for item in positions:
+        is_mask = getattr(item, "dtype", None) == np.bool_
+        if hasattr(item, "dtype") and not is_mask and axis < len(input.shape):
+            yield item, input.shape[axis]
+        axis += len(item.shape) if is_mask else 1
+
+
 def _takes_positions(input: Array, positions: Positions) -> bool:
     try:
         check_positions(input, positions)
@@ -364,7 +374,7 @@ def _takes_positions(input: Array, positions: Positions) -> bool:
 
 @opaque(linear_in="input", layout=Layout.FREE,
         name="index", node="IndexBackward0", expose=(), selects_by_mask=True,
-        values=ValueRule(("where",), _takes_positions),
+        values=ValueRule(("where",), _takes_positions, _bound_positions),
         ref=lambda x, where: x[where],
         samples=lambda rng: iter([
             ((rng.normal(size=(4, 3)), (np.array([0, 2, 2]),)), {}),
@@ -464,13 +474,17 @@ def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
     return assign(self, copy_values(prepare_write(self, False), src), name)
 
 
+def _bound_written(input: Any, values: Any, positions: Any, *_: Any) -> Iterator[tuple[Any, int]]:
+    return _bound_positions(input, positions)
+
+
 def _writes_at_positions(input: Array, values: Array, positions: Positions, *_: Any) -> bool:
     return _takes_positions(input, positions)
 
 
 @opaque(linear_in="input + values", layout=Layout.FREE,
         name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None,
-        values=ValueRule(("where",), _writes_at_positions))
+        values=ValueRule(("where",), _writes_at_positions, _bound_written))
 def put_at_positions(input: Array, values: Array, where: Positions, accumulate: bool) -> Array:
     """Return a copy of `input` with `values` written or added at positions."""
     result = input.copy()

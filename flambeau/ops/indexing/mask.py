@@ -24,7 +24,9 @@ from ..core.inplace import assign
 from ..core.operator import Array, Number, Promotion
 from ..core.out import write_result
 from ..core.output_layout import Layout
-from ..core.registry import composite, opaque, pointwise, shape_depends_on_values
+from ..core.registry import (
+    composite, opaque, pointwise, shape_depends_on_values, writes_by_operators,
+)
 from ..core.scalar_conversion import ORDINARY, convert_scalar, is_number
 from ..creation.creation import public
 from ..native.pointwise import serve
@@ -126,6 +128,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
                         create_fill_value(input, value, "masked_fill"))
 
 
+@writes_by_operators
 @public(spaces=("Tensor",))
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Write `value` where the mask is True, in place.

@@ -20,7 +20,7 @@ from ..core.operator import Array, Number
 from ..core.out import write_result
 from ..core.out_dtypes import check_out_dtype
 from ..core.output_layout import Layout
-from ..core.registry import composite, opaque
+from ..core.registry import composite, opaque, writes_by_operators
 from ..core.sample_inputs import Rng, Sample
 from ..core.scalar_conversion import convert_scalar
 from .declarations import linalg_function
@@ -297,6 +297,7 @@ def addbmm(
     return addmm(input, rows, columns, beta=beta, alpha=alpha, out=out)
 
 
+@writes_by_operators
 @composite(expose=("Tensor",))
 def addbmm_(
     self: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Number = 1, alpha: Number = 1
@@ -339,6 +340,7 @@ def addr(
     return y if out is None else write_result("addr", y, out)
 
 
+@writes_by_operators
 @composite(expose=("Tensor",))
 def addr_(
     self: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: Number = 1, alpha: Number = 1

@@ -19,7 +19,7 @@ from ..core.dtype_refusals import Refusal
 from ..core.errors import answer_failed
 from ..core.inplace import make_python_in_place
 from ..core.operator import Array, Number, Promotion
-from ..core.registry import composite, numbers_are_operands, pointwise
+from ..core.registry import composite, numbers_are_operands, pointwise, writes_by_operators
 from ..core.sample_inputs import Rng, Sample, pairs, pairs_nonzero, real_line
 
 
@@ -204,6 +204,7 @@ def add(
     return _add(input, _multiply_by_alpha(other, alpha, input), out=out)
 
 
+@writes_by_operators
 @numbers_are_operands
 @composite(expose=("Tensor",))
 def add_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:
@@ -235,6 +236,7 @@ def sub(
     return _sub(input, _scale_subtrahend(other, alpha, input), out=out)
 
 
+@writes_by_operators
 @numbers_are_operands
 @composite(expose=("Tensor",), aliases=("subtract_",))
 def sub_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tensor:

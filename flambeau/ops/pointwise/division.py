@@ -13,7 +13,7 @@ from ..core import dtype_refusals
 from ..core.dispatch import make_python_operator, reflect
 from ..core.inplace import make_python_in_place
 from ..core.operator import Array, Number
-from ..core.registry import composite, numbers_are_operands, pointwise
+from ..core.registry import composite, numbers_are_operands, pointwise, writes_by_operators
 from ..core.sample_inputs import pairs_nonzero
 from ..creation.creation import zeros_like
 from .arithmetic import _div
@@ -104,6 +104,7 @@ def div(
     return _choose_division(rounding_mode)(input, other, out=out)
 
 
+@writes_by_operators
 @composite(expose=("Tensor",), aliases=("divide_",))
 def div_(self: Tensor, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
     """`div` in place."""
@@ -124,6 +125,7 @@ def true_divide(input: Tensor | Number, other: Any, *, out: Tensor | None = None
     return _div(input, other, out=out)
 
 
+@writes_by_operators
 @composite(expose=("Tensor",))
 def true_divide_(self: Tensor | Number, other: Any) -> Tensor:
     """`true_divide` in place."""

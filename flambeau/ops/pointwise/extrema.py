@@ -19,7 +19,7 @@ from ..core.inplace import assign
 from ..core.operator import Array, Number, publish
 from ..core.out import write_result
 from ..core.promotion import round_setting
-from ..core.registry import composite, pointwise
+from ..core.registry import composite, pointwise, writes_by_operators
 from ..core.sample_inputs import Rng, Sample, pairs
 from ..native.pointwise import try_kernel
 from .selection import select
@@ -288,6 +288,7 @@ def clamp(
     return write_result(name, y, out, tensors, Overlap.SAME)
 
 
+@writes_by_operators
 @composite(expose=("Tensor", "torch"))
 def clamp_(
     self: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None
@@ -312,6 +313,7 @@ def clamp_min(input: Tensor, min: Tensor | Number, *, out: Tensor | None = None)
     return clamp(input, min, out=out)
 
 
+@writes_by_operators
 @composite(expose=("Tensor", "torch"))
 def clamp_min_(self: Tensor, min: Tensor | Number) -> Tensor:
     """`clamp_min` in place."""
@@ -329,6 +331,7 @@ def clamp_max(input: Tensor, max: Tensor | Number, *, out: Tensor | None = None)
     return clamp(input, None, max, out=out)
 
 
+@writes_by_operators
 @composite(expose=("Tensor", "torch"))
 def clamp_max_(self: Tensor, max: Tensor | Number) -> Tensor:
     """`clamp_max` in place."""

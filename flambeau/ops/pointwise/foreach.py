@@ -12,6 +12,7 @@ from typing import Any
 
 from ...tensor.tensor import Tensor
 from ..core.operator import PUBLIC, publish
+from ..core.registry import writes_by_operators
 
 _UNARY = (
     "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 "
@@ -91,7 +92,7 @@ def _declare(name: str, apply: Callable[..., list]) -> None:
         public = f"_foreach_{name}{'_' if inplace else ''}"
         function.__name__ = function.__qualname__ = public
         function.__doc__ = _describe(name, inplace)
-        publish(function, (public,), ("torch",))
+        publish(writes_by_operators(function) if inplace else function, (public,), ("torch",))
 
 
 def _map_tensors(call: Callable, tensors: Sequence[Tensor]) -> list:

@@ -18,7 +18,7 @@ from ..core.cache_blocking import blockwise
 from ..core.errors import build_overload_error
 from ..core.inplace import OPERANDS, make_python_in_place, overwrite
 from ..core.operator import Array, Number, Promotion
-from ..core.registry import composite, pointwise
+from ..core.registry import composite, pointwise, writes_by_operators
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
 from .selection import select
 
@@ -266,6 +266,7 @@ def _write_out(y: Tensor, out: Tensor, operands: tuple) -> Tensor:
     return write_out(pow_tensor.operator, y, out, tensors)
 
 
+@writes_by_operators
 @composite(expose=("Tensor",), explains=True)
 def pow_(self: Tensor, exponent: Tensor | Number) -> Tensor:
     """`pow` in place."""
@@ -329,6 +330,7 @@ def _choose_float_power_dtype(operands: tuple) -> types.dtype:
     return types.complex128 if any(k.is_complex for k in kinds) else types.float64
 
 
+@writes_by_operators
 @composite(expose=("Tensor",))
 def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
     """`float_power` in place; the tensor must be float64 or complex128.

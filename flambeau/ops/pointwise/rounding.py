@@ -17,7 +17,7 @@ from ..core.inplace import overwrite
 from ..core.operator import Array, Number, Promotion
 from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
-from ..core.registry import composite, opaque, pointwise
+from ..core.registry import composite, opaque, pointwise, writes_by_operators
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, real_line
 from ..core.scalar_conversion import get_largest
@@ -355,6 +355,7 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return mul(input, 2.0**other, out=out)
 
 
+@writes_by_operators
 @composite(expose=("Tensor", "torch"))
 def ldexp_(self: Tensor, other: Tensor) -> Tensor:
     """`ldexp` in place."""

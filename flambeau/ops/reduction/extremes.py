@@ -228,7 +228,7 @@ def _declare_extreme_along(name: str, largest: bool) -> Declared:
     result = opaque(name=f"_{name}_dim", node=name.capitalize() + "Backward0", expose=(),
                     kernel=f"{name}_cpu",
                     result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
-                    ref=lambda x, dim: (np.max if largest else np.min)(x, dim),
+                    index_output=1, ref=lambda x, dim: (np.max if largest else np.min)(x, dim),
                     samples=lambda rng: iter([((rng.normal(size=(3, 4)), 1), {})]))(body)
     result.vjp(vjp_of_values)
     result.jvp(jvp_of_values)
@@ -267,8 +267,8 @@ def _declare_position(name: str, largest: bool) -> Declared:
     >>> torch.{name}(torch.tensor([[1, 5], [7, 3]])), torch.{name}(torch.tensor([1, 5, 5]))
     (tensor({2 if largest else 0}), tensor({1 if largest else 0}))
     """
-    return opaque(differentiable=False, ref=lambda x, dim=None: getattr(np, name)(x, dim),
-                  kernel=f"{name}_cpu",
+    return opaque(differentiable=False, index_output=0, kernel=f"{name}_cpu",
+                  ref=lambda x, dim=None: getattr(np, name)(x, dim),
                   samples=lambda rng: iter([((rng.normal(size=(3, 4)),), {}),
                                             ((rng.normal(size=(3, 4)), 1), {})]))(body)
 

@@ -119,7 +119,8 @@ def _declare_running(name: str, ufunc: np.ufunc) -> Any:
     >>> torch.{name}(torch.tensor([2, 1, 3, 2]), 0).values
     tensor([{"2, 2, 3, 3" if name == "cummax" else "2, 1, 1, 1"}])
     """
-    new = opaque(result_type=result, constant_outputs=(1,), samples=scans, kernel=f"{name}_cpu",
+    new = opaque(result_type=result, constant_outputs=(1,), index_output=1, samples=scans,
+                 kernel=f"{name}_cpu",
                  ref=lambda x, dim: ufunc.accumulate(x, dim), overlap=Overlap.SAME)(body)
 
     @new.vjp

@@ -92,7 +92,8 @@ def _rows(rng: Rng) -> Iterator[Sample]:
 @opaque(layout=Layout.PRESERVE,
         name="_sort", node="SortBackward0", expose=(), kernel="sorting_kernel_method_name",
         result_type=return_type(
-    "sort", "values", "indices"), constant_outputs=(1,), samples=_rows,
+    "sort", "values", "indices"), constant_outputs=(1,), index_output=1,
+        samples=_rows,
     ref=lambda x, dim=-1, descending=False: np.sort(x, dim) if not descending
     else -np.sort(-x, dim))
 def _sort(
@@ -165,7 +166,7 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 @opaque(name="topk", node="TopkBackward0", result_type=return_type("topk", "values", "indices"),
-        constant_outputs=(1,), kernel="topk_cpu",
+        constant_outputs=(1,), index_output=1, kernel="topk_cpu",
         ref=lambda x, k, dim=-1: -np.sort(-x, dim).take(np.arange(k), dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {}),
                                   ((rng.normal(size=(5, 3)), 3, 0), {})]))
@@ -219,7 +220,7 @@ def _select_of_few(input: Array, rank: int, keepdim: bool) -> tuple[Array, Array
 
 
 @opaque(result_type=return_type("kthvalue", "values", "indices"), constant_outputs=(1,),
-        kernel="kthvalue_cpu", overlap=Overlap.NONE,
+        index_output=1, kernel="kthvalue_cpu", overlap=Overlap.NONE,
         ref=lambda x, k, dim=-1, keepdim=False: np.sort(x, dim).take(k - 1, dim),
         samples=lambda rng: iter([((rng.normal(size=(3, 5)), 2), {})]))
 def kthvalue(input: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Array, Array]:
@@ -314,7 +315,7 @@ def _declare_median(name: str, ignore_nan: bool) -> Any:
     @opaque(name=f"_{name}_dim", node=f"{name.capitalize()}Backward1", expose=(),
             kernel="median_out",
             result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
-            ref=lambda x, dim: np.sort(x, dim).take((x.shape[dim] - 1) // 2, dim),
+            index_output=1, ref=lambda x, dim: np.sort(x, dim).take((x.shape[dim] - 1) // 2, dim),
             samples=lambda rng: iter([((rng.normal(size=(3, 5)), 1), {})]))
     def along(input: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         """The lower median along an axis, and its index."""
@@ -362,7 +363,7 @@ median, nanmedian = _declare_median("median", False), _declare_median("nanmedian
 
 
 @opaque(result_type=return_type("mode", "values", "indices"), constant_outputs=(1,),
-        kernel="mode_cpu",
+        index_output=1, kernel="mode_cpu",
         ref=lambda x, dim=-1: np.apply_along_axis(
             lambda row: max(sorted(set(row.tolist())), key=row.tolist().count), dim, x),
         samples=lambda rng: iter([((np.array([[1, 2, 2], [3, 1, 3], [4, 0, 0]]),), {}),

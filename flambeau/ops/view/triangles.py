@@ -20,7 +20,7 @@ from ..core.axes import canonicalize_dim
 from ..core.inplace import assign
 from ..core.operator import Array, Number
 from ..core.out import write_result
-from ..core.registry import composite, opaque
+from ..core.registry import composite, opaque, writes_by_operators
 from ..core.sample_inputs import matrices
 from ..core.scalar_conversion import check_number
 from ..creation.creation import place, public
@@ -62,6 +62,7 @@ def _declare_triangle(name: str, lower: bool) -> Any:
 tril, triu = _declare_triangle("tril", True), _declare_triangle("triu", False)
 
 
+@writes_by_operators
 @composite(expose=("Tensor",))
 def tril_(self: Tensor, diagonal: int = 0) -> Tensor:
     """Zero the elements above a diagonal, in place.
@@ -73,6 +74,7 @@ def tril_(self: Tensor, diagonal: int = 0) -> Tensor:
     return assign(self, tril(self, diagonal), "tril_")
 
 
+@writes_by_operators
 @composite(expose=("Tensor",))
 def triu_(self: Tensor, diagonal: int = 0) -> Tensor:
     """Zero the elements below a diagonal, in place.

@@ -12,11 +12,11 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
-from flambeau.compiler.capture import recorder
 from flambeau.compiler.capture.capture import capture
 from flambeau.compiler.capture.live_tensors import find_live_tensors
 from flambeau.compiler.driver.compiled_function import Compiled
 from flambeau.compiler.trace.trace import CALL, find_divergence
+from flambeau.ops.core.operator import PUBLIC
 from flambeau.tensor.capture_marks import SHAPE_ONLY
 
 from ..step_comparison import both, classify, compiled, left_by, runs, same, trainer
@@ -327,7 +327,8 @@ def test_capture_restores_every_function():
 
 _MASK = torch.tensor([True, False, True])
 
-# What the recorder takes to write by recorded parts alone, called so that it writes.
+_INDEX = torch.tensor([2, 0])
+# What is declared to write by operators alone, called so that it writes.
 _BY_PARTS = {
     "add_": lambda x: x.add_(1.5), "sub_": lambda x: x.sub_(x, alpha=2),
     "div_": lambda x: x.div_(2, rounding_mode="floor"), "true_divide_": lambda x: x.true_divide_(2),
@@ -340,12 +341,57 @@ _BY_PARTS = {
     "requires_grad_": lambda x: x.mul(2).requires_grad_(),
     "detach_": lambda x: x.mul(2).detach_(),
     "uniform_": lambda x: x.uniform_(), "normal_": lambda x: x.normal_(),
-    "bernoulli_": lambda x: x.bernoulli_(0.5),
+    "bernoulli_": lambda x: x.bernoulli_(0.5), "exponential_": lambda x: x.exponential_(),
+    "cauchy_": lambda x: x.cauchy_(), "log_normal_": lambda x: x.log_normal_(),
+    "geometric_": lambda x: x.geometric_(0.5), "random_": lambda x: x.random_(5),
+    "subtract_": lambda x: x.subtract_(1), "divide_": lambda x: x.divide_(3),
+    "clip_": lambda x: x.clip_(0, 1), "ldexp_": lambda x: x.ldexp_(x + 1),
+    "float_power_": lambda x: x.double().float_power_(2),
+    "addbmm_": lambda x: (x.expand(3, 3) + 1).addbmm_(x.expand(2, 3, 3), x.expand(2, 3, 3)),
+    "addr_": lambda x: (x.expand(3, 3) + 1).addr_(x, x),
+    "tril_": lambda x: (x.expand(3, 3) + 1).tril_(),
+    "triu_": lambda x: (x.expand(3, 3) + 1).triu_(),
+    "scatter_": lambda x: x.scatter_(0, _INDEX, 1.0),
+    "scatter_add_": lambda x: x.scatter_add_(0, _INDEX, x + 1),
+    "scatter_reduce_": lambda x: x.scatter_reduce_(0, _INDEX, x + 1, "amax"),
+    "index_add_": lambda x: x.index_add_(0, _INDEX, x[:2] + 1),
+    "index_copy_": lambda x: x.index_copy_(0, _INDEX, x[:2] + 1),
+    "index_fill_": lambda x: x.index_fill_(0, _INDEX, 5.0),
+    "index_reduce_": lambda x: x.index_reduce_(0, _INDEX, x[:2] + 1, "amax"),
+    "put_": lambda x: x.put_(_INDEX, x[:2] + 1),
+    "alpha_dropout_": lambda x: torch.alpha_dropout_(x, 0.5, True),
+    "feature_dropout_": lambda x: torch.feature_dropout_(x.expand(2, 3) + 1, 0.5, True),
+    "feature_alpha_dropout_": lambda x: torch.feature_alpha_dropout_(x.expand(2, 3) + 1, 0.5, True),
+    **{name: lambda x, name=name: getattr(torch.ops.aten, name)(x) for name in (
+        "hardsigmoid_", "hardswish_", "hardtanh_", "mish_", "relu_", "relu6_", "silu_")},
+}
+_MORE_OPERANDS = {
+    1: ("add", "clamp_max", "clamp_min", "div", "maximum", "minimum", "mul", "pow", "sub"),
+    2: ("addcdiv", "addcmul", "lerp"),
 }
 
 
-def test_what_writes_by_recorded_parts_is_listed_by_the_recorder():
-    assert set(_BY_PARTS) == recorder.COMPOSED_OF_OPERATORS
+def _list_marked():
+    return {name for names in PUBLIC.values() for name, function in names.items()
+            if hasattr(function, "writes_by_operators")}
+
+
+def test_what_writes_by_recorded_parts_is_tested():
+    assert set(_BY_PARTS) == {name for name in _list_marked() if not name.startswith("_foreach")}
+
+
+@pytest.mark.parametrize("name", sorted(n for n in _list_marked() if n.startswith("_foreach")))
+def test_writes_to_lists_are_recorded_by_their_parts(name):
+    more = next((n for n, names in _MORE_OPERANDS.items() if name[9:-1] in names), 0)
+
+    def step(x):
+        y = x + 1
+        getattr(torch, name)([y], *[[x + 2]] * more)
+        return y
+
+    trace = capture(step, (torch.tensor([0.125, 0.25, 0.5]),), {})[1]
+    assert not [event.name for event in trace.events if event.kind is CALL]
+    assert not trace.problems
 
 
 @pytest.mark.parametrize("name", sorted(_BY_PARTS))

@@ -6,6 +6,7 @@ A function that library code calls with constants of its own, or in place, is no
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ import flambeau as torch
 F = torch.nn.functional
 MASK = torch.tensor([[True, False, True, False]] * 3)
 LABELS, ROWS = torch.tensor([0, 3, 1]), torch.tensor([2, 0, 2])
+TABLE = torch.arange(8.0).reshape(4, 2)
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "masked_fill": lambda y: y.masked_fill(MASK, -1e9),
     "masked_fill with minus infinity": lambda y: y.masked_fill(MASK, float("-inf")).softmax(-1),
@@ -33,7 +35,36 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "gathered rows": lambda y: y[ROWS],
     "attention": lambda y: F.scaled_dot_product_attention(*[y[None]] * 3, is_causal=True),
     "noise": lambda y: y + torch.randn_like(y),
+    "largest along an axis": lambda y: y.max(1)[0],
+    "median along an axis": lambda y: y.median(1)[0],
+    "running maxima": lambda y: y.cummax(0)[0],
+    "topk": lambda y: y.topk(3)[0],
+    "sort": lambda y: y.sort(-1, descending=True)[0],
+    "elements at the largest": lambda y: y.gather(1, y.argmax(1, keepdim=True)),
+    "rows of a table at the largest": lambda y: F.embedding(y.argmax(1), TABLE) * y[:, :2],
+    "one-hot of the largest": lambda y: y * F.one_hot(y.argmax(1), 4),
+    "loss of own labels": lambda y: F.cross_entropy(y, y.argmax(1)),
+    "rows at own positions": lambda y: y[y.topk(2, dim=0)[1][:, 0]],
+    "scatter_": lambda y: (y * 1).scatter_(1, LABELS[:, None], 0.5),
+    "index_add_": lambda y: (y * 1).index_add_(0, ROWS, y * 2),
+    "triu_": lambda y: (y * 1).triu_(),
+    "exponential_": lambda y: y * torch.empty(3, 4).exponential_(),
+    "assigned rows": lambda y: _assign(y * 1),
+    "a buffer of rows": lambda y: _fill_buffer(y),
 }
+
+
+def _assign(y: Any) -> Any:
+    y[0] = 0.5
+    y[1:, 2].mul_(2)
+    return y
+
+
+def _fill_buffer(y: Any) -> Any:
+    buffer = torch.zeros(3, 3, 4)
+    for i in range(3):
+        buffer[i] = y = y.tanh()
+    return buffer
 
 
 def _make_step(function: Callable[[Any], Any]) -> tuple[Callable[[], Any], Any]:
@@ -79,3 +110,36 @@ def test_a_constant_that_varies_is_another_path() -> None:
     for i in range(12):
         y = call(torch.ones(3, 4))
         assert y[0].tolist() == [i - 2.0, 3.0, i - 2.0, 3.0]
+
+
+WRONG_INDICES: dict[str, Callable[[Any], Any]] = {
+    "of a longer axis": lambda x: x[:, :3].gather(1, x.argmax(1, keepdim=True)),
+    "written in place": lambda x: x.gather(1, x.argmax(1, keepdim=True).add_(1)),
+    "computed from indices": lambda x: F.embedding(x.argmax(1) + 1, TABLE),
+    "flat": lambda x: F.embedding(x.argmax(), TABLE[:3]),
+    "classes": lambda x: F.one_hot(x.argmax(1), 3),
+    "labels": lambda x: F.cross_entropy(x[:, :3], x.argmax(1)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_INDICES)
+def test_an_index_that_may_be_wrong_is_checked_where_python_uses_it(name: str) -> None:
+    seen: list[int] = []
+    ticks = itertools.cycle("a")
+
+    def step(x: Any) -> Any:
+        next(ticks)  # not proved: the call is followed
+        y = WRONG_INDICES[name](x * 2)
+        seen.append(1)
+        return y
+
+    call = torch.compile(step, options={"mode": "now", "follow": True})
+    legal, illegal = torch.eye(4)[[0, 1, 2]], torch.eye(4)[[3, 3, 3]]
+    for _ in range(8):
+        assert torch.equal(call(legal), WRONG_INDICES[name](legal * 2))
+    assert any(program.calls for program in call._fallback.followed.programs)
+    with pytest.raises((IndexError, RuntimeError)) as wanted:
+        WRONG_INDICES[name](illegal * 2)
+    with pytest.raises(type(wanted.value), match=re.escape(str(wanted.value))):
+        call(illegal)
+    assert len(seen) == 8

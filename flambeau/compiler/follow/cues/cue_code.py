@@ -38,8 +38,10 @@ def write_cue(hook: Hook, session: Session, following: Following, number: int, a
     elif hook.operator is not None and hook.binder is not None:
         layout = _find_layout(hook, args, kwargs)
         if layout is not None:
-            if following.pos == number + 1 and _has_checked_values(hook.operator, following,
-                                                                   number):
+            if following.pos == number + 1 and (
+                    hook.operator.values is None
+                    or _has_checked_values(hook.operator, following, number)
+                    or following.segment.has_legal_indices(number)):
                 _write_operator(cue, following, number, layout, args, kwargs, result)
             elif following.pos == number and hook.operator.kind is Kind.VIEW \
                     and hook.operator.values is None:
@@ -54,9 +56,7 @@ def write_cue(hook: Hook, session: Session, following: Following, number: int, a
 
 
 def _has_checked_values(operator: Operator, following: Following, number: int) -> bool:
-    """Whether the values that an operator validates, if any, are known before event `number`."""
-    if operator.values is None:
-        return True
+    """Whether the values that an operator validates are known before event `number`."""
     segment = following.segment
     args = segment.entries[number].event.args
     if segment.entries[number].operator is not operator:
@@ -205,9 +205,8 @@ def _write_comparisons(writer: CueWriter, layout: list[Any], expected: tuple, bo
 
 
 def _write_value_test(writer: CueWriter, operator: Operator, names: list[str], bound: tuple) -> str:
-    """Return a test that the operator raises for the operands' values; "" if it never does."""
-    if operator.values is None:
-        return ""
+    """Return a test that the operator raises for the operands' values."""
+    assert operator.values is not None
     passed = ", ".join(f"{n}._array" if isinstance(x, Tensor) else n
                        for n, x in zip(names, bound, strict=True))
     return f"not {writer.constant(operator.values.holds)}({passed})"
@@ -228,7 +227,9 @@ def _write_operator(cue: Cue, following: Following, number: int, layout: list[An
     unpack = writer.unpack(args, kwargs)
     compare = _write_comparisons(writer, layout, entry.event.args, bound)
     names = _name_operands(writer, layout)
-    rule = _write_value_test(writer, hook.operator, names, bound)
+    rule = ""
+    if hook.operator.values is not None and _has_checked_values(hook.operator, following, number):
+        rule = _write_value_test(writer, hook.operator, names, bound)
     every_test = [*compare, rule] if rule else compare
     body = writer.memory(entry)
     arrays = _find_arrays(writer, following, entry, result, body)
