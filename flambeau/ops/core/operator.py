@@ -113,8 +113,20 @@ class Operator:
             self._read_signature(body)
             self.shown_edges = tuple(map(self.names.index, self.edges)) or self.tensor_positions
 
+    def _read_value_facts(self, options: dict[str, Any]) -> None:
+        """Read which values the operator accepts, and what is known of its results' values."""
+        # The parameter of class labels, which index the first input's second (or only) axis.
+        self.labels: str | None = options.pop("labels", None)
+        # Which values the operator accepts; None if its body raises for none or none are checked.
+        self.values: ValueRule | None = options.pop("values", None)
+        # The result that holds indices along the first input's axis `dim` (None: flat indices).
+        self.index_output: int | None = options.pop("index_output", None)
+        # Whether bool arrays after the first input select elements: shapes depend on values.
+        self.selects_by_mask: bool = options.pop("selects_by_mask", False)
+
     def _read_facts(self, options: dict[str, Any]) -> None:
         """Read the options that few operators set: unusual parameters, linearity, vmap rules."""
+        self._read_value_facts(options)
         # Whether the list of axes is required, even if empty.
         self.requires_axes: bool = options.pop("requires_axes", False)
         # Whether a composite also accepts NumPy's `axis` and `keepdims`, as other kinds always do.
@@ -127,17 +139,6 @@ class Operator:
         self.autocast: Policy | None = options.pop("autocast", None)
         # Parameters whose memory the body writes to.
         self.writes: tuple[str, ...] = options.pop("writes", ())
-        # The parameter that holds class labels, which index the first input's second axis, or its
-        # only axis. Compiled programs take labels unchanged and check their bounds beforehand.
-        self.labels: str | None = options.pop("labels", None)
-        # Which values the operator accepts; None if its body raises for none or none are checked.
-        self.values: ValueRule | None = options.pop("values", None)
-        # The result that holds indices along the axis `dim` of the first input, or flat ones if
-        # `dim` is None. Operators that take such an index need not check it.
-        self.index_output: int | None = options.pop("index_output", None)
-        # Whether bool arrays after the first input select elements, so that the result's shape
-        # depends on values.
-        self.selects_by_mask: bool = options.pop("selects_by_mask", False)
         # Inputs in which the operator is linear: a sum of terms, each a product of inputs and
         # linear in each one while the others are fixed, as in "input * weight + bias".
         self.linear_in: str = options.pop("linear_in", "")
@@ -160,8 +161,7 @@ class Operator:
         self.edges: tuple[str, ...] = options.pop("edges", ())
 
     def _read_signature(self, body: Callable) -> None:
-        parameters = list(inspect.signature(body).parameters.values())
-        self.parameters = parameters
+        self.parameters = parameters = list(inspect.signature(body).parameters.values())
         self.names = tuple(p.name for p in parameters)
         for name in {*self.writes, *([] if self.labels is None else [self.labels])}:
             if name not in self.names:

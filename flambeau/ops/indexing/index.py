@@ -6,7 +6,6 @@ rest are arrays of positions, which NumPy and PyTorch combine by the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -35,12 +34,12 @@ from ..core.operator import Array, Positions
 from ..core.output_layout import Layout, select_axes
 from ..core.registry import opaque
 from ..core.scalar_conversion import ORDINARY, convert_scalar
-from ..core.value_rules import ValueRule
 from ..native import pointwise
 from ..native.embedding import add_to_rows, take_rows
 from ..native.row_copies import allocate_zeros, fill
 from ..view.slices import basic_index, select, view_window
 from .overlapping_copy import copy_as_read
+from .position_checks import LEGAL_POSITIONS, LEGAL_WRITTEN_POSITIONS, check_positions
 from .value_shapes import (
     build_values_error, check_axes, check_broadcasts, check_leading_axes, describe_mismatch,
     drop_leading_axes, drop_leading_ones, gather_nothing, strip_leading_ones,
@@ -323,58 +322,15 @@ def _check_index_array(array: np.ndarray) -> Any:
     return array
 
 
-def check_positions(x: Array, rest: tuple) -> None:
-    """Raise IndexError for positions out of bounds or masks of the wrong shape."""
-    axis = 0
-    for item in rest:
-        if isinstance(item, np.ndarray) and item.dtype == np.bool_:
-            for k, n in enumerate(item.shape):
-                if axis + k >= x.ndim or x.shape[axis + k] != n:
-                    raise IndexError(
-                        f"The shape of the mask {list(item.shape)} at index {k} does not match "
-                        f"the shape of the indexed tensor {list(x.shape)} at index {axis + k}"
-                    )
-            axis += item.ndim
-            continue
-        if isinstance(item, np.ndarray) and axis < x.ndim:
-            n = x.shape[axis]
-            if item.size and (item.max() >= n or item.min() < -n):
-                outside = item[(item >= n) | (item < -n)].reshape(-1)[0]
-                raise IndexError(
-                    f"index {outside} is out of bounds for dimension {axis} with size {n}"
-                    if n else "index is out of bounds for dimension with size 0"
-                )
-        axis += 1
-    if axis > x.ndim:
-        raise IndexError(f"too many indices for tensor of dimension {x.ndim}")
-
-
 def _list_positions(rest: tuple) -> list[np.ndarray]:
     """Return the arrays of positions of an index; a mask counts as the positions it selects."""
     arrays = [item for item in rest if item.__class__ is np.ndarray]
     return [p for a in arrays for p in (np.nonzero(a) if a.dtype == np.bool_ else (a,))]
 
 
-def _bound_positions(input: Any, positions: Any) -> Iterator[tuple[Any, int]]:
-    axis = 0
-    for item in positions:
-        is_mask = getattr(item, "dtype", None) == np.bool_
-        if hasattr(item, "dtype") and not is_mask and axis < len(input.shape):
-            yield item, input.shape[axis]
-        axis += len(item.shape) if is_mask else 1
-
-
-def _takes_positions(input: Array, positions: Positions) -> bool:
-    try:
-        check_positions(input, positions)
-    except IndexError:
-        return False
-    return True
-
-
 @opaque(linear_in="input", layout=Layout.FREE,
         name="index", node="IndexBackward0", expose=(), selects_by_mask=True,
-        values=ValueRule(("where",), _takes_positions, _bound_positions),
+        values=LEGAL_POSITIONS,
         ref=lambda x, where: x[where],
         samples=lambda rng: iter([
             ((rng.normal(size=(4, 3)), (np.array([0, 2, 2]),)), {}),
@@ -474,17 +430,9 @@ def overwrite(self: Tensor, src: Tensor, name: str) -> Tensor:
     return assign(self, copy_values(prepare_write(self, False), src), name)
 
 
-def _bound_written(input: Any, values: Any, positions: Any, *_: Any) -> Iterator[tuple[Any, int]]:
-    return _bound_positions(input, positions)
-
-
-def _writes_at_positions(input: Array, values: Array, positions: Positions, *_: Any) -> bool:
-    return _takes_positions(input, positions)
-
-
 @opaque(linear_in="input + values", layout=Layout.FREE,
         name="_index_put", node="IndexPutBackward0", expose=(), ref=None, samples=None,
-        values=ValueRule(("where",), _writes_at_positions, _bound_written))
+        values=LEGAL_WRITTEN_POSITIONS)
 def put_at_positions(input: Array, values: Array, where: Positions, accumulate: bool) -> Array:
     """Return a copy of `input` with `values` written or added at positions."""
     result = input.copy()

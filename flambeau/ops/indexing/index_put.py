@@ -10,7 +10,8 @@ from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.batch import find_innermost_batch
 from ..core.errors import wrap_with_explanation
 from ..core.operator import publish
-from .index import check_dtypes, view_basic, check_positions, put_at, split_index
+from .index import check_dtypes, view_basic, put_at, split_index
+from .position_checks import check_positions
 
 
 def _complete_index(self: Tensor, indices: Any) -> tuple[Tensor, tuple]:

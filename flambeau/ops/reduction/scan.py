@@ -95,8 +95,6 @@ def _scan_number(name: str, input: Array, dim: int) -> tuple[np.ndarray, np.ndar
 
 
 def _declare_running(name: str, ufunc: np.ufunc) -> Any:
-    result = return_type(name, "values", "indices")
-
     def body(input: Array, dim: int) -> tuple[np.ndarray, ...]:
         refuse_complex(input, f"{name}_cpu")
         if not input.ndim:
@@ -119,9 +117,9 @@ def _declare_running(name: str, ufunc: np.ufunc) -> Any:
     >>> torch.{name}(torch.tensor([2, 1, 3, 2]), 0).values
     tensor([{"2, 2, 3, 3" if name == "cummax" else "2, 1, 1, 1"}])
     """
-    new = opaque(result_type=result, constant_outputs=(1,), index_output=1, samples=scans,
-                 kernel=f"{name}_cpu",
-                 ref=lambda x, dim: ufunc.accumulate(x, dim), overlap=Overlap.SAME)(body)
+    new = opaque(result_type=return_type(name, "values", "indices"), constant_outputs=(1,),
+                 index_output=1, samples=scans, kernel=f"{name}_cpu", overlap=Overlap.SAME,
+                 ref=lambda x, dim: ufunc.accumulate(x, dim))(body)
 
     @new.vjp
     def _(
