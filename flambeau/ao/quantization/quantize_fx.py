@@ -106,14 +106,14 @@ def _prepare(
     model: Any, qconfig_mapping: Any, is_qat: bool, prepare_custom_config: Any,
     backend_config: Any, equalization: Any = None,
 ) -> Any:
-    if equalization:
-        raise NotImplementedError("torch.ao.quantization.quantize_fx.prepare_fx with an "
-                                  "_equalization_config is not implemented in flambeau")
     custom = _read(prepare_custom_config, PrepareCustomConfig, "prepare_custom_config")
     mapping = _read(qconfig_mapping, QConfigMapping, "qconfig_mapping")
     backend = _read_backend(backend_config)
     preserved = _collect_attributes(model, custom.preserved_attributes)
-    prepared = trace_and_prepare(model, mapping, is_qat, custom, backend)
+    if equalization is not None:
+        equalization = _read(equalization, QConfigMapping, "_equalization_config")
+    prepared = trace_and_prepare(model, mapping, is_qat, custom, backend,
+                                 equalization=equalization)
     return _preserve(prepared, preserved)
 
 

@@ -24,25 +24,19 @@ from ..quantize import observe_weights
 from ..utils import activation_is_statically_quantized, is_per_channel, weight_is_quantized
 from .constraints import has_supported_dtypes, is_argument
 from .custom_config import ConvertCustomConfig
+from .equalization import equalize
 from .fuse import set_module
 from .lowering import evaluate, lower, find_producers
 from .prepare import ObservedAttributes, is_prepared_standalone
 from .qconfig_mapping_utils import (
     adapt_to_fusion, adapt_to_qat, compare_mappings, resolve_qconfigs,
 )
+from .utils import find_free_name
 
 
 def is_dequantize(node: Any) -> bool:
     """Whether a node dequantizes a tensor."""
     return isinstance(node, Node) and node.op == "call_method" and node.target == "dequantize"
-
-
-def find_free_name(model: Any, prefix: str) -> str:
-    """The first of prefix0, prefix1 and so on that is no attribute."""
-    prefix, index = prefix.replace(".", "_"), 0
-    while hasattr(model, f"{prefix}{index}"):
-        index += 1
-    return f"{prefix}{index}"
 
 
 def convert(
@@ -60,6 +54,8 @@ def convert(
     backend = get_native_backend_config() if backend is None else backend
     if mapping is not None:
         attributes = _apply_mapping(model, attributes, copy.deepcopy(mapping), backend)
+    if attributes.equalization_node_name_to_qconfig is not None:
+        equalize(model)
     (conversion or Conversion)(model, attributes, is_reference, custom, backend).run()
     model.graph.eliminate_dead_code()
     model = GraphModule(model, model.graph)

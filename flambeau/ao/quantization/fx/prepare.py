@@ -11,21 +11,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....fx import GraphModule, Node
+from ....native.foundation.user_frames import warn
 from ....tensor.dtypes import float32, quint8, uint8
 from ...nn.quantized import FloatFunctional, FXFloatFunctional
 from ..backend_config import BackendConfig, get_native_backend_config
-from ..observer import _is_activation_post_process
+from ..observer import ObserverBase, _is_activation_post_process
 from ..qconfig_mapping import QConfigMapping
 from ..quantize import convert as swap_modules
 from ..quantize import propagate_qconfig_
 from ..utils import get_quant_type
-from .constraints import read_dtype_and_mode
+from .constraints import is_argument, read_dtype_and_mode
 from .custom_config import PrepareCustomConfig, StandaloneModuleConfigEntry
+from .equalization import node_supports_equalization
 from .expectation import Expectation, Expectations
 from .fuse import fuse, set_module
 from .match_utils import Match, find_matches, list_nodes
 from .qconfig_mapping_utils import adapt_to_fusion, adapt_to_qat, flatten, resolve_qconfigs
 from .tracer import QuantizationTracer
+from .utils import find_free_name
 
 _FLOATS = Expectation()
 
@@ -47,6 +50,7 @@ class ObservedAttributes:
 def trace_and_prepare(
     model: Any, mapping: QConfigMapping, is_qat: bool, custom: PrepareCustomConfig,
     backend: BackendConfig | None, is_standalone: bool = False,
+    equalization: QConfigMapping | None = None,
 ) -> Any:
     """Trace the model down to the modules that quantization knows, fuse it and insert observers."""
     _swap_functionals(model)
@@ -60,7 +64,7 @@ def trace_and_prepare(
     tracer = QuantizationTracer(names, classes)
     traced = fuse(GraphModule(model, tracer.trace(model)), is_qat, backend)
     return prepare(traced, mapping, is_qat, tracer.node_name_to_scope, custom, backend,
-                   is_standalone)
+                   is_standalone, equalization)
 
 
 def _swap_functionals(model: Any) -> None:
@@ -75,6 +79,7 @@ def _swap_functionals(model: Any) -> None:
 def prepare(
     model: Any, mapping: QConfigMapping, is_qat: bool, scopes: dict[str, Any],
     custom: PrepareCustomConfig, backend: BackendConfig | None, is_standalone: bool = False,
+    equalization: QConfigMapping | None = None,
 ) -> Any:
     """Insert observers into a traced and fused model."""
     backend = get_native_backend_config() if backend is None else backend
@@ -88,9 +93,15 @@ def prepare(
         swap_modules(model, mapping=trained, inplace=True, remove_qconfig=False)
         adapt_to_qat(mapping, backend)
     modules = dict(model.named_modules(remove_duplicate=False))
+    equalized = None
+    if equalization is not None:
+        equalization = copy.deepcopy(equalization)
+        adapt_to_fusion(model, equalization)
+        equalized = resolve_qconfigs(modules, model.graph, equalization, scopes)
     qconfigs = resolve_qconfigs(modules, model.graph, mapping, scopes)
     attributes = ObservedAttributes(qconfigs, scopes, custom, mapping, is_qat,
-                                    is_observed_standalone_module=is_standalone)
+                                    is_observed_standalone_module=is_standalone,
+                                    equalization_node_name_to_qconfig=equalized)
     _Preparation(model, modules, qconfigs, custom, backend, attributes).run()
     result = GraphModule(model, model.graph)
     result.meta["_observed_graph_module_attrs"] = attributes
@@ -128,11 +139,10 @@ class _Preparation:
 
     # -------------------------------------------------------------- observers
 
-    def _insert(self, node: Node, observer: Any) -> Node:
-        index = 0
-        while hasattr(self.model, f"activation_post_process_{index}"):
-            index += 1
-        name = f"activation_post_process_{index}"
+    def _insert(
+        self, node: Node, observer: Any, prefix: str = "activation_post_process_"
+    ) -> Node:
+        name = find_free_name(self.model, prefix)
         setattr(self.model, name, observer)
         self.modules[name] = observer
         with self.graph.inserting_after(node):
@@ -155,16 +165,44 @@ class _Preparation:
             return
         self.attributes.observed_node_names.update(n.name for n in list_nodes(match.bound))
         if node is match.root:
+            is_in_branch = self._is_in_quantized_branch(node)
             node.args = tuple(self._observe_input(node, arg, match, index)
                               for index, arg in enumerate(node.args))
             node.kwargs = {name: self._observe_input(node, arg, match, None)
                            for name, arg in node.kwargs.items()}
+            self._equalize(node, is_in_branch)
         if node is not match.last:
             return
         self._observe_output(node)
         if match.is_custom and node.target not in self.swapped:
             self.swapped.add(str(node.target))
             self._swap_custom(str(node.target), match.qconfig)
+
+    def _is_in_quantized_branch(self, node: Node) -> bool:
+        """Whether another quantized node takes the node's first input."""
+        source = node.args[0] if node.args else None
+        return isinstance(source, Node) and any(
+            user is not node and (self.qconfigs.get(user.name) is not None or (
+                user.op == "call_module"
+                and isinstance(self.modules[str(user.target)], ObserverBase)))
+            for user in source.users)
+
+    def _equalize(self, node: Node, is_in_branch: bool) -> None:
+        """Observe the columns of a layer's input, and of a function's weight."""
+        qconfig = (self.attributes.equalization_node_name_to_qconfig or {}).get(node.name)
+        if qconfig is None or not node_supports_equalization(node, self.modules):
+            return
+        if is_in_branch:
+            warn(f"Cannot equalize {node} because it is part of a branch.", UserWarning)
+            return
+        expected, args = self.expected[node], []
+        for arg in node.args:
+            if isinstance(arg, Node) and not is_argument(node, arg, "bias", expected.bias_index):
+                is_weight = is_argument(node, arg, "weight", expected.weight_index)
+                observer = (qconfig.weight if is_weight else qconfig.input_activation)()
+                arg = self._insert(arg, observer, f"{arg.name}_equalization_process_")
+            args.append(arg)
+        node.args = tuple(args)
 
     def _observe_input(self, node: Node, arg: Any, match: Match, index: int | None) -> Any:
         if isinstance(arg, (list, tuple)):

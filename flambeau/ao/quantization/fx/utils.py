@@ -14,14 +14,12 @@ class NodeInfo(NamedTuple):
     target: Any
 
 
-def get_new_attr_name_with_prefix(prefix: str) -> Callable[[Any], str]:
-    """Return a function that finds an attribute's name that a module does not have yet.
-
-    The name is the prefix, with "_" for ".", and a number.
-    """
+def find_free_name(model: Any, prefix: str) -> str:
+    """The first of prefix0, prefix1 and so on that is no attribute."""
     stem = prefix.replace(".", "_")
+    return next(name for name in (f"{stem}{i}" for i in count()) if not hasattr(model, name))
 
-    def find_name(module: Any) -> str:
-        return next(name for name in (f"{stem}{i}" for i in count()) if not hasattr(module, name))
 
-    return find_name
+def get_new_attr_name_with_prefix(prefix: str) -> Callable[[Any], str]:
+    """Return `find_free_name` for a prefix, as a function of a module."""
+    return lambda module: find_free_name(module, prefix)
