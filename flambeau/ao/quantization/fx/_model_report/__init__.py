@@ -1,0 +1,1 @@
+"""Reports on a prepared model that suggest how to quantize it."""
