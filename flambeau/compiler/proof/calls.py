@@ -6,6 +6,7 @@ import abc
 import functools
 import sys
 import types
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +33,7 @@ from .purity import NUMBER_TYPES, PURE_TYPES, find_on_class
 from .shadow_frame import CallState, Callee, Operands, Runs, ShadowFrame
 from .state.module_state import declare_custom_function, declare_module, declare_optimizer
 from .state.object_state import declare_object
+from .state.saved_state import declare_saved_state, is_loading, is_saving
 
 Named = dict[str, Provenance]
 _COROUTINE, _GENERATOR, _STAR, _STARS = 0x280, 0x20, 0x04, 0x08  # flags of code objects
@@ -266,7 +268,10 @@ def _call_library(
 ) -> Provenance:
     """Call a library function, if the library declares what it reads and writes."""
     name = getattr(function, "__name__", "")
-    if not is_declared(function, file):
+    if is_saving(function) or is_loading(function):
+        declare_saved_state(facts, function, args, named)
+        call.created = OrderedDict if is_saving(function) else None
+    elif not is_declared(function, file):
         raise NotProvedError(f"{name}() changes or reads state that no guard covers")
     if is_custom_function(function):
         declare_custom_function(facts, args[0].value)

@@ -57,6 +57,7 @@ class Aspect(Enum):
     MODULE = auto()
     OPTIMIZER = auto()
     OBJECT = auto()
+    SAVED = auto()
 
 
 def make_attribute_key(x: Any, name: str) -> tuple[int, str]:
