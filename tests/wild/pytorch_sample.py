@@ -136,8 +136,10 @@ def main() -> None:
     stand_ins.import_leniently((str(arguments.tests), own_parts), arguments.backend == "flambeau")
     import pytest
     import torch
+    import torch.testing._internal.common_utils as settings
 
     torch.set_num_threads(1)
+    settings.GRAPH_EXECUTOR = settings.ProfilingMode.PROFILING  # as in run_tests()
     outcomes = Outcomes(
         arguments.out, arguments.seconds, arguments.only, TIMEOUT_S[arguments.backend]
     )

@@ -77,10 +77,6 @@ def _derive_index(index: int, start: int, step: int) -> int:
     return start + index * step
 
 
-def _delete(values: Any, key: Any) -> None:
-    del values[key]
-
-
 def _contains(values: Any, value: Any) -> bool:
     return value in values
 
@@ -123,7 +119,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "values": lambda values: list(values.values()), "items": lambda values: list(values.items()),
     "get": lambda values, key, *default: values.get(key, *default),
     "setdefault": lambda values, key, value: values.setdefault(key, value),
-    "update": lambda values, added: values.update(added), "Delete": _delete,
+    "update": lambda values, added: values.update(added),
     "__contains__": _contains, "__not__": _negate, "__is__": lambda a, b: a is b,
     "__isnot__": lambda a, b: a is not b, "__range_length": _measure_range,
     "__derive_index": _derive_index, "_unwrap_optional": _unwrap, "unwrap_optional": _unwrap,

@@ -111,10 +111,15 @@ def find(name: str) -> Callable[..., Any]:
     return _dispatch_on_values(mixed, aten)
 
 
+_OF_LISTS = (MIXED["index"], MIXED["count"])
+
+
 def _dispatch_on_values(mixed: Callable[..., Any], aten: Callable[..., Any]) -> Callable[..., Any]:
     """Dispatch to the aten operator if an argument is a tensor, else to the Python one."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if mixed in _OF_LISTS and isinstance(args[0], list):  # of a list, even for a tensor
+            return mixed(*args, **kwargs)
         if any(isinstance(a, Tensor) for a in args) and \
                 not any(isinstance(a, ScriptObject) for a in args):
             return aten(*args, **kwargs)

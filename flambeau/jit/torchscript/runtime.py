@@ -115,6 +115,15 @@ def _setitem(value: Any, key: Any, new: Any) -> None:
         raise TypeError(f"'{_format(value)}' object does not support item assignment")
 
 
+def _delete(value: Any, key: Any) -> None:
+    if isinstance(value, (list, dict)):
+        del value[key]
+    elif isinstance(value, ScriptObject):
+        _find_method(value, "__delitem__")(key)
+    else:
+        raise TypeError(f"'{_format(value)}' object does not support item deletion")
+
+
 def _iterate(value: Any) -> Any:
     if isinstance(value, (*_SEQUENCES, range, zip, enumerate)):
         return value
@@ -158,7 +167,7 @@ def _fork(function: Any, *args: Any) -> Any:
 
 operators.TABLE.update({
     "prim.RaiseException": _raise, "fork": _fork, "prim.fork": _fork, "__getitem__": _getitem,
-    "prim.TupleIndex": _getitem, "_set_item": _setitem,
+    "prim.TupleIndex": _getitem, "_set_item": _setitem, "Delete": _delete,
 })
 
 # Globals of translated functions. Local names have another prefix (expressions.py), so that no

@@ -252,6 +252,8 @@ class SourceCalls(SourceLoops):
     def _write_method(self, node: ast.Call) -> Any:
         """Write a method call on a run-time value, as an operator call."""
         method: Any = node.func
+        if isinstance(method, ast.Name):  # an object of a script class
+            return self._apply_to(ast.Attribute(self.visit(method), "__call__"), node)
         if not isinstance(method, ast.Attribute):
             self.refuse(node, "a call of a value")
         if method.attr in ("view", "type") and len(node.args) == 1:
