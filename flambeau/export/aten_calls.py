@@ -6,7 +6,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from ..ops.registration.aten_schemas import get_schemas
 from ..tensor.devices import get_default_device
 from ..tensor.tensor import Tensor, wrap
 
-__all__ = ["ATEN_FORMS", "OVERLOADS", "decompose_call", "decompose_getitem"]
+__all__ = ["ATEN_FORMS", "OVERLOADS", "StepResult", "decompose_call", "decompose_getitem",
+           "decompose_setitem"]
 
 OVERLOADS = {
     "add": "Tensor", "sub": "Tensor", "mul": "Tensor", "div": "Tensor", "softmax": "int",
@@ -282,6 +283,40 @@ def decompose_getitem(self: Any, item: Any) -> list[tuple[Any, list, dict]] | No
     if tensors:
         steps.append((aten.index.Tensor, [... if steps else self, tensors], {}))
     return steps or [(aten.alias.default, [self], {})]
+
+
+class StepResult(NamedTuple):
+    """Stands for the result of an earlier step."""
+
+    number: int
+
+
+def decompose_setitem(self: Any, item: Any, value: Any) -> list[tuple[Any, list, dict]] | None:
+    """Return `self[item] = value` as views and a write to the last; None if aten cannot express it.
+    """
+    steps = decompose_getitem(self, item)
+    is_number = isinstance(value, (int, float, complex))
+    if steps is None or not is_number and not isinstance(value, Tensor):
+        return None
+    if steps[0][0] is aten.alias.default:
+        steps = []
+    indices = steps.pop()[1][1] if steps and steps[-1][0] is aten.index.Tensor else None
+    steps = [(view, [StepResult(n - 1) if a is ... else a for a in args], kwargs)
+             for n, (view, args, kwargs) in enumerate(steps)]
+    place: Any = StepResult(len(steps) - 1) if steps else self
+    ndim = self.ndim + sum({aten.unsqueeze.default: 1, aten.select.int: -1}.get(view, 0)
+                           for view, *_ in steps)
+    if indices is None and not is_number and value.ndim > ndim:
+        return None
+    if indices is None:
+        write = aten.fill_.Scalar if is_number else aten.copy_.default
+        return [*steps, (write, [place, value], {})]
+    if is_number:
+        steps.append((aten.scalar_tensor.default, [value], {"dtype": self.dtype}))
+        value = StepResult(len(steps) - 1)
+    elif value.dtype != self.dtype:
+        return None
+    return [*steps, (aten.index_put_.default, [place, indices, value], {})]
 
 
 def _list_index_items(ndim: int, item: Any) -> list[Any] | None:

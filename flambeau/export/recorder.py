@@ -29,7 +29,7 @@ from ..tensor.size import Size
 from ..tensor.tensor import Tensor
 from ..tensor.windows.batch import find_innermost_batch
 from ..utils import _pytree as pytree
-from .aten_calls import decompose_call, decompose_getitem
+from .aten_calls import StepResult, decompose_call, decompose_getitem, decompose_setitem
 from .control_flow import Subgraph, choose, map_over
 from .loops import combine_over, loop_while, scan_over
 from .symbolic.conditions import SymbolicBool
@@ -223,9 +223,7 @@ class Recorder(ModeRecorder):
         if name in _CONSTANTS and self.offset is not None and _is_constant((args, kwargs)):
             return lift_constant(self, func, args, kwargs)
         if name == "__setitem__":
-            self.run(func, args, kwargs)
-            self.add(operator.setitem, list(args), {}, None)
-            return None
+            return _record_write(self, func, args)
         if name == "__getitem__":
             steps = decompose_getitem(args[0], args[1])
             steps = steps or [(operator.getitem, list(args), {})]
@@ -315,6 +313,22 @@ class Recorder(ModeRecorder):
                             group.add(item)
                     self.register_results(part, None if other is None else other[i], item)
         return value
+
+
+def _record_write(recorder: Recorder, func: Any, args: Any) -> None:
+    """Record `x[i] = y` as views of x and a write to the last, where aten has them."""
+    steps = decompose_setitem(*args)
+    if steps is None:
+        recorder.run(func, args, {})
+        recorder.add(operator.setitem, list(args), {}, None)
+        return
+    results: list[Any] = []
+    for target, step_args, step_kwargs in steps:
+        step_args = [results[a.number] if isinstance(a, StepResult) else a for a in step_args]
+        value, other = recorder.run(target, step_args, step_kwargs)
+        node = recorder.add(target, step_args, step_kwargs, value)
+        node.meta["torch_fn"] = _find_origin(func, recorder.calls)
+        results.append(recorder.register_results(value, other, node))
 
 
 def _copy_origin(node: Node) -> dict[str, Any]:

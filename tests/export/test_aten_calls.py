@@ -75,3 +75,36 @@ def test_programs_compute_with_their_inputs(function: Any) -> None:
     program = flambeau.export.export(Applied(function), (flambeau.rand(2, 20),)).module()
     x = flambeau.rand(2, 20)
     flambeau.testing.assert_close(program(x), function(x))
+
+
+WRITES = {
+    "row": (lambda torch, x: x.__setitem__(0, 4.0), "select fill_"),
+    "part": (lambda torch, x: x.__setitem__((slice(1, 3), -1), x[:2, 0]),
+             "slice select slice select copy_"),
+    "all": (lambda torch, x: x.__setitem__(..., x.sum()), "sum copy_"),
+    "mask": (lambda torch, x: x.__setitem__(x > 0, 1), "gt scalar_tensor index_put_"),
+    "rows": (lambda torch, x: x.__setitem__([0, 2], torch.ones(4)), None),
+    "axis": (lambda torch, x: x.__setitem__((None, 0), torch.zeros(1, 4)), None),
+}
+
+
+@pytest.mark.parametrize("name", list(WRITES))
+def test_writes_to_elements_are_calls_of_aten(torch, name):
+    write, expected = WRITES[name]
+
+    class Writes(torch.nn.Module):
+        def forward(self, x):
+            y = x * 1
+            write(torch, y)
+            return y, y[0] + 1
+
+    varying = ({0: torch.export.Dim.DYNAMIC},)
+    program = torch.export.export(Writes(), (torch.randn(3, 4),), dynamic_shapes=varying)
+    x = torch.randn(6, 4)
+    for variant in (program, program.run_decompositions()):
+        for computed, wanted in zip(variant.module()(x), Writes()(x), strict=True):
+            assert torch.equal(computed, wanted)
+    if torch.__name__ != "torch" and expected is not None:  # PyTorch's scalars are constants
+        calls = [node.target.overloadpacket.__name__ for node in program.graph.nodes
+                 if node.op == "call_function" and hasattr(node.target, "overloadpacket")]
+        assert " ".join(calls) == f"mul {expected} select add"

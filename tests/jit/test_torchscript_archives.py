@@ -231,3 +231,37 @@ def test_raised_errors_are_torch_jit_errors():
 def test_archives_hold_code_of_pytorch_only():
     with zipfile.ZipFile(ARCHIVES / "mlp.pt") as opened:
         assert any(name.endswith("code/__torch__.py") for name in opened.namelist())
+
+
+class _Shelf:
+    def __init__(self):
+        self.items: Dict[str, int] = {"a": 1, "b": 2}  # noqa: F821
+
+    def __delitem__(self, key: str):
+        del self.items[key]
+
+    def __call__(self, key: str) -> int:
+        return self.items[key]
+
+
+def test_objects_of_loaded_classes_are_called_and_lose_items(torch):
+    def program() -> int:
+        shelf = _Shelf()
+        del shelf["b"]
+        return shelf("a") + len(shelf.items)
+
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(program), file)
+    file.seek(0)
+    assert torch.jit.load(file)() == 2
+
+
+def test_lists_of_tensors_find_theirs(torch):
+    def program() -> int:
+        values = [torch.tensor(4), torch.tensor(3), torch.tensor(3)]
+        return values.index(torch.tensor(3)) + 10 * values.count(torch.tensor(3))
+
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(program), file)
+    file.seek(0)
+    assert torch.jit.load(file)() == 21
