@@ -151,9 +151,8 @@ def _wrap(x: int, inside: np.dtype) -> np.ndarray:
         return np.asarray(x, inside)
     except OverflowError:
         if not -(2**63) <= x < 2**64:
-            raise RuntimeError(
-                f"value cannot be converted to type int64_t without overflow: {x}"
-            ) from None
+            raise OverflowError("int too big to convert" if x > 0
+                                else "can't convert negative int to unsigned") from None
         return np.asarray(x & (2**64 - 1), np.uint64).astype(inside)
 
 

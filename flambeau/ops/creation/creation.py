@@ -134,6 +134,9 @@ def get_numpy_dtype(dtype: Dtype | None, function: str = "") -> np.dtype:
 
 def read_number(x: Any) -> Any:
     """Return a Python number from a number, or from a tensor or NumPy scalar that holds it."""
+    if x.__class__ is int and not -(2**63) <= x < 2**64:
+        raise OverflowError("int too big to convert" if x > 0
+                            else "can't convert negative int to unsigned")
     return x.item() if isinstance(x, (Tensor, np.generic)) else x
 
 

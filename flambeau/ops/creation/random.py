@@ -192,6 +192,8 @@ def _read_bounds(low: Any, high: Any) -> tuple[int, int]:
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= "
                            f"to={high}")
+    if low < -(2**63) or high >= 2**63:
+        raise ValueError("Overflow when unpacking long long")
     return int(low), int(high)
 
 

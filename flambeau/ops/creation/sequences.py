@@ -84,6 +84,8 @@ def arange(
     refuse_eight_bit(np.empty(0, kind), "arange_cpu")
     if kind == np.int64:
         start, end, step = int(start), int(end), int(step)
+        if max(start, end, step) >= 2**63:
+            raise RuntimeError("value cannot be converted to type int64_t without overflow")
         if step == 0:  # a fraction
             raise ValueError("step must be nonzero")
         count = -((start - end) // step)

@@ -36,8 +36,11 @@ def _samples(rng: Rng) -> Iterator[Sample]:
     yield (rng.normal(size=(5, 3)), np.asarray(4)), {}
 
 
-def check_indices(indices: Array, rows: int, name: str) -> None:
-    """Raise RuntimeError unless indices are int32 or int64, IndexError if one is out of range."""
+def check_indices(indices: Array, rows: int, name: str, adds: bool = False) -> None:
+    """Raise RuntimeError unless indices are int32 or int64, IndexError if one is out of range.
+
+    `adds`: whether PyTorch's kernel adds rows, which words the error in its own way.
+    """
     if indices.dtype != np.int64 and indices.dtype != np.int32:
         kind = legacy_name(FROM_NUMPY[indices.dtype])
         raise add_notes(
@@ -52,10 +55,14 @@ def check_indices(indices: Array, rows: int, name: str) -> None:
         return  # as uint64, negative indices are the largest: one comparison tests both bounds
     if indices.size and (np.minimum.reduce(indices, None) < 0
                          or np.maximum.reduce(indices, None) >= rows):
-        outlier = indices[(indices < 0) | (indices >= rows)].reshape(-1)[0]
+        flat = indices.reshape(-1)
+        position = np.flatnonzero((flat < 0) | (flat >= rows))[0]
+        outlier = flat[position]
         error: Exception = IndexError("index out of range in self")
         if name == "embedding_bag":
             error = RuntimeError(
+                f"Index {position} of input takes value {outlier} which is not in the valid range "
+                f"[0, {rows})" if adds else
                 "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be "
                 f"{outlier}"
             )

@@ -53,8 +53,9 @@ def number_bags(count: int, offsets: Array) -> Array:
     return np.repeat(np.arange(offsets.size), np.diff(bounds))
 
 
-def _check_bags(weight: Array, indices: Array, offsets: Array, weights: Array | None) -> None:
-    check_indices(indices, weight.shape[0], "embedding_bag")
+def _check_bags(weight: Array, indices: Array, offsets: Array, weights: Array | None,
+                adds: bool) -> None:
+    check_indices(indices, weight.shape[0], "embedding_bag", adds and weight.dtype != np.float64)
     if offsets.size:
         if offsets[0]:
             raise RuntimeError(
@@ -85,7 +86,7 @@ def reduced_bags(
 
     Indices of maxima are -1 for empty bags, and everywhere in other modes than max.
     """
-    _check_bags(weight, indices, offsets, each)
+    _check_bags(weight, indices, offsets, each, mode != MAX and padding_idx < 0)
     bags = number_bags(indices.size, offsets)
     if padding_idx >= 0:
         valid = indices != padding_idx

@@ -73,3 +73,35 @@ def test_nothing_is_divided_by_zero(torch: Any) -> None:
     assert (x % zero).shape == (x // zero).shape == x.fmod(zero).shape == (0, 1)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         torch.ones(1, dtype=torch.int32) % zero
+
+
+@pytest.mark.parametrize(("text", "error", "message"), [
+    ("torch.arange(2**63)", RuntimeError, "cannot be converted to type int64_t without overflow"),
+    ("torch.arange(0, 2**63, 2**62)", RuntimeError, "type int64_t without overflow"),
+    ("torch.arange(2**64)", OverflowError, "int too big to convert"),
+    ("torch.arange(-2**63 - 1, 0)", OverflowError, "can't convert negative int to unsigned"),
+    ("torch.full((2,), 2**64)", OverflowError, "int too big to convert"),
+    ("torch.linspace(0, 2**64, 3)", OverflowError, "int too big to convert"),
+    ("torch.ones(2, dtype=torch.int64) * 2**64", OverflowError, "int too big to convert"),
+    ("torch.randint(2**63, (2,))", ValueError, "Overflow when unpacking long long"),
+    ("torch.randint(-2**63 - 1, 0, (2,))", ValueError, "Overflow when unpacking long long"),
+])
+def test_integers_beyond_64_bits_are_refused(
+    torch: Any, text: str, error: type, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        eval(text, {"torch": torch})
+
+
+@pytest.mark.parametrize(("mode", "dtype", "message"), [
+    ("mean", "float32", r"Index 1 of input takes value 11 which is not in the valid range \[0, 10"),
+    ("sum", "float16", r"Index 1 of input takes value 11 which is not in the valid range \[0, 10"),
+    ("sum", "float64", "Expected idx >= 0 && idx < num_embeddings but found idx to be 11"),
+    ("max", "float32", "Expected idx >= 0 && idx < num_embeddings but found idx to be 11"),
+])
+def test_bags_name_the_index_that_has_no_row(
+    torch: Any, mode: str, dtype: str, message: str
+) -> None:
+    table = torch.ones(10, 3, dtype=getattr(torch, dtype))
+    with pytest.raises(RuntimeError, match=message):
+        torch.nn.functional.embedding_bag(torch.tensor([[1, 11]]), table, mode=mode)
