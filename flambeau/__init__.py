@@ -161,7 +161,7 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Return PyTorch's names, loaded or loaded on first use, without flambeau's own."""
     own = """_Batched _ELSEWHERE _OWN _PUBLIC _SUBMODULES _TorchVersion _dtypes
-        _keep_freed_memory _legacy_types _math _os _reduce_tensor _sys _version
+        _keep_freed_memory _legacy_types _math _os _reduce_tensor _set_tensor_state _sys _version
         _vmap_for_gradcheck _warnings
         _namespace command native"""
     return sorted({*globals(), *_SUBMODULES, *_ELSEWHERE} - set(own.split()))
@@ -173,7 +173,14 @@ def _reduce_tensor(self: Tensor, protocol: int) -> Any:
     return reduce_tensor(self)
 
 
+def _set_tensor_state(self: Tensor, state: tuple[Any, ...]) -> None:
+    from .serialization.rebuild import set_tensor_state
+
+    set_tensor_state(self, state)
+
+
 Tensor.__reduce_ex__ = _reduce_tensor
+Tensor.__setstate__ = _set_tensor_state
 
 
 def is_storage(obj: Any) -> bool:
@@ -197,6 +204,6 @@ if "_pytest" in _sys.modules or "IPython" in _sys.modules:
 
     _install_tracebacks()
 _give_absent_methods(Tensor, (
-    "chalf", "resize_as_sparse_", "slice_inverse", "sparse_resize_", "sparse_resize_and_clear_",
-    "to_mkldnn", "to_padded_tensor",
+    "chalf", "index", "resize_as_sparse_", "slice_inverse", "sparse_resize_",
+    "sparse_resize_and_clear_", "to_mkldnn", "to_padded_tensor",
 ))

@@ -416,3 +416,17 @@ def reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...
     is_wrapper = "_flambeau_device" in tensor.__dict__
     func, args = _reduce_wrapper(tensor) if is_wrapper else _reduce_values(tensor)
     return _rebuild_from_type_v2, (func, type(tensor), args, state)
+
+
+def set_tensor_state(tensor: Tensor, state: tuple[Any, ...]) -> None:
+    """Fill a tensor from the state that PyTorch's old pickles have: the arguments of `set_`, the
+    parts of a variable, or its flag, an unused value and its hooks."""
+    if not tensor.is_leaf:
+        raise RuntimeError("__setstate__ can be only called on leaf Tensors")
+    if len(state) == 4:
+        tensor.set_(*state)
+        return
+    if len(state) == 5:
+        tensor.data = state[0]
+        state = (state[3], state[4], state[2])
+    tensor.requires_grad_(state[0])

@@ -466,3 +466,16 @@ def test_sparse_tensors_in_the_old_format(layout):
     loaded = torch.load(saved([tensor], _use_new_zipfile_serialization=False))[0]
     assert loaded.layout == tensor.layout
     assert loaded.to_dense().tolist() == tensor.to_dense().tolist()
+
+
+def test_states_of_old_pickles(torch):
+    x = torch.zeros(0)
+    x.__setstate__((torch.arange(6.0).untyped_storage(), 0, (2, 3), (3, 1)))
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+    x.__setstate__((True, None, {}))
+    assert x.requires_grad
+    x.__setstate__((torch.ones(2), None, {}, False, None))
+    assert x.tolist() == [1, 1]
+    assert not x.requires_grad
+    with pytest.raises(RuntimeError, match="can be only called on leaf Tensors"):
+        (torch.ones(1, requires_grad=True) * 2).__setstate__((True, None, {}))
