@@ -58,8 +58,9 @@ class GradScaler:
         self._scale = float(init_scale)
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval, self._growth_tracker = growth_interval, 0
-        self._overflowed: dict[int, bool] = {}  # whether gradients overflowed, by optimizer's id
-        self._stepped: set[int] = set()
+        # Whether gradients overflowed, by optimizer's id.
+        self._flambeau_overflowed: dict[int, bool] = {}
+        self._flambeau_stepped: set[int] = set()
 
     def scale(self, outputs: Any) -> Any:
         """Multiply a tensor, or each of an iterable of tensors, by the scale."""
@@ -77,17 +78,17 @@ class GradScaler:
         if not self._enabled:
             return
         key = id(optimizer)
-        if key in self._overflowed:
+        if key in self._flambeau_overflowed:
             raise RuntimeError(
                 "unscale_() has already been called on this optimizer since the last update()."
             )
-        if key in self._stepped:
+        if key in self._flambeau_stepped:
             raise RuntimeError("unscale_() is being called after step().")
         overflowed = False
         for grad in _gradients(optimizer):
             grad.mul_(1.0 / self._scale)
             overflowed = overflowed or not bool(ops.isfinite(grad).all())
-        self._overflowed[key] = overflowed
+        self._flambeau_overflowed[key] = overflowed
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> float | None:
         """Unscale the gradients if not done yet; step the optimizer unless they overflow."""
@@ -96,16 +97,18 @@ class GradScaler:
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
         key = id(optimizer)
-        if key in self._stepped:
+        if key in self._flambeau_stepped:
             raise RuntimeError("step() has already been called since the last update().")
         if getattr(optimizer, "_step_supports_amp_scaling", False):
-            return self._step_that_unscales(optimizer, args, kwargs)
-        if key not in self._overflowed:
+            return self._flambeau_step_that_unscales(optimizer, args, kwargs)
+        if key not in self._flambeau_overflowed:
             self.unscale_(optimizer)
-        self._stepped.add(key)
-        return None if self._overflowed[key] else optimizer.step(*args, **kwargs)
+        self._flambeau_stepped.add(key)
+        return None if self._flambeau_overflowed[key] else optimizer.step(*args, **kwargs)
 
-    def _step_that_unscales(self, optimizer: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _flambeau_step_that_unscales(
+        self, optimizer: Any, args: tuple, kwargs: dict[str, Any]
+    ) -> Any:
         """Step an optimizer that takes the scale and the overflow flag itself."""
         key = id(optimizer)
         if "grad_scaler" in inspect.signature(optimizer.step).parameters:
@@ -117,18 +120,18 @@ class GradScaler:
                 FutureWarning,
             )
             result = optimizer.step(*args, grad_scaler=self, **kwargs)
-            self._stepped.add(key)
+            self._flambeau_stepped.add(key)
             return result
-        unscaled = key in self._overflowed
+        unscaled = key in self._flambeau_overflowed
         if not unscaled:
-            self._overflowed[key] = any(
+            self._flambeau_overflowed[key] = any(
                 not bool(ops.isfinite(grad).all()) for grad in _gradients(optimizer))
         optimizer.grad_scale = None if unscaled else ops.full((), self._scale)
-        optimizer.found_inf = ops.full((), float(self._overflowed[key]))
+        optimizer.found_inf = ops.full((), float(self._flambeau_overflowed[key]))
         try:
             return optimizer.step(*args, **kwargs)
         finally:
-            self._stepped.add(key)
+            self._flambeau_stepped.add(key)
             del optimizer.grad_scale, optimizer.found_inf
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
@@ -137,9 +140,9 @@ class GradScaler:
             return
         if new_scale is not None:
             self._scale = float(new_scale)
-        elif not self._overflowed:
+        elif not self._flambeau_overflowed:
             raise AssertionError("No inf checks were recorded prior to update.")
-        elif any(self._overflowed.values()):
+        elif any(self._flambeau_overflowed.values()):
             self._scale *= self._backoff_factor
             self._growth_tracker = 0
         else:
@@ -147,8 +150,8 @@ class GradScaler:
             if self._growth_tracker == self._growth_interval:
                 self._scale *= self._growth_factor
                 self._growth_tracker = 0
-        self._overflowed.clear()
-        self._stepped.clear()
+        self._flambeau_overflowed.clear()
+        self._flambeau_stepped.clear()
 
     def get_scale(self) -> float:
         """Return the scale; 1 if disabled."""

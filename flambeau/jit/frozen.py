@@ -65,7 +65,7 @@ class FrozenModule(RecursiveScriptModule):
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write the program as an archive without parameters and buffers. PyTorch reads it too."""
-        self._flambeau_program._save_as(f, _extra_files, is_frozen=True)
+        self._flambeau_program._flambeau_save_as(f, _extra_files, is_frozen=True)
 
 
 def _has_path(owner: Any, path: str) -> bool:

@@ -52,7 +52,7 @@ class ScriptFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._entry(self._flambeau_function, args, kwargs)
 
-    def _build_script(self) -> Script:
+    def _flambeau_build_script(self) -> Script:
         """Wrap the function as a module's forward, the way archives store functions."""
         function = self._flambeau_function
         holder = type("PlaceholderModule", (Module,), {})()
@@ -78,7 +78,7 @@ class ScriptFunction:
     @property
     def code(self) -> str:
         """The function in TorchScript."""
-        return self._build_script().write_functions
+        return self._flambeau_build_script().write_functions
 
     @property
     def graph(self) -> Any:
@@ -89,7 +89,7 @@ class ScriptFunction:
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write an archive of a module with the function as its forward."""
-        self._build_script().save(f, _extra_files)
+        self._flambeau_build_script().save(f, _extra_files)
 
     def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
         """Return the archive as bytes."""
@@ -116,30 +116,32 @@ class ScriptedModule(RecursiveScriptModule):
             _check_replacement(self, name, current, value)
         super().__setattr__(name, value)
 
-    def _build_script(self) -> Script:
-        return Script(self, tuple(self._list_exported()))
+    def _flambeau_build_script(self) -> Script:
+        return Script(self, tuple(self._flambeau_list_exported()))
 
-    def _list_exported(self) -> list[str]:
+    def _flambeau_list_exported(self) -> list[str]:
         return [name for name, value in inspect.getmembers(type(self), inspect.isfunction)
                 if getattr(value, "_torchscript_modifier", "") == "export"]
 
     def _flambeau_method_names(self) -> list[str]:
-        return ["forward", *self._list_exported()]
+        return ["forward", *self._flambeau_list_exported()]
 
     @property
     def code(self) -> str:
         """`forward` in TorchScript."""
-        return self._build_script().code
+        return self._flambeau_build_script().code
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write an archive that PyTorch can read too.
 
         Raises NotImplementedError, before writing anything, for an unsupported source line.
         """
-        self._save_as(f, _extra_files, is_frozen=False)
+        self._flambeau_save_as(f, _extra_files, is_frozen=False)
 
-    def _save_as(self, f: Any, extra_files: dict[str, Any] | None, is_frozen: bool) -> None:
-        self._build_script().save(f, extra_files, is_frozen)
+    def _flambeau_save_as(
+        self, f: Any, extra_files: dict[str, Any] | None, is_frozen: bool
+    ) -> None:
+        self._flambeau_build_script().save(f, extra_files, is_frozen)
 
 
 def _find_scripted_class(kind: type[Module]) -> type[ScriptedModule]:

@@ -102,9 +102,11 @@ class TracedModule(RecursiveScriptModule):
 
         For a graph that TorchScript cannot express, write a torch.export archive instead.
         """
-        self._save_as(f, _extra_files, is_frozen=False)
+        self._flambeau_save_as(f, _extra_files, is_frozen=False)
 
-    def _save_as(self, f: Any, extra_files: dict[str, Any] | None, is_frozen: bool) -> None:
+    def _flambeau_save_as(
+        self, f: Any, extra_files: dict[str, Any] | None, is_frozen: bool
+    ) -> None:
         programs = self.__dict__["_flambeau_programs"]
         try:
             save_graphs(self, programs, self.original_name, f, extra_files, is_frozen)

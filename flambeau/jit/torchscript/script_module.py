@@ -203,8 +203,10 @@ class LoadedModule(RecursiveScriptModule):
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write an archive that PyTorch can read too."""
-        self._save_as(f, _extra_files, is_frozen=False)
+        self._flambeau_save_as(f, _extra_files, is_frozen=False)
 
-    def _save_as(self, f: Any, extra_files: dict[str, Any] | None, is_frozen: bool) -> None:
+    def _flambeau_save_as(
+        self, f: Any, extra_files: dict[str, Any] | None, is_frozen: bool
+    ) -> None:
         import_module(f"{__package__}.writing.loaded_module").save(
             self, f, extra_files, is_frozen)

@@ -29,16 +29,16 @@ class _JoinHook:
 
     def main_hook(self) -> None:
         ddp = self._ddp
-        backward = ddp._count_syncing(False)
+        backward = ddp._flambeau_count_syncing(False)
         ddp._sync_buffers()
         if backward:
             if not self._divides_by_all:
-                ddp._count_active(0)
+                ddp._flambeau_count_active(0)
             ddp.reducer.shadow()
 
     def post_hook(self, is_last_joiner: bool) -> None:
         """Broadcast the final state of a process that trained to the end."""
-        self._ddp._sync_final_state(is_last_joiner)
+        self._ddp._flambeau_sync_final_state(is_last_joiner)
 
 
 class DistributedDataParallel(Module):
@@ -95,7 +95,7 @@ class DistributedDataParallel(Module):
         self._flambeau_called: Any = None  # the compiled module, inside torch.compile(self)()
         self._flambeau_divides_by_all = True
         if init_sync:
-            self._sync_initial_state([parameter for _, parameter in named_parameters])
+            self._flambeau_sync_initial_state([parameter for _, parameter in named_parameters])
         self._flambeau_make_reducer()
 
     def _flambeau_make_reducer(self) -> None:
@@ -111,11 +111,11 @@ class DistributedDataParallel(Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         syncs = is_grad_enabled() and self.require_backward_grad_sync
-        in_join = self._announce_input(syncs)
+        in_join = self._flambeau_announce_input(syncs)
         if self.require_forward_param_sync:
             self._sync_buffers()
         if syncs and in_join and not self._flambeau_divides_by_all:
-            self.reducer.divisor = self._count_active(1)
+            self.reducer.divisor = self._flambeau_count_active(1)
         outputs = (self._flambeau_called or self.module)(*inputs, **kwargs)
         if syncs:
             self.require_forward_param_sync = True
@@ -181,24 +181,24 @@ class DistributedDataParallel(Module):
         """Statistics of the reduction, by PyTorch's names."""
         return {"module_name": type(self.module).__name__, **self.reducer.figures()}
 
-    def _named_buffers(self) -> dict[str, Tensor]:
+    def _flambeau_named_buffers(self) -> dict[str, Tensor]:
         ignored = self.parameters_to_ignore
         return {k: v for k, v in self.module.named_buffers() if k not in ignored}
 
-    def _sync_initial_state(self, parameters: list[Tensor]) -> None:
+    def _flambeau_sync_initial_state(self, parameters: list[Tensor]) -> None:
         tools = _import_distributed(".data_parallel")
         tools.check_same_parameters(parameters, self.process_group)
         ignored = self.parameters_to_ignore
         frozen = [p for name, p in self.module.named_parameters()
                   if not p.requires_grad and name not in ignored]
-        state = [*parameters, *frozen, *self._named_buffers().values()]
+        state = [*parameters, *frozen, *self._flambeau_named_buffers().values()]
         tools.broadcast_tensors(state, self.process_group)
 
     def _sync_buffers(self) -> None:
         """Broadcast the buffers of rank 0."""
         if not self.broadcast_buffers:
             return
-        buffers = self._named_buffers()
+        buffers = self._flambeau_named_buffers()
         if buffers and self._flambeau_buffer_hook is not None:
             state, hook = self._flambeau_buffer_hook
             hook(state, buffers)
@@ -231,7 +231,7 @@ class DistributedDataParallel(Module):
                            doc="Where the parameters are.")
     join_process_group = property(lambda self: self.process_group, doc="The group.")
 
-    def _announce_input(self, syncs: bool) -> bool:
+    def _flambeau_announce_input(self, syncs: bool) -> bool:
         """In a `join`, announce an input to processes without any; return whether in a join."""
         config = getattr(self, "_join_config", None)
         if config is None or not config.enable:
@@ -239,14 +239,14 @@ class DistributedDataParallel(Module):
         work = _import_distributed(".algorithms.join").Join.notify_join_context(self)
         if work is not None:
             work.wait()
-        self._count_syncing(syncs)
+        self._flambeau_count_syncing(syncs)
         return True
 
-    def _count_active(self, local: int) -> int:
+    def _flambeau_count_active(self, local: int) -> int:
         """The number of processes that still have inputs."""
         return self._flambeau_sum(local)
 
-    def _count_syncing(self, syncs: bool) -> int:
+    def _flambeau_count_syncing(self, syncs: bool) -> int:
         """The number of processes that will average gradients in this step."""
         return self._flambeau_sum(int(syncs))
 
@@ -257,14 +257,14 @@ class DistributedDataParallel(Module):
         _import_distributed().all_reduce(total, group=self.process_group)
         return int(total.item())
 
-    def _sync_final_state(self, is_last_joiner: bool) -> None:
+    def _flambeau_sync_final_state(self, is_last_joiner: bool) -> None:
         tools, dist = _import_distributed(".data_parallel"), _import_distributed()
         from ... import ops
 
         rank = self.process_group.rank()
         last = ops.full((1,), rank if is_last_joiner else -1)
         dist.all_reduce(last, dist.ReduceOp.MAX, group=self.process_group)
-        state = [*self.module.parameters(), *self._named_buffers().values()]
+        state = [*self.module.parameters(), *self._flambeau_named_buffers().values()]
         tools.broadcast_tensors(state, self.process_group, int(last.item()))
 
     # ------------------------------------------------------------------------- copies

@@ -95,7 +95,7 @@ def zero_(input: Tensor) -> Tensor:
     return input
 
 
-@composite(expose=("torch", "Tensor"), explains=True)
+@composite(expose=("torch",), explains=True)
 def fill(input: Tensor, value: Tensor | Number) -> Tensor:
     """Return a tensor filled with one value, with the shape and dtype of `input`.
 

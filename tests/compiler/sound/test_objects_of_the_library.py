@@ -50,7 +50,7 @@ def test_a_scaler_that_the_step_updates() -> None:
             o.step(optimizer)
             o.update()
             return p.detach().clone()
-        """, "o.update(3.0)", "o.get_scale(), o._stepped, o._growth_tracker")
+        """, "o.update(3.0)", "o.get_scale(), o._flambeau_stepped, o._growth_tracker")
 
 
 def test_a_scaler_whose_growth_is_counted_outside_keeps_its_program() -> None:
