@@ -78,3 +78,19 @@ def test_explain_counts_the_places_where_python_reads_values():
     assert torch._dynamo.explain(lambda x: x[x > 0] + 1)(torch.ones(3)).graph_count == 2
     with pytest.raises(NotImplementedError, match="graphs is not implemented"):
         found.graphs  # noqa: B018
+
+
+def test_settings_of_the_compiler_are_those_of_the_tracer():
+    settings = importlib.import_module("flambeau.compiler.config")
+    tracer = torch._dynamo.config
+    assert settings.recompile_limit == tracer.recompile_limit
+    before = settings.capture_scalar_outputs
+    try:
+        settings.capture_scalar_outputs = True
+        assert tracer.capture_scalar_outputs
+    finally:
+        settings.capture_scalar_outputs = before
+    assert settings.job_id is None
+    assert settings.force_disable_caches is False
+    with pytest.raises(AttributeError):
+        settings.no_such_setting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import warnings
@@ -119,3 +120,14 @@ def test_an_import_within_try_fails(tmp_path):
 def test_futures_of_types():
     assert torch.futures.Future[int].__origin__ is torch.futures.Future
     assert torch.Future[torch.Tensor].__args__ == (torch.Tensor,)
+
+
+@pytest.mark.parametrize("path", [
+    "distributed.elastic.agent.server.api",
+    "distributed.elastic.multiprocessing.errors.error_handler",
+])
+def test_modules_inside_of_what_is_one_file_here_can_be_imported(path: str) -> None:
+    module = importlib.import_module(f"flambeau.{path}")
+    assert module.__all__
+    for name in module.__all__:
+        assert getattr(module, name) is not None

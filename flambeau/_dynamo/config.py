@@ -58,5 +58,6 @@ store_settings(__name__, defaults(
     minimum_call_count=1, side_effect_replay_policy="info", recompile_limit=8,
     accumulated_recompile_limit=256, automatic_dynamic_shapes_mark_as="dynamic", repro_level=2,
     repro_tolerance=0.001, max_saved_pointers_for_recursive_dict_tags_check=256,
+    reorderable_logging_functions=set(), log_file_name=None,
     numpy_default_float="float64", numpy_default_complex="complex128", numpy_default_int="int64",
 ), _ALIASES)

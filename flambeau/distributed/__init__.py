@@ -66,6 +66,7 @@ if "TORCHELASTIC_ERROR_FILE" in os.environ:  # a torchrun worker: report errors
     _worker_errors.record_uncaught()
 distributed_c10d = sys.modules[__name__ + ".distributed_c10d"] = sys.modules[__name__]
 constants = sys.modules[__name__ + ".constants"] = sys.modules[__name__]
+default_pg_nccl_timeout = None  # without NCCL
 
 _lacking = make_absent_getattr(__name__)
 

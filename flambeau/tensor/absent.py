@@ -34,6 +34,13 @@ def _read_lines() -> dict[str, str]:
     return {head[:-1] if head.endswith(":") else head: names for head, _, names in rows}
 
 
+@cache
+def _list_packages() -> frozenset[str]:
+    """Return flambeau's names of the modules that have submodules in PyTorch."""
+    return frozenset(_PACKAGE + name.rpartition(".")[0].removeprefix("torch")
+                     for name in _read_lines())
+
+
 def is_torch_module(module: str) -> bool:
     """Return whether PyTorch has a module of this name that `import torch` makes reachable."""
     return module in _read_lines()
@@ -200,10 +207,10 @@ class _Loader(SourceFileLoader):
 def answer_for_absent(module: ModuleType) -> None:
     """Add the `__getattr__` for absent names to a module that has none.
 
-    Top-level modules in one file also get a `__path__`: they are packages in PyTorch, whose
-    submodules programs import.
+    Modules in one file that are packages in PyTorch also get a `__path__`, as programs import
+    their submodules.
     """
-    if module.__name__.count(".") == 1:
+    if module.__name__.count(".") == 1 or module.__name__ in _list_packages():
         module.__dict__.setdefault("__path__", [])
     module.__dict__.setdefault("__getattr__", make_absent_getattr(module.__name__))
 
