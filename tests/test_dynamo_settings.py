@@ -92,5 +92,4 @@ def test_settings_of_the_compiler_are_those_of_the_tracer():
         settings.capture_scalar_outputs = before
     assert settings.job_id is None
     assert settings.force_disable_caches is False
-    with pytest.raises(AttributeError):
-        settings.no_such_setting
+    assert not hasattr(settings, "no_such_setting")
