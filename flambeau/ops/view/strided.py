@@ -71,8 +71,17 @@ def fold_windows(g: Array, shape: Any, dimension: int, size: Any, step: int) -> 
     result = np.zeros(shape, g.dtype)
     target, source = np.moveaxis(result, axis, 0), np.moveaxis(g, axis, 0)
     count = source.shape[0]
-    for k in range(size):
-        target[k : k + count * step : step][:count] += source[..., k]
+    if count * step < size:
+        for i in range(count):
+            target[i * step : i * step + size] += np.moveaxis(source[i], -1, 0)
+        return result
+    # Parts of windows that do not overlap, all at once; the last ones first, as PyTorch adds.
+    length, *lengths = target.strides
+    for start in reversed(range(0, size, step)):
+        part = source[..., start : start + step]
+        shape = (count, part.shape[-1], *target.shape[1:])
+        into = set_strides(target[start:], shape, (length * step, length, *lengths))
+        into += np.moveaxis(part, -1, 1)
     return result
 
 

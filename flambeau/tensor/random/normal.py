@@ -164,17 +164,20 @@ def _fill_blocks(flat: np.ndarray, source: Generator, mean: float, std: float) -
     numbers = [np.array(number, np.float64 if is_double else np.float32) for number in (mean, std)]
     convert = make_converter("normal", flat.dtype, full_size, *numbers, block=_BLOCK)
     memory = np.empty(words_per_number * min(_CHUNK, full_size), np.uint32)
-    for start in range(0, full_size, _CHUNK):
-        part = flat[start : min(start + _CHUNK, full_size)]
+
+    def fill(part: np.ndarray) -> None:
         words = source.words_in(memory, words_per_number * part.size)
         if convert is None:
             part[...] = transform(unit(words), mean, std)
         else:
             convert(words, part)
+
+    for start in range(0, full_size, _CHUNK):
+        fill(flat[start : min(start + _CHUNK, full_size)])
     if full_size < flat.size:
         if flat.dtype.itemsize >= 4:
             source.words(words_per_number * (flat.size - full_size))  # drawn, then overwritten
-        flat[-_BLOCK:] = transform(unit(source.words(words_per_number * _BLOCK)), mean, std)
+        fill(flat[-_BLOCK:])
 
 
 def _transform_box_muller64(uniforms: np.ndarray, mean: float, std: float) -> np.ndarray:
