@@ -1,8 +1,7 @@
 """Complex numbers in a graph: each is a pair of adjacent reals in memory.
 
 The graph's types are real. A complex window becomes a real one with one more axis, so views
-(`real`, `imag`, `view_as_real`) need no special cases. Operators on complex tensors are called
-eagerly on the same memory.
+(`real`, `imag`, `view_as_real`) need no special cases.
 """
 
 from __future__ import annotations

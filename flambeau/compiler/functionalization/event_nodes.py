@@ -24,6 +24,7 @@ from ..trace.trace import (
     CALL, CHECK, CONSTANT, DRAW, EMPTY, EXCHANGE, OPERATOR, UPDATE, WINDOW, WRITE, Event, Value,
     collect_values, map_values,
 )
+from .complex_operators import Parts, join_pairs, lower_on_parts, split_pairs
 from .complex_pairs import as_pairs, convert, is_complex, permute_window, view_as_pairs_window
 from .eager_function import EagerFunction
 from .exchange_nodes import add_exchange
@@ -117,9 +118,7 @@ def add_operator(graph: Functionalization, event: Event) -> None:
     changed = writes(operator)
     targets = [event.args[i] for i in changed]
     if any(map(is_complex, collect_values((event.args, event.kwargs, event.results)))):
-        graph.calls_complex = True
-        graph.bindings.calls.append(f"{operator.name} of complex numbers ({event.line})")
-        _write_results(graph, event, _call_eagerly(graph, event, targets), targets)
+        _write_results(graph, event, _add_complex_operator(graph, event, targets), targets)
         return
     graph.has_kernels = True
     args = map_values(event.args, graph.read)
@@ -137,6 +136,30 @@ def add_operator(graph: Functionalization, event: Event) -> None:
         result = _call_eagerly(graph, event, targets)
     nodes = [None if node is None else _set_origin(node, event) for node in result]
     _write_results(graph, event, nodes, targets)
+
+
+def _add_complex_operator(
+    graph: Functionalization, event: Event, targets: list[Value]
+) -> tuple[Node | None, ...]:
+    """Return the results of an operator on complex numbers, computed on their parts if possible."""
+    operator = event.operator
+    try:
+        if targets or len(event.results) != 1:
+            raise NotLowered(operator, "writes complex numbers or has several results")
+        args = map_values(event.args, lambda value: split_pairs(graph.read(value))
+                          if is_complex(value) else graph.read(value))
+        with collect_required() as required:
+            result = lower_on_parts(operator, args)
+        node = join_pairs(result, view_as_pairs_window(event.results[0])) \
+            if isinstance(result, Parts) else result
+        _check(operator, view_as_pairs_window(event.results[0]), node)
+        graph.require(required)
+    except NotLowered as error:
+        graph.calls_complex = True
+        graph.bindings.calls.append(f"{error} ({event.line})")
+        return _call_eagerly(graph, event, targets)
+    graph.has_kernels = True
+    return (_set_origin(node, event),)
 
 
 def _call_eagerly(

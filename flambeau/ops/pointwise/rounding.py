@@ -198,7 +198,7 @@ def _(g: Tensor, input: Tensor, y: Tensor) -> Tensor:
         return zeros_like(g)
     # Only what turns the number counts: the part of g along y is taken away.
     magnitude = input.abs()
-    turned = (g - (g * y.conj()).real * y) / magnitude
+    turned = (g - (g.real * y.real + g.imag * y.imag) * y) / magnitude
     return select(magnitude == 0, 0, turned)
 
 
