@@ -202,11 +202,11 @@ def _exponential(x: Parts) -> Parts:
     return Parts(size * np.cos(x.imag), size * np.sin(x.imag))
 
 
-FORMULAS: dict[Operator, Callable[..., Any]] = {OPERATORS[name]: formula for name, formula in {
+_FORMULAS: dict[str, Callable[..., Any]] = {
     "_add": _add, "_sub": _subtract, "mul": _multiply, "_div": _divide, "_where": _where,
     "neg": lambda x: Parts(-x.real, -x.imag), "_conj": lambda x: Parts(x.real, -x.imag),
-    "square": lambda x: _multiply(x, x), "exp": _exponential,
+    "square": lambda x: _multiply(x, x), "exp": _exponential, "_pow_number": _power,
     "abs": lambda x: np.hypot(x.real, x.imag), "complex": Parts, "sgn": _sign,
     "reciprocal": lambda x: _divide(1, x), "angle": lambda x: np.arctan2(x.imag, x.real),
-    "_pow_number": _power,
-}.items()}
+}
+FORMULAS = {OPERATORS[name]: formula for name, formula in _FORMULAS.items()}
