@@ -6,6 +6,7 @@ import cmath
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -24,7 +25,7 @@ _TOLERANCES = {
     types.float64: (1e-7, 1e-7), types.complex32: (1e-3, 1e-5), types.complex64: (1.3e-6, 1e-5),
     types.complex128: (1e-7, 1e-7),
 }
-_NUMBERS = {int: types.int64, float: types.float64, complex: types.complex128}
+NUMBER_DTYPES = {int: types.int64, float: types.float64, complex: types.complex128}
 _WIDE_UNSIGNED = (types.uint16, types.uint32, types.uint64)
 # By compressed layout: its name, and the methods that return its indices.
 _COMPRESSED = {
@@ -35,7 +36,9 @@ _COMPRESSED = {
 }
 
 
-class _Rules(NamedTuple):
+class Rules(NamedTuple):
+    """What counts as equal."""
+
     rtol: float | None
     atol: float | None
     equal_nan: bool
@@ -50,7 +53,7 @@ class _Pair:
 
     actual: Any
     expected: Any
-    rules: _Rules
+    rules: Rules
     place: str
 
     def fail(self, text: str) -> NoReturn:
@@ -91,12 +94,12 @@ def assert_close(
     enabled = {"device": check_device, "dtype": check_dtype, "layout": check_layout,
                "stride()": check_stride}
     checks = tuple(name for name, on in enabled.items() if on)
-    rules = _Rules(rtol, atol, equal_nan, allow_subclasses, checks, msg)
+    rules = Rules(rtol, atol, equal_nan, allow_subclasses, checks, msg)
     for pair in list(_pair_leaves(actual, expected, rules, "")):
         pair.compare()
 
 
-def _pair_leaves(actual: Any, expected: Any, rules: _Rules, place: str) -> Iterator[_Pair]:
+def _pair_leaves(actual: Any, expected: Any, rules: Rules, place: str) -> Iterator[_Pair]:
     if _is_sequence(actual) and _is_sequence(expected):
         if len(actual) != len(expected):
             _fail(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}", rules,
@@ -122,11 +125,11 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
-def _pair(actual: Any, expected: Any, rules: _Rules, place: str) -> _Pair:
+def _pair(actual: Any, expected: Any, rules: Rules, place: str) -> _Pair:
     """Convert both to None, bools, numbers or tensors; TypeError if their kinds differ."""
     if actual is None or expected is None:
         return _Pair(actual, expected, rules, place)
-    for kinds in ((bool, np.bool_), (*_NUMBERS, np.number)):
+    for kinds in ((bool, np.bool_), (*NUMBER_DTYPES, np.number)):
         if isinstance(actual, kinds) and isinstance(expected, kinds):
             a, b = (x.item() if isinstance(x, np.generic) else x for x in (actual, expected))
             return _Pair(a, b, rules, place)
@@ -143,7 +146,7 @@ def _locate(place: str) -> str:
     return f"\n\nThe failure occurred for item {place}" if place else ""
 
 
-def _fail(text: str, rules: _Rules, place: str) -> NoReturn:
+def _fail(text: str, rules: Rules, place: str) -> NoReturn:
     text += _locate(place)
     if callable(rules.msg):
         text = rules.msg(text)
@@ -152,7 +155,8 @@ def _fail(text: str, rules: _Rules, place: str) -> NoReturn:
     raise AssertionError(text)
 
 
-def _tolerances(kinds: Sequence[dtype], rules: _Rules) -> tuple[float, float]:
+def choose_tolerances(kinds: Sequence[dtype], rules: Rules) -> tuple[float, float]:
+    """Return the tolerances asked for, or the largest of the dtypes'."""
     if rules.rtol is not None and rules.atol is not None:
         return rules.rtol, rules.atol
     exact = (0.0, 0.0)
@@ -177,9 +181,10 @@ def _describe(
     return "\n".join(lines)
 
 
-def _describe_scalars(
+def describe_scalars(
     actual: Any, expected: Any, tolerances: tuple[float, float], title: str = "Scalars"
 ) -> str:
+    """Say that two numbers differ, and by how much."""
     absolute = abs(actual - expected)
     relative = float("inf") if expected == 0 else absolute / abs(expected)
     return _describe(title, f"Expected {expected} but got {actual}.", (absolute, None),
@@ -190,31 +195,39 @@ def _compare_numbers(pair: _Pair) -> None:
     actual, expected = pair.actual, pair.expected
     if type(actual) is not type(expected) and "dtype" in pair.rules.checks:
         pair.fail(f"The (d)types do not match: {type(actual)} != {type(expected)}.")
-    rtol, atol = _tolerances([_NUMBERS[type(actual)], _NUMBERS[type(expected)]], pair.rules)
+    kinds = [NUMBER_DTYPES[type(number)] for number in (actual, expected)]
+    rtol, atol = choose_tolerances(kinds, pair.rules)
     if actual == expected:
         return
     if pair.rules.equal_nan and cmath.isnan(actual) and cmath.isnan(expected):
         return
     difference = abs(actual - expected)
     if not (cmath.isfinite(difference) and difference <= atol + rtol * abs(expected)):
-        pair.fail(_describe_scalars(actual, expected, (rtol, atol)))
+        pair.fail(describe_scalars(actual, expected, (rtol, atol)))
 
 
 def _compare_tensors(pair: _Pair, actual: Tensor, expected: Tensor) -> None:
-    _compare_attributes(pair, actual, expected)
+    compare_attributes(pair, actual, expected)
     if "meta" in (actual.device.type, expected.device.type):
         return
-    tolerances = _tolerances([actual.dtype, expected.dtype], pair.rules)
+    tolerances = choose_tolerances([actual.dtype, expected.dtype], pair.rules)
+    actual, expected = equalize_attributes(actual, expected)
+    compare_values(pair, actual.detach(), expected.detach(), tolerances)
+
+
+def equalize_attributes(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both in a common dtype and layout."""
     if actual.dtype != expected.dtype:
         common = promote_types(*(types.int64 if kind in _WIDE_UNSIGNED else kind
                                  for kind in (actual.dtype, expected.dtype)))
         actual, expected = actual.to(common), expected.to(common)
     if actual.layout != expected.layout:
         actual, expected = actual.to_dense(), expected.to_dense()
-    _compare_values(pair, actual.detach(), expected.detach(), tolerances)
+    return actual, expected
 
 
-def _compare_attributes(pair: _Pair, actual: Tensor, expected: Tensor) -> None:
+def compare_attributes(pair: Any, actual: Tensor, expected: Tensor) -> None:
+    """Fail unless shape, dtype and the other attributes that `pair.rules` names are equal."""
     checks = pair.rules.checks
     names = ["shape", "is_quantized"]
     if actual.is_quantized and expected.is_quantized:
@@ -231,8 +244,8 @@ def _compare_attributes(pair: _Pair, actual: Tensor, expected: Tensor) -> None:
             pair.fail(f"The values for attribute '{name}' do not match: {a} != {b}.")
 
 
-def _compare_values(
-    pair: _Pair, actual: Tensor, expected: Tensor, tolerances: tuple[float, float]
+def compare_values(
+    pair: Any, actual: Tensor, expected: Tensor, tolerances: tuple[float, float]
 ) -> None:
     """Compare the contents of tensors of one shape, dtype and layout."""
     layout, exact = actual.layout, (0.0, 0.0)
@@ -266,14 +279,14 @@ def _compare_values(
         _compare_elements(pair, actual, expected, tolerances)
 
 
-def _compare_counts(pair: _Pair, actual: Tensor, expected: Tensor, name: str) -> None:
+def _compare_counts(pair: Any, actual: Tensor, expected: Tensor, name: str) -> None:
     if actual._nnz() != expected._nnz():
         pair.fail(f"The number of specified values in sparse {name} tensors does not match: "
                   f"{actual._nnz()} != {expected._nnz()}")
 
 
 def _compare_elements(
-    pair: _Pair, actual: Tensor, expected: Tensor, tolerances: tuple[float, float],
+    pair: Any, actual: Tensor, expected: Tensor, tolerances: tuple[float, float],
     title: str = "{}",
 ) -> None:
     rtol, atol = tolerances
@@ -284,7 +297,7 @@ def _compare_elements(
     title = title.format(kind.lower() if title.startswith("Quantized") else kind)
     if actual.shape:
         pair.fail(_describe_tensors(actual, expected, close, tolerances, title))
-    pair.fail(_describe_scalars(actual.item(), expected.item(), tolerances, title))
+    pair.fail(describe_scalars(actual.item(), expected.item(), tolerances, title))
 
 
 def _describe_tensors(
@@ -308,6 +321,14 @@ def _describe_tensors(
         index = np.unravel_index(at.item(), tuple(close.shape))
         greatest.append((value.item(), tuple(map(int, index))))
     return _describe(title, extra, greatest[0], greatest[1], tolerances)
+
+
+def __getattr__(name: str) -> Any:
+    """Find the classes of pairs here too, where PyTorch has them."""
+    pairs = import_module(f"{__package__}.pairs")
+    if name in pairs.__all__:
+        return getattr(pairs, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 def assert_allclose(
