@@ -151,7 +151,6 @@ class Session:
             segment.choose_ready()
             self.following = Following(segment)  # restart: other memory is bound from the start
             self.following.cues = []
-            self.driver.is_steady = False
         elif segment.cue is not None and segment.cue.hook is hook:
             return segment.cue.take(args, kwargs)
         return self._follow(hook, args, kwargs)
@@ -305,6 +304,7 @@ def _compute(session: Session, following: Following) -> None:
         if following.cues is not None:
             link(following.segment, following.cues)
             following.cues = None
+            session.driver.is_steady = False
         session.position.move_to(following.segment.exit(following.pos))
         session.position.add_calls(following)
         session.quiet += 1  # no inline cache is active

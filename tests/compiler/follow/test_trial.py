@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from typing import Any
 
 import pytest
 
@@ -144,3 +145,23 @@ def test_fullgraph_follows_in_pytorch_s_modes() -> None:
     for _ in range(6):
         assert compiled(torch.ones(4)).tolist() == step(torch.ones(4)).tolist()
     assert len(seen) == 12
+
+
+def test_a_trial_ends_where_a_known_segment_never_matches_again() -> None:
+    """Each call begins to compare it; that alone is no reason to wait."""
+    labels = torch.randint(0, 2, (60,))
+
+    def step(scores: Any) -> Any:
+        order = (scores * 1).argsort()
+        ranks = torch.empty(60)
+        ranks[order] = torch.arange(1.0, 61.0)
+        positive = labels.sum()
+        return (ranks[labels == 1].sum() - positive * 2) / (positive + 1)
+
+    call = torch.compile(step, options={"mode": "now"})
+    for _ in range(40):
+        scores = torch.randn(60)
+        torch.testing.assert_close(call(scores), step(scores))
+    trial = call._fallback.followed.trial
+    assert trial.is_over
+    assert trial.eager and trial.followed
