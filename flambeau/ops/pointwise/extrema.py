@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
-from ...tensor.dtypes import BOOL, COMPLEX, FLOATING
+from ...tensor.dtypes import BOOL, COMPLEX, FLOATING, FLOATS
 from ...tensor.overlap import Overlap
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
@@ -80,6 +80,14 @@ def _(g: Tensor, input: Tensor, other: Tensor) -> Tensor:
     return _share(g, input, other)
 
 
+def _choose(extreme: Any, is_behind: Any, input: Array, other: Array) -> Array:
+    """Return the larger or smaller elements; of 0.0 and -0.0 `input`'s, as PyTorch does, where
+    NumPy's answer depends on their place. In half precision PyTorch returns `other`'s."""
+    if input.dtype not in FLOATS or other.dtype != input.dtype:
+        return extreme(input, other)
+    return np.where(np.isnan(input) | is_behind(input, other), other, input)
+
+
 @pointwise(ref=lambda x, y: np.where(x > y, x, y), samples=pairs, inplace=False,
            refuse=dtype_refusals.complex_numbers)
 def fmax(input: Array, other: Array) -> Array:
@@ -88,7 +96,7 @@ def fmax(input: Array, other: Array) -> Array:
     >>> torch.fmax(torch.tensor([1., float("nan")]), torch.tensor([3., 2.]))
     tensor([3., 2.])
     """
-    return np.fmax(input, other)
+    return _choose(np.fmax, np.less, input, other)
 
 
 @fmax.vjp("input")
@@ -109,7 +117,7 @@ def fmin(input: Array, other: Array) -> Array:
     >>> torch.fmin(torch.tensor([1., float("nan")]), torch.tensor([3., 2.]))
     tensor([1., 2.])
     """
-    return np.fmin(input, other)
+    return _choose(np.fmin, np.greater, input, other)
 
 
 @fmin.vjp("input")

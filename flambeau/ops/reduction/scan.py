@@ -20,6 +20,7 @@ from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import scans
 from ..native import scan
+from ..native.route import native_route
 from ..native.scan import scan_axis
 from ..pointwise.exponential import add_one_and_log
 from ..view.join import cat
@@ -41,13 +42,28 @@ def cumsum(input: Array, dim: int, *, dtype: Dtype | None = None) -> Array:
     if input.size > MAX_NUMPY_ROW_ELEMENTS and (kind == input.dtype or kind == np.int64) and (
         result := scan_axis(np.add, input.astype(kind, copy=False), axis)
     ) is not None:
-        return result[0]
-    return round_to(np.cumsum(input, axis, compute_dtype(kind)), kind)
+        return _add_to_zero(result[0], axis)
+    return _add_to_zero(round_to(np.cumsum(input, axis, compute_dtype(kind)), kind), axis)
+
+
+def _add_to_zero(sums: Array, axis: int) -> Array:
+    """Return sums that began with their first element as sums that begin at 0.0, which are never
+    -0.0; those of programs begin there."""
+    return sums if (begun := _begin_at_zero(sums, axis)) is None else begun
+
+
+@native_route
+def _begin_at_zero(sums: Array, axis: int) -> Array | None:
+    if not sums.size or sums.dtype.kind not in "fc" or sums.take([0], axis).all():
+        return None
+    return np.add(sums, 0, out=sums)
 
 
 @cumsum.vjp
 def _(g: Tensor, dim: int) -> Tensor:
-    return g.flip(dim).cumsum(dim).flip(dim) if g.dim() else g
+    if not g.dim() or g.shape[dim] == 1:
+        return g
+    return g.flip(dim).cumsum(dim).flip(dim)
 
 
 @opaque(ref=lambda x, dim: np.cumprod(x, dim), samples=scans, inplace=True,

@@ -104,4 +104,4 @@ def sum_windows(x: Array, n: int, axes: Callable, *settings: object) -> Array:
         x = np.add(parts[0], parts[1]) if len(parts) > 1 else parts[0].copy()
         for part in parts[2:]:
             np.add(x, part, out=x)
-    return x
+    return np.add(x, 0, out=x) if x.dtype.kind == "f" else x  # never -0.0
