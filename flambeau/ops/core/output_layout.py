@@ -154,6 +154,7 @@ _RULES: dict[Layout, Callable[[tuple[int, ...], Sequence[tuple]], Strides]] = {
     Layout.COLUMNS: _choose_columns,
 }
 _answers: dict[tuple, Strides] = {}
+_selections: dict[tuple, Strides] = {}
 _row_major_steps: dict[tuple, Strides] = {}  # in bytes, by shape and bytes per element
 
 
@@ -222,7 +223,14 @@ def select_axes(y: np.ndarray, input: np.ndarray, where: Sequence) -> np.ndarray
     """Return `y`, selected from `input` by index arrays, with PyTorch's strides."""
     if input.ndim == 1 or input.flags.c_contiguous or y.__class__ is not _ndarray:
         return y
-    return lay_out_again(y, _choose_selection_strides(y, input, where))
+    indices = [(w.ndim, w.dtype == np.bool_) if w.__class__ is _ndarray else None for w in where]
+    key = (y.shape, input.shape, input.strides, input.itemsize, *indices)
+    strides = _selections.get(key)
+    if strides is None:
+        if len(_selections) >= MAX_CACHED_LAYOUTS:
+            _selections.clear()
+        strides = _selections[key] = _choose_selection_strides(y, input, where)
+    return lay_out_again(y, strides)
 
 
 def _choose_selection_strides(y: np.ndarray, input: np.ndarray, indices: Sequence) -> Strides:

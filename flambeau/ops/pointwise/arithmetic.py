@@ -10,7 +10,7 @@ import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS
 from ...tensor import dtypes as types
-from ...tensor.dtypes import BOOL
+from ...tensor.dtypes import BOOL, FLOATS
 from ...tensor.promotion import result_dtype
 from ...tensor.tensor import Tensor
 from ..core.arguments.legacy_order import in_order
@@ -255,6 +255,9 @@ def _multiply_by_alpha(other: Any, alpha: Any, like: Any) -> Any:
     of `like` and `other`."""
     if alpha.__class__ is int and alpha == 1:
         return other
+    if alpha.__class__ is float and other.__class__ is like.__class__ is Tensor \
+            and other._array.dtype is like._array.dtype and other._array.dtype in FLOATS:
+        return other * alpha
     kind = result_dtype((like, other))
     if isinstance(alpha, (float, complex)) and not (kind.is_floating_point or kind.is_complex):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating "
