@@ -314,8 +314,8 @@ def decompose_setitem(self: Any, item: Any, value: Any) -> list[tuple[Any, list,
     if is_number:
         steps.append((aten.scalar_tensor.default, [value], {"dtype": self.dtype}))
         value = StepResult(len(steps) - 1)
-    elif value.dtype != self.dtype:
-        return None
+    elif value.dtype != self.dtype or value.ndim > 1 and value.shape[0] == 1:
+        return None  # the value is cast, or may have more axes than the place
     return [*steps, (aten.index_put_.default, [place, indices, value], {})]
 
 

@@ -82,10 +82,17 @@ class ScriptFunction:
 
     @property
     def graph(self) -> Any:
-        """Raise NotImplementedError: there is no TorchScript IR; `code` shows the function."""
-        error = NotImplementedError("torch.jit.ScriptFunction.graph: there is no TorchScript IR")
-        error.add_note("print(function.code) shows the program")
-        raise error
+        """The function as a graph of TorchScript's nodes, to look at."""
+        return self._flambeau_build_script().build_graph()
+
+    @property
+    def inlined_graph(self) -> Any:
+        """The same with the nodes of called functions in the place of calls."""
+        return self._flambeau_build_script().build_graph(inlines=True)
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the graph, which no executor optimizes for the arguments."""
+        return self.inlined_graph
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write an archive of a module with the function as its forward."""
@@ -130,6 +137,16 @@ class ScriptedModule(RecursiveScriptModule):
     def code(self) -> str:
         """`forward` in TorchScript."""
         return self._flambeau_build_script().code
+
+    @property
+    def graph(self) -> Any:
+        """`forward` as a graph of TorchScript's nodes, to look at."""
+        return self._flambeau_build_script().build_graph()
+
+    @property
+    def inlined_graph(self) -> Any:
+        """The same with the nodes of called functions in the place of calls."""
+        return self._flambeau_build_script().build_graph(inlines=True)
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write an archive that PyTorch can read too.

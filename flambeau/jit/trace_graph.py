@@ -366,7 +366,7 @@ def convert_graph(graph: Any) -> Graph:
         if node.op == "placeholder":
             results[node] = value
             if isinstance(value, Tensor):
-                writer.find(value)
+                writer.find(value)._name = node.name
         elif node.op == "call_function":
             args = map_arg([*node.args, *node.kwargs.values()], results.get)
             results[node] = value
@@ -376,5 +376,11 @@ def convert_graph(graph: Any) -> Graph:
         elif node.op == "output":
             outputs = map_arg(node.args[0], results.get)
             outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]
-            writer.graph._results = [writer.find(y) for y in outputs if isinstance(y, Tensor)]
+            if len(outputs) > 1 and all(isinstance(y, Tensor) for y in outputs):
+                writer.write("prim::TupleConstruct", list(outputs), tuple(outputs))
+                writer.graph._nodes[-1]._outputs = [
+                    writer._create(outputs, writer.graph._nodes[-1])]
+                writer.graph._results = writer.graph._nodes[-1]._outputs
+            else:
+                writer.graph._results = [writer.find(y) for y in outputs if isinstance(y, Tensor)]
     return writer.graph

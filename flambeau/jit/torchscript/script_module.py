@@ -21,6 +21,16 @@ class ScriptModule(Module):
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise RuntimeError("Pickling of ScriptModules is not supported: use torch.jit.save")
 
+    @property
+    def graph(self) -> Any:
+        """`forward` as a graph of TorchScript's nodes, to look at."""
+        writing = import_module(f"{__package__}.writing.scripted_module")
+        return writing.Script(self).build_graph()
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the graph, which no executor optimizes for the arguments."""
+        return getattr(self, "inlined_graph", self.graph)
+
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write an archive generated from the module's source. PyTorch can load it too."""
         writing = import_module(f"{__package__}.writing.scripted_module")
@@ -83,8 +93,9 @@ class RecursiveScriptModule(ScriptModule):
 
     @property
     def graph(self) -> Any:
-        """Raise NotImplementedError: there is no TorchScript IR; `code` shows the program."""
-        error = NotImplementedError("torch.jit.ScriptModule.graph: flambeau has no TorchScript IR")
+        """Raise NotImplementedError: loaded and frozen modules have no graph; `code` shows the
+        program."""
+        error = NotImplementedError("torch.jit.ScriptModule.graph of a loaded or frozen module")
         error.add_note("print(module.code) shows the program; torch.fx.symbolic_trace and "
                        "torch.export.export give graphs")
         raise error

@@ -6,6 +6,7 @@ import enum
 import inspect
 import re
 import sys
+import textwrap
 import typing
 from typing import Any
 
@@ -69,6 +70,7 @@ class Script:
     def __init__(self, module: Module, exported: tuple[str, ...] = (),
                  function: Any = None) -> None:
         self.module, self.state = module, ModuleState()
+        self._is_function = function is not None
         self._alive = list(module.modules())
         self._write_all(exported, function)
         while not self.state.settled():  # a function changes an attribute assumed constant
@@ -105,6 +107,15 @@ class Script:
         lines = self._methods[id(self.module)]["forward"].splitlines(keepends=True)
         name = self._names[id(self.module)]
         return "".join(line.removeprefix("  ") for line in lines).replace(f"self: {name}", "self")
+
+    def build_graph(self, inlines: bool = False) -> Any:
+        """Return `forward`, or the function, as a graph of TorchScript's nodes."""
+        from ...graphs.statements import build_graph
+
+        if self._is_function:
+            return build_graph(self.write_functions, self.classes.code, None, inlines)
+        text = textwrap.dedent(self._methods[id(self.module)]["forward"])
+        return build_graph(text, self.classes.code, self._names[id(self.module)], inlines)
 
     def save(self, file: Any, extra_files: dict[str, Any] | None = None,
              is_frozen: bool = False) -> None:

@@ -6,6 +6,7 @@ import ast
 import enum
 import math
 import types
+import typing
 from typing import Any
 
 from ....export.aten_functions import number_of_dtype
@@ -122,12 +123,9 @@ class SourceCalls(SourceLoops):
     def _write_global(self, node: ast.Call, value: Any) -> Any:
         name = getattr(value, "__name__", "")
         module = getattr(value, "__module__", None) or ""
+        if name == "isinstance" and (module == "builtins" or module.endswith(".jit")):
+            return self._write_type_test(node)
         if module == "builtins" and name in _BUILTINS:
-            if name == "isinstance":
-                kind = self.scope.find(node.args[1])
-                text = self._type(None if kind is None else kind.value)
-                return ast.Call(ast.Name("isinstance"), [
-                    self.visit(node.args[0]), ast.parse(text, mode="eval").body], [])
             return self._apply(name, node)
         if getattr(math, name, None) is value:
             return self._apply(f"torch.{name}", node)
@@ -151,6 +149,15 @@ class SourceCalls(SourceLoops):
         if isinstance(wrapped, types.FunctionType):
             return self._apply(self.unit.call_function(wrapped), node)
         self.refuse(node, f"a call of {name or value}")
+
+    def _write_type_test(self, node: ast.Call) -> ast.expr:
+        """Write isinstance; for several types, one test after the other."""
+        tests: list[ast.expr] = [ast.Call(ast.Name("isinstance"), [
+            self.visit(node.args[0]), ast.parse(self._type(kind), mode="eval").body], [])
+            for kind in _list_types(self, node.args[1])]
+        if len(tests) > 1 and not isinstance(node.args[0], ast.Name):
+            self.refuse(node, "isinstance of an expression with several types")
+        return tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), tests)
 
     def _write_awaited(self, node: ast.Call, name: str) -> Any:
         """Write a delayed call as a plain one, which gives the same result earlier."""
@@ -285,3 +292,15 @@ class SourceCalls(SourceLoops):
             self.refuse(node, "a call with unpacked arguments")
         return ast.Call(function, [self.visit(a) for a in node.args],
                         [ast.keyword(k.arg, self.visit(k.value)) for k in node.keywords])
+
+
+def _list_types(writer: SourceCalls, node: ast.expr) -> list[Any]:
+    """Return the types in the second argument of isinstance."""
+    if isinstance(node, ast.Tuple):
+        return [kind for part in node.elts for kind in _list_types(writer, part)]
+    known = writer.scope.find(node)
+    value = writer.evaluated(node, node) if known is None else known.value
+    if isinstance(value, tuple):
+        return list(value)
+    return list(typing.get_args(value)) if typing.get_origin(value) in (
+        typing.Union, types.UnionType) else [value]
