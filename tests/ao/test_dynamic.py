@@ -234,3 +234,42 @@ def test_sums_and_products_of_quantized_tensors():
     x = torch.quantize_per_tensor(torch.tensor([[-2.0, 2.0]]), 0.5, 4, torch.quint8)
     assert ops.layer_norm(x, [2], None, None, 0.0, 0.5, 4).int_repr().tolist() == [[2, 6]]
     assert ops.softmax(x, 1, 1 / 256, 0).int_repr().tolist() == [[5, 251]]
+
+
+@pytest.mark.parametrize(("kind", "layers", "bidirectional", "hidden"), [
+    ("LSTM", 2, True, 12), ("GRU", 1, True, 12), ("LSTM", 1, False, 6), ("GRU", 2, False, 64)])
+def test_recurrent_layers_compute_the_same_in_one_kernel(
+    kind, layers, bidirectional, hidden, monkeypatch
+):
+    from flambeau.native.runtime import background_jit
+
+    torch = flambeau
+    torch.manual_seed(0)
+    model = getattr(torch.nn, kind)(8, hidden, layers, bidirectional=bidirectional)
+    layer = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(model))[0]
+    x, count = torch.randn(7, 3, 8), layers * (1 + bidirectional)
+    h = torch.randn(count, 3, hidden)
+    state = (h, torch.randn(count, 3, hidden)) if kind == "LSTM" else h
+    with monkeypatch.context() as patch:
+        patch.setattr(background_jit.KernelPolicy, "allowed", False)
+        expected, last = layer(x, state)
+    for _ in range(3):  # the kernel is there from the second call on
+        y, after = layer(x, state)
+    forms = [key[1] for key in background_jit._ready if key[0] == "byte recurrent"]
+    assert any((form.cell, form.width) == (kind.lower(), hidden) for form in forms) \
+        == (hidden % 4 == 0)
+    assert torch.allclose(y, expected, atol=1e-6)
+    for a, b in zip(after, last, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+    assert torch.equal(h, state[0] if kind == "LSTM" else state)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_packed_sequences_of_equal_lengths_compute_the_same_in_one_kernel(kind):
+    torch = flambeau
+    model = getattr(torch.nn, kind)(8, 16)
+    layer = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(model))[0]
+    x = torch.randn(5, 3, 8)
+    for _ in range(3):
+        y, _ = layer(torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 5, 5])))
+        assert torch.allclose(y.data, layer(x)[0].reshape(15, 16), atol=1e-6)

@@ -243,6 +243,7 @@ BYTE_PRODUCT_TILES = {16: (6, 2), 32: (8, 3)}
 MIN_BYTE_KERNEL_MULTIPLICATIONS = 1 << 16  # per product; fewer do not pay for a kernel call
 MIN_BYTE_PACKING_MULTIPLICATIONS = 1 << 22  # per product; fewer do not pay for packing weights
 MIN_PARALLEL_BYTE_WORK = 1 << 20  # multiplications, or bytes to quantize, for several threads
+MAX_BYTE_STEP_MULTIPLICATIONS = 1 << 24  # of a recurrent step; more pay for several threads
 MAX_SPECIALIZED_BYTE_ROWS = 6  # smaller row counts each have a specialized kernel
 BYTE_BLOCK_ROWS = 256  # rows multiplied by a panel of weights while it is in cache
 

@@ -12,8 +12,8 @@ import numpy as np
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.target.cost_model import (
-    BYTE_BLOCK_ROWS, MAX_SPECIALIZED_BYTE_ROWS, MIN_BYTE_KERNEL_MULTIPLICATIONS,
-    MIN_PARALLEL_BYTE_WORK,
+    BYTE_BLOCK_ROWS, MAX_BYTE_STEP_MULTIPLICATIONS, MAX_SPECIALIZED_BYTE_ROWS,
+    MIN_BYTE_KERNEL_MULTIPLICATIONS, MIN_PARALLEL_BYTE_WORK,
 )
 from .route import native_route
 
@@ -107,4 +107,33 @@ def try_byte_product(
                 kernel.address, block, weights.quads[0 if form.whole else full],
                 *(numbers[first:] for numbers in each), y[start : start + BYTE_BLOCK_ROWS, first:],
                 *sizes, threads=threads)
+    return y
+
+
+@native_route
+def try_byte_recurrent(
+    cell: str, sums: np.ndarray, states: tuple[np.ndarray, ...], weights: Panels,
+    factors: tuple[np.ndarray, np.ndarray, np.ndarray], smallest_scale: float, backward: bool,
+) -> np.ndarray | None:
+    """The outputs (steps, rows, width) of a recurrent layer, whose states change in place; or None.
+
+    sums: from the input (steps, rows, gates * width). factors: the recurrent weights' sums,
+    scales and biases, an element a column. States are quantized to 7 bits by their range.
+    """
+    (steps, rows, wide), width = sums.shape, states[0].shape[1]
+    if not KernelPolicy.allowed or width % 4 or not steps * rows \
+            or rows * wide * width > MAX_BYTE_STEP_MULTIPLICATIONS:
+        return None
+    from ...native.kernels.byte_recurrent import ByteRecurrentForm, build_byte_recurrent
+
+    form = ByteRecurrentForm(cell, width, weights.columns, smallest_scale)
+    kernel = request_kernel(("byte recurrent", form), lambda: build_byte_recurrent(form))
+    if kernel is None:
+        return None
+    y = np.empty((steps, rows, width), np.float32)
+    work = (np.empty(3, np.float32), np.empty((rows, width // 4), np.int32),
+            np.empty((rows, wide), np.float32))
+    first, sign = (steps - 1, -1) if backward else (0, 1)
+    call_on_threads(kernel.address, sums[first], *states, y[first], weights.quads, *factors, *work,
+                    steps, rows, sign * rows * wide, sign * rows * width, threads=1)
     return y

@@ -45,6 +45,11 @@ class LinearPackedParams(PackedParams):
             self.zero_points = np.int32(self.quantizer.zero_point)
         self.weight_sums = self.codes.sum(1, dtype=np.int32)
         self.panels = None if np.any(self.zero_points) else pack_panels(self.codes)
+        n = len(self.codes)
+        # What kernels take of each column: the weights' sum and scale, and the bias.
+        self.factors = (
+            self.weight_sums, np.ascontiguousarray(np.broadcast_to(self.scales, n)),
+            np.zeros(n, np.float32) if self._bias is None else self._bias)
 
     def bias(self) -> Tensor | None:
         """The bias as a tensor."""

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from ...tensor.quantizers import SMALLEST_SCALE
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
 from ..creation.creation import public
+from ..native.byte_products import try_byte_recurrent
 from .backend import PackedParams
-from .packed_linear import Packed
+from .packed_linear import LinearPackedParams, Packed
 
 State = Any  # an array, or (h, c) of an LSTM
 
@@ -96,6 +98,9 @@ def _run_direction(
 ) -> tuple[np.ndarray, State]:
     """One layer in one direction: rows of all steps, one behind another, `sizes[t]` of step t."""
     gates = params.from_input(x)
+    result = _try_kernel(gates, sizes, state, params, step, backward)
+    if result is not None:
+        return result
     width = _list_parts(state)[0].shape[-1]
     outputs = np.empty((x.shape[0], width), np.float32)
     starts = np.concatenate([[0], np.cumsum(sizes)]).tolist()
@@ -109,6 +114,25 @@ def _run_direction(
             part[:count] = new
         outputs[rows] = after[0]
     return outputs, states
+
+
+_NATIVE_CELLS = {_lstm_step: "lstm", _gru_step: "gru"}
+
+
+def _try_kernel(
+    gates: np.ndarray, sizes: Sequence[int], state: State, params: CellParams, step: Step,
+    backward: bool,
+) -> tuple[np.ndarray, State] | None:
+    """Run all steps in one kernel, if they have equally many rows, or return None."""
+    packed = params.packed_hh
+    if step not in _NATIVE_CELLS or len(set(sizes)) != 1 or not params.reduce_range \
+            or not isinstance(packed, LinearPackedParams) or packed.panels is None:
+        return None
+    states = tuple(np.array(part, np.float32, order="C") for part in _list_parts(state))
+    y = try_byte_recurrent(
+        _NATIVE_CELLS[step], gates.reshape(len(sizes), sizes[0], gates.shape[-1]), states,
+        packed.panels, packed.factors, float(SMALLEST_SCALE), backward)
+    return None if y is None else (y.reshape(len(gates), -1), states)
 
 
 def _run_layers(
