@@ -173,20 +173,25 @@ def choose_parameters(
 
     Zero is always represented exactly.
     """
-    low32, high32 = np.float32(min(low, 0.0)), np.float32(max(high, 0.0))
+    low, high = float(np.float32(min(low, 0.0))), float(np.float32(max(high, 0.0)))
+    scale = (high - low) / (quant_max - quant_min)
+    if scale < SMALLEST_SCALE:
+        low, high, scale = _widen_range(low, high, scale, quant_max - quant_min)
+    down, up = low / scale, high / scale
+    low_error, high_error = abs(quant_min) - abs(down), abs(quant_max) - abs(up)
+    zero = round(quant_min - down if low_error < high_error else quant_max - up)
+    return scale, min(max(zero, quant_min), quant_max)
+
+
+def _widen_range(
+    low: float, high: float, scale: float, steps: int
+) -> tuple[float, float, float]:
+    """Return the ends of a small range, widened to the smallest scale, and the scale."""
     with np.errstate(all="ignore"):
-        scale = (float(high32) - float(low32)) / (quant_max - quant_min)
         if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):
-            scale = 0.1
-        if scale < SMALLEST_SCALE:
-            before = np.float32(scale)
-            scale = float(SMALLEST_SCALE)
-            low32, high32 = _stretch_range(low32, high32, before, quant_max - quant_min)
-    from_low, from_high = quant_min - float(low32) / scale, quant_max - float(high32) / scale
-    low_error = abs(quant_min) - abs(float(low32) / scale)
-    high_error = abs(quant_max) - abs(float(high32) / scale)
-    zero = from_low if low_error < high_error else from_high
-    return scale, int(np.clip(np.rint(zero), quant_min, quant_max))
+            return low, high, 0.1
+        ends = _stretch_range(np.float32(low), np.float32(high), np.float32(scale), steps)
+    return float(ends[0]), float(ends[1]), float(SMALLEST_SCALE)
 
 
 def choose_even_parameters(

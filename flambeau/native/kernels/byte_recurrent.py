@@ -19,7 +19,6 @@ from ..loop_ir.ir import (
 )
 from .recurrent_cells import CELLS
 
-STEPS = 127  # of quantized states, which have 7 bits
 INVERSE, ZERO, SCALE = range(3)  # places of the parameters
 
 
@@ -28,13 +27,14 @@ class ByteRecurrentForm:
     """The form of a layer and direction; those of one form share a kernel.
 
     `cell`: a name of CELLS. `width`: of the state, a multiple of 4. `columns`: of a panel.
-    `smallest`: the smallest scale.
+    `smallest`: the smallest scale. `greatest`: the greatest byte, at most 127.
     """
 
     cell: str
     width: int
     columns: int
     smallest: float
+    greatest: int
 
 
 def build_byte_recurrent(form: ByteRecurrentForm) -> Kernel:
@@ -54,6 +54,7 @@ class _Builder:
 
     def __init__(self, form: ByteRecurrentForm) -> None:
         self.form, self.cell, self.width = form, CELLS[form.cell], form.width
+        self.greatest = float(form.greatest)
         self.wide, self.quads = self.cell.gates * form.width, form.width // 4
         self.steps, self.rows, self.x_apart, self.y_apart = self.sizes = [
             Size(name) for name in ("steps", "rows", "x_apart", "y_apart")]
@@ -85,8 +86,9 @@ class _Builder:
         low, high, scale = self._widen(Value(low_end), Value(high_end))
         down, up = low.cast(Type.F64) / scale, high.cast(Type.F64) / scale
         # The end whose rounding error is smaller lies on the grid.
-        zero = apply(Scalar.ROUND, where(-abs(down) < STEPS - abs(up), -down, STEPS - up))
-        zero = where(zero > 0.0, where(zero < float(STEPS), zero, float(STEPS)), 0.0)
+        most = self.greatest
+        zero = apply(Scalar.ROUND, where(-abs(down) < most - abs(up), -down, most - up))
+        zero = where(zero > 0.0, where(zero < most, zero, most), 0.0)
         scale = scale.cast(Type.F32)
         start = Constant(Type.F32, 0.0)  # zero is always represented
         return [Begin(low_end, start), Begin(high_end, start), scan,
@@ -97,11 +99,11 @@ class _Builder:
     def _widen(self, low: Value, high: Value) -> tuple[Value, Value, Value]:
         """Return the ends of the range, which the smallest scale may widen, and the scale."""
         smallest = self.form.smallest
-        scale = (high.cast(Type.F64) - low.cast(Type.F64)) / float(STEPS)
+        scale = (high.cast(Type.F64) - low.cast(Type.F64)) / self.greatest
         single = scale.cast(Type.F32)
         scale = where((single == 0.0) | (1 / single == float("inf")), 0.1, scale)
         factor = smallest / scale.cast(Type.F32)
-        widest = constant(smallest * STEPS, Type.F32)
+        widest = constant(smallest * self.greatest, Type.F32)
         wide_low = where(low == 0.0, low, where(high == 0.0, -widest, low * factor))
         wide_high = where(low == 0.0, widest, where(high == 0.0, high, high * factor))
         is_small = scale < smallest
@@ -116,7 +118,7 @@ class _Builder:
         for i in range(4):
             state = load(self.h, row * self.width + quad * 4 + i)
             steps = apply(Scalar.ROUND, apply(Scalar.FMA, state, inverse, zero))
-            steps = where(steps < float(STEPS), where(steps > 0.0, steps, 0.0), float(STEPS))
+            steps = where(steps < self.greatest, where(steps > 0.0, steps, 0.0), self.greatest)
             byte = steps.cast(Type.I32) * (1 << 8 * i)
             packed = byte if packed is None else packed + byte
         assert packed is not None

@@ -19,7 +19,9 @@ from .route import native_route
 
 if TYPE_CHECKING:
     from ...native.jit.kernel_function import KernelFunction
-    from ...native.kernels.byte_products import ByteProductForm
+    from ...native.loop_ir.ir import Kernel
+
+Form = tuple[int, int | None, bool, bool, bool]  # a ByteProductForm, without its import
 
 
 class Panels(NamedTuple):
@@ -48,11 +50,15 @@ def pack_panels(codes: np.ndarray) -> Panels | None:
     return Panels(np.ascontiguousarray(order).view(np.int32)[..., 0], n, columns)
 
 
-def quantize_rows(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray | None:
-    """float32 rows (m, k) as unsigned bytes (m, padded k), or None."""
+def _build_quantization() -> Kernel:
     from ...native.kernels.byte_products import quantize_bytes
 
-    function = request_kernel(("quantize bytes",), quantize_bytes)
+    return quantize_bytes()
+
+
+def quantize_rows(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray | None:
+    """float32 rows (m, k) as unsigned bytes (m, padded k), or None."""
+    function = request_kernel(("quantize bytes",), _build_quantization)
     if function is None:
         return None
     m, k = x.shape
@@ -63,10 +69,14 @@ def quantize_rows(x: np.ndarray, scale: float, zero_point: int) -> np.ndarray | 
     return y
 
 
-def _request_kernel(form: ByteProductForm) -> KernelFunction | None:
-    from ...native.kernels.byte_products import build_byte_product
+def _build_product(form: Form) -> Kernel:
+    from ...native.kernels.byte_products import ByteProductForm, build_byte_product
 
-    return request_kernel(("byte product", form), lambda: build_byte_product(form))
+    return build_byte_product(ByteProductForm(*form))
+
+
+def _request_kernel(form: Form) -> KernelFunction | None:
+    return request_kernel(("byte product", form), lambda: _build_product(form))
 
 
 @native_route
@@ -84,11 +94,9 @@ def try_byte_product(
     work = m * n * a.shape[1]
     if work < MIN_BYTE_KERNEL_MULTIPLICATIONS:
         return None
-    from ...native.kernels.byte_products import ByteProductForm
-
     columns, rows = weights.columns, m if m <= MAX_SPECIALIZED_BYTE_ROWS else None
     full, tail = divmod(n, columns)
-    forms = [ByteProductForm(columns, rows, low, factors is None, whole)
+    forms = [(columns, rows, low, factors is None, whole)
              for whole, some in ((True, full), (False, tail)) if some]
     kernels = [_request_kernel(form) for form in forms]
     if any(kernel is None for kernel in kernels):
@@ -102,32 +110,39 @@ def try_byte_product(
         sizes = len(block), quads.shape[1], n, full, quads.shape[1] * columns, tail
         for form, kernel in zip(forms, kernels, strict=True):
             assert kernel is not None
-            first = 0 if form.whole else full * columns
+            whole = form[-1]
+            first = 0 if whole else full * columns
             call_on_threads(
-                kernel.address, block, weights.quads[0 if form.whole else full],
+                kernel.address, block, weights.quads[0 if whole else full],
                 *(numbers[first:] for numbers in each), y[start : start + BYTE_BLOCK_ROWS, first:],
                 *sizes, threads=threads)
     return y
 
 
+def _build_recurrent(form: tuple[str, int, int, float, int]) -> Kernel:
+    from ...native.kernels.byte_recurrent import ByteRecurrentForm, build_byte_recurrent
+
+    return build_byte_recurrent(ByteRecurrentForm(*form))
+
+
 @native_route
 def try_byte_recurrent(
     cell: str, sums: np.ndarray, states: tuple[np.ndarray, ...], weights: Panels,
-    factors: tuple[np.ndarray, np.ndarray, np.ndarray], smallest_scale: float, backward: bool,
+    factors: tuple[np.ndarray, np.ndarray, np.ndarray], quantization: tuple[float, int],
+    backward: bool,
 ) -> np.ndarray | None:
     """The outputs (steps, rows, width) of a recurrent layer, whose states change in place; or None.
 
     sums: from the input (steps, rows, gates * width). factors: the recurrent weights' sums,
-    scales and biases, an element a column. States are quantized to 7 bits by their range.
+    scales and biases, an element a column. quantization: of states, the smallest scale and the
+    greatest byte, at most 127.
     """
     (steps, rows, wide), width = sums.shape, states[0].shape[1]
     if not KernelPolicy.allowed or width % 4 or not steps * rows \
             or rows * wide * width > MAX_BYTE_STEP_MULTIPLICATIONS:
         return None
-    from ...native.kernels.byte_recurrent import ByteRecurrentForm, build_byte_recurrent
-
-    form = ByteRecurrentForm(cell, width, weights.columns, smallest_scale)
-    kernel = request_kernel(("byte recurrent", form), lambda: build_byte_recurrent(form))
+    form = (cell, width, weights.columns, *quantization)
+    kernel = request_kernel(("byte recurrent", form), lambda: _build_recurrent(form))
     if kernel is None:
         return None
     y = np.empty((steps, rows, width), np.float32)

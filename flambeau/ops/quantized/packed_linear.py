@@ -119,12 +119,9 @@ class LinearPackedParams(PackedParams):
         codes = quantize_rows(rows, scale, zero)
         if codes is None:
             return None
-        multipliers = np.float32(scale) * self.scales
-        if multipliers.ndim == 0:
-            multipliers = np.full(n, multipliers, np.float32)
-        bias = np.zeros(n, np.float32) if self._bias is None else self._bias
-        corrections = np.int32(zero) * self.weight_sums
-        return try_byte_product(codes, self.panels, corrections, (multipliers, bias), fits_7_bits)
+        sums, scales, bias = self.factors
+        return try_byte_product(codes, self.panels, np.int32(zero) * sums,
+                                (np.float32(scale) * scales, bias), fits_7_bits)
 
     def multiply_static(
         self, x: QuantizedTensor, scale: float, zero_point: int, relu: bool

@@ -131,7 +131,7 @@ def _try_kernel(
     states = tuple(np.array(part, np.float32, order="C") for part in _list_parts(state))
     y = try_byte_recurrent(
         _NATIVE_CELLS[step], gates.reshape(len(sizes), sizes[0], gates.shape[-1]), states,
-        packed.panels, packed.factors, float(SMALLEST_SCALE), backward)
+        packed.panels, packed.factors, (float(SMALLEST_SCALE), 127), backward)
     return None if y is None else (y.reshape(len(gates), -1), states)
 
 

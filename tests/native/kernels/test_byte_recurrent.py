@@ -65,7 +65,7 @@ def list_arguments(cell: str, v: Arrays, y: np.ndarray, backward: bool) -> list[
 
 def build(cell: str, width: int) -> Any:
     kernel = build_byte_recurrent(
-        ByteRecurrentForm(cell, width, panel_columns(), float(SMALLEST_SCALE)))
+        ByteRecurrentForm(cell, width, panel_columns(), float(SMALLEST_SCALE), 127))
     verify(kernel)
     return kernel
 
