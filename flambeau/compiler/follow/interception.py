@@ -56,12 +56,13 @@ from .optimizer_update import GroupUpdate, has_states
 from .replay import iterate_python_operators
 from .session import NO, Session
 
+# Methods of Python's own that write their tensor, which listed events may still read.
+_WRITES = ("apply_", "map_", "map2_", "set_", "resize_", "resize_as_", "__setstate__")
 # Methods that expose values or memory to Python.
 _READS = (
     "item", "tolist", "numpy", "__bool__", "__float__", "__int__", "__index__", "__complex__",
-    "__repr__", "__format__", "__array__", "__dlpack__", "apply_", "map_", "map2_", "data_ptr",
-    "untyped_storage", "storage", "__reduce_ex__", "__reduce__", "__deepcopy__", "share_memory_",
-    "set_", "resize_", "resize_as_", "__contains__", "__setstate__",
+    "__repr__", "__format__", "__array__", "__dlpack__", "data_ptr", "untyped_storage", "storage",
+    "__reduce_ex__", "__reduce__", "__deepcopy__", "share_memory_", "__contains__", *_WRITES,
 )
 
 
@@ -313,7 +314,7 @@ def _hook_special() -> Iterator[Hook]:
     for name in _READS:
         function = getattr(Tensor, name, None)
         if _is_function(function):
-            yield _read(function, name in EXPOSING)
+            yield _barrier(function) if name in _WRITES else _read(function, name in EXPOSING)
     yield _read(read_values)
     yield _read(UntypedStorage._array, exposes=True)  # of a storage that the program has kept
     yield _peek(peek)

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 
 import pytest
 
@@ -38,3 +39,26 @@ def test_a_followed_step_may_drop_the_state_of_its_optimizer():
         return torch.stack([step(torch.ones(2)) for _ in range(8)])
 
     torch.testing.assert_close(run(True), run(False))
+
+
+@pytest.mark.parametrize("write", [
+    lambda w: w.apply_(lambda v: v + 1), lambda w: w.map_(torch.ones(3), lambda a, b: a + b),
+    lambda w: w.set_(torch.zeros(3)), lambda w: w.resize_(3).add_(1),
+])
+def test_what_listed_events_read_is_not_written_before_they_run(write):
+    def make():
+        weight, ticks = torch.ones(3), itertools.cycle("a")
+
+        def step(x):
+            next(ticks)
+            y = weight * x
+            write(weight)
+            return y + 0, weight * 1
+
+        return step
+
+    call, eager = torch.compile(make(), options={"mode": "now", "follow": True}), make()
+    for i in range(8):
+        x = torch.full((3,), float(i))
+        for actual, wanted in zip(call(x), eager(x), strict=True):
+            assert torch.equal(actual, wanted)
