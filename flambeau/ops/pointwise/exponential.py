@@ -130,7 +130,7 @@ def add_one_and_log(z: Array) -> Array:
 
 
 @pointwise(ref=lambda x: np.log(1 + x), samples=positive, promotion=Promotion.FLOATING,
-           ufunc=np.log1p, aliases=("special.log1p",))
+           aliases=("special.log1p",))
 def log1p(input: Array) -> Array:
     """log(1 + input), accurate near 0.
 
