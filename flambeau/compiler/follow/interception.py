@@ -267,7 +267,7 @@ def _read(function: Any, exposes: bool = False) -> Hook:
         x = args[0] if args else None
         if exposes and isinstance(x, Tensor):
             expose(x._array, function.__name__ in BY_ADDRESS)
-        if session.recorder is not None or exposes or len(collect_tensors((args[1:], kwargs))):
+        if exposes or len(collect_tensors((args[1:], kwargs))):
             session.flush()
         else:
             session.settle(x)
@@ -391,7 +391,7 @@ def _fill(original: Callable, input: Any, value: Any) -> Any:
 def _list_index(original: Callable, item: Any) -> Any:
     session = ACTIVE.session
     if isinstance(item, Tensor) and item._array.size == 1:
-        session.flush()
+        session.settle(item)
     result = original(item)
     if isinstance(item, (list, tuple, range, bool)) and isinstance(result, np.ndarray):
         NOW.constant(result, original)

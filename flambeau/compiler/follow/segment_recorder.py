@@ -28,7 +28,7 @@ from ..trace.bindings import view_bytes
 from ..trace.trace import CALL, UPDATE, Event, Value, address, collect_values
 from .backward_pass import BackwardPass
 from .hooks import RECORDING, Hook
-from .segment import INPUT, INTERNAL, STABLE, Exit, Memory, Segment
+from .segment import INPUT, INTERNAL, STABLE, Exit, Memory, Segment, find_written
 
 if TYPE_CHECKING:
     from .session import Session
@@ -124,6 +124,13 @@ class SegmentRecorder(Recorder):
             self.fault = self.fault or f"{maker} computes values unseen ({line or self.line()[0]})"
         self.adopt(array)
         return self.trace.value_of(array)
+
+    def computes(self, array: np.ndarray) -> bool:
+        """Whether recorded events compute or write an array's memory."""
+        storage = self.trace.storage_of(array)
+        return storage is not None and (not storage.external or any(
+            value.storage == storage.number
+            for event in self.trace.events for value in find_written(event)))
 
     def write(self, target: np.ndarray, source: np.ndarray, **parts: Any) -> None:
         """Record a copy of `source` into `target`."""

@@ -207,9 +207,12 @@ class Session:
             self.recorder.moving.add(id(find_owner(tensor._array)))
 
     def settle(self, x: Any) -> None:
-        """Make sure that a tensor has its values."""
-        following = self.following
-        if following is not None and isinstance(x, Tensor) and following.is_pending(x._array):
+        """Make sure that a tensor has its values, and will have them here in the next calls."""
+        if not isinstance(x, Tensor):
+            return
+        following, recorder = self.following, self.recorder
+        if (following is not None and following.is_pending(x._array)) or (
+                recorder is not None and recorder.computes(x._array)):
             self.flush()
 
     # ------------------------------------------------------------------------------ operators

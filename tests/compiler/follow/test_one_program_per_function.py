@@ -51,6 +51,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exponential_": lambda y: y * torch.empty(3, 4).exponential_(),
     "assigned rows": lambda y: _assign(y * 1),
     "a buffer of rows": lambda y: _fill_buffer(y),
+    "columns at an outside tensor's elements": lambda y: y[:, LABELS[0]] * y[:, LABELS[1]],
+    "an outside tensor's number": lambda y: y * ROWS[0].item(),
+    "an outside tensor's list": lambda y: y[ROWS.tolist()],
 }
 
 
@@ -143,3 +146,23 @@ def test_an_index_that_may_be_wrong_is_checked_where_python_uses_it(name: str) -
     with pytest.raises(type(wanted.value), match=re.escape(str(wanted.value))):
         call(illegal)
     assert len(seen) == 8
+
+
+def test_numbers_read_from_outside_tensors_are_those_of_the_call() -> None:
+    ticks, index, scale = itertools.cycle("a"), torch.tensor([0, 2]), torch.tensor(0.5)
+
+    def step(x: Any) -> Any:
+        next(ticks)
+        y = (x * 2)[:, index[0]] * scale.item()
+        scale.mul_(1.5)
+        return y + float(scale), y[: int(index[1])]
+
+    call = torch.compile(step, options={"mode": "now", "follow": True})
+    for i in range(16):
+        if i in (6, 11):
+            index.copy_(index.flip(0))
+        x, before = torch.randn(3, 4), scale.clone()
+        actual = call(x)
+        scale.copy_(before)
+        for y, wanted in zip(actual, step(x), strict=True):
+            torch.testing.assert_close(y, wanted)
