@@ -42,7 +42,7 @@ from .overlapping_copy import copy_as_read
 from .position_checks import LEGAL_POSITIONS, LEGAL_WRITTEN_POSITIONS, check_positions
 from .value_shapes import (
     build_values_error, check_axes, check_broadcasts, check_leading_axes, describe_mismatch,
-    drop_leading_axes, drop_leading_ones, gather_nothing, strip_leading_ones,
+    drop_leading_axes, drop_leading_ones, gather_nothing, is_broadcastable, strip_leading_ones,
 )
 
 _INT64, _FULL = np.dtype(np.int64), slice(None)
@@ -520,6 +520,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         target = self if basic is None or selects_whole(basic, rest) else view_basic(self, basic)
         if rest is not None:
             _write_back(target, source, check_version(rest, index, self, source))
+        elif not is_broadcastable(source, target):
+            raise describe_mismatch(self, basic, rest, source)
         elif requires(self) or (source._tracked and requires(source)):
             overwrite(target, source, "setitem")
         else:  # a broadcast value may alias the target, as in PyTorch

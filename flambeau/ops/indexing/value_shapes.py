@@ -8,7 +8,6 @@ import numpy as np
 
 from ...tensor.meta import MetaArray, meta_array, refuse_unknown_values
 from ...tensor.tensor import Tensor
-from ..core.errors import broadcast_mismatch
 from ..core.operator import Positions
 
 
@@ -46,22 +45,24 @@ def build_values_error(target: np.ndarray, values: np.ndarray, where: tuple) -> 
 def describe_mismatch(self: Tensor, basic: Any, rest: Any, source: Tensor) -> RuntimeError:
     """Return the error for a value that does not broadcast to the indexed elements."""
     target = self._array if basic is None else self._array[basic]
-    if rest is None:
-        shape, value_shape = target.shape, source._array.shape
-        text = broadcast_mismatch([shape, value_shape])
-        if len(value_shape) > len(shape) or text is None:
-            return RuntimeError(
-                f"shape mismatch: value tensor of shape {list(value_shape)} cannot be broadcast to "
-                f"indexing result of shape {list(shape)}"
-            )
-        axis = int(text.rsplit(" ", 1)[1])
-        n, m = shape[axis], value_shape[axis - len(shape) + len(value_shape)]
+    values = strip_leading_ones(source._array)
+    if rest is not None:
+        return build_values_error(target, values, rest)
+    shape, value_shape = target.shape, values.shape
+    if len(value_shape) > len(shape):
         return RuntimeError(
-            f"The expanded size of the tensor ({n}) must match the existing size ({m}) at "
-            f"non-singleton dimension {axis}.  Target sizes: {list(shape)}.  Tensor sizes: "
-            f"{list(value_shape)}"
+            f"expand({source.type()}{{{list(value_shape)}}}, size={list(shape)}): the number of "
+            f"sizes provided ({len(shape)}) must be greater or equal to the number of dimensions "
+            f"in the tensor ({len(value_shape)})"
         )
-    return build_values_error(target, strip_leading_ones(source._array), rest)
+    pairs = zip(shape[::-1], value_shape[::-1], strict=False)
+    axis = next((i for i, (n, m) in enumerate(pairs, 1) if m not in (1, n)), 1)
+    n, m = shape[-axis], value_shape[-axis]
+    return RuntimeError(
+        f"The expanded size of the tensor ({n}) must match the existing size ({m}) at "
+        f"non-singleton dimension {len(shape) - axis}.  Target sizes: {list(shape)}.  Tensor "
+        f"sizes: {list(value_shape)}"
+    )
 
 
 def check_broadcasts(target: np.ndarray, source: Tensor, where: tuple) -> None:

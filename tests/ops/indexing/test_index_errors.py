@@ -44,6 +44,21 @@ CASES = [
     (lambda t, x: (x.requires_grad_() * 1).__setitem__(t.tensor([0, 1]), t.ones(2, 1, 3)),
      RuntimeError, "shape mismatch: value tensor of shape [2, 1, 3] cannot be broadcast to "
      "indexing result of shape [2, 3]"),
+    (lambda t, x: x.__setitem__(0, t.ones(2, 3)), RuntimeError,
+     "expand(torch.FloatTensor{[2, 3]}, size=[3]): the number of sizes provided (1) must be "
+     "greater or equal to the number of dimensions in the tensor (2)"),
+    (lambda t, x: x.__setitem__(slice(2, 3), t.ones(1, 2, 3)), RuntimeError,
+     "The expanded size of the tensor (1) must match the existing size (2) at non-singleton "
+     "dimension 0.  Target sizes: [1, 3].  Tensor sizes: [2, 3]"),
+    (lambda t, x: x.__setitem__(slice(2, 3), x[:2]), RuntimeError,
+     "The expanded size of the tensor (1) must match the existing size (2) at non-singleton "
+     "dimension 0.  Target sizes: [1, 3].  Tensor sizes: [2, 3]"),
+    (lambda t, x: (x.requires_grad_() * 1).__setitem__(0, x[:2]), RuntimeError,
+     "expand(torch.FloatTensor{[2, 3]}, size=[3]): the number of sizes provided (1) must be "
+     "greater or equal to the number of dimensions in the tensor (2)"),
+    (lambda t, x: x.__setitem__((0, 0), t.ones(2)), RuntimeError,
+     "expand(torch.FloatTensor{[2]}, size=[]): the number of sizes provided (0) must be "
+     "greater or equal to the number of dimensions in the tensor (1)"),
     (lambda t, x: x.__delitem__(0), TypeError, "Tensor does not support deleting items"),
     (lambda t, x: t.masked_select(x, t.ones(3, 3, dtype=t.uint8)), RuntimeError,
      "masked_select: expected BoolTensor for mask"),
