@@ -12,7 +12,7 @@ from ..trace.host_numbers import Place, combine_call
 from .attributes import has_attribute, load_attribute
 from .contents import guard_content, guard_if_container
 from .contents import SEARCHING_METHODS, refuse_tensors
-from .declarations import is_in_standard_library
+from .declarations import is_in_standard_library, needs_receiver
 from .effects import CHANGES_ARGUMENT, advance_count, is_count, store
 from .facts import Facts
 from .guards import Test
@@ -47,6 +47,8 @@ def check_callback(p: Provenance) -> None:
         x = x.__func__
     if is_pure(x) or (isinstance(x, type) and x in PURE_TYPES):
         return
+    if isinstance(x, types.FunctionType) and needs_receiver(x):
+        raise NotProvedError(f"it passes {x.__qualname__} to code that is not watched")
     if isinstance(x, types.FunctionType) and not is_in_standard_library(x.__code__):
         return
     is_object = isinstance(x, (type, Module, Tensor)) or p.kind is Kind.FRESH

@@ -40,6 +40,7 @@ _DECLARED = (
     "special", "cuda/", "cpu/", "compiler/api", "compiler/driver/", "utils/_pytree", "overrides",
     "_higher_order_ops/", "distributions/", "func/", "backends/", "library",
 )
+_OF_OPERATORS = ("ops/", "nn/functional", "tensor/", "functional", "linalg", "fft", "special")
 _UNDECLARED = ("nn/utils/parametr", "tensor/print", "tensor/random/generator")
 # Functions that change modules, optimizers or ambient settings, or return a generator's state.
 _WITH_EFFECTS = frozenset((
@@ -114,6 +115,15 @@ def is_declared(function: Any, file: str) -> bool:
         return True
     inside = file.removeprefix(LIBRARY)
     return inside.startswith(_DECLARED) and not inside.startswith(_UNDECLARED)
+
+
+def needs_receiver(function: Any) -> bool:
+    """Whether a function of the library reads or changes what it is called with, other than
+    tensors. Such calls must be watched: code in C may not make them."""
+    file = function.__code__.co_filename
+    inside = file.removeprefix(LIBRARY)
+    return is_in_library(function.__code__) and not file.startswith("<flambeau") and (
+        not inside.startswith(_OF_OPERATORS) or not is_declared(function, file))
 
 
 def is_custom_function(function: Any) -> bool:

@@ -410,3 +410,47 @@ def a_shape_that_no_longer_fits() -> Scene:
         net[3] = nn.Linear(5, 1)
 
     return Scene(step, change, state=_state(other))
+
+
+@scene
+def loading_called_by_code_in_c() -> Scene:
+    net, other, _ = _pair()
+
+    def step(x: Any) -> Any:
+        list(map(nn.Module.load_state_dict, [other], [net.state_dict()]))
+        return other(x).detach()
+
+    def change() -> None:
+        def fill(module: Any, keys: Any) -> None:
+            module[0].bias.data.fill_(3)
+
+        other.register_load_state_dict_post_hook(fill)
+
+    return Scene(step, change, state=_state(net, other))
+
+
+@scene
+def a_forward_called_by_code_in_c() -> Scene:
+    drop = nn.Dropout(0.5)
+
+    def step(x: Any) -> Any:
+        results = list(map(drop.forward, [x]))
+        return results[0]
+
+    return Scene(step, drop.eval)
+
+
+@scene
+def modes_set_by_code_in_c() -> Scene:
+    nets = [nn.Dropout(0.5), nn.Dropout(0.5)]
+    log: list[Any] = []
+
+    def step(x: Any) -> Any:
+        list(map(nn.Module.eval, nets))
+        return nets[0](x)
+
+    def change() -> None:
+        log.append(nets[0].training)
+        nets[0].train()
+
+    return Scene(step, change, log=log)

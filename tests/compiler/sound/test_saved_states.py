@@ -11,7 +11,8 @@ from .scenario import CHANGES, MODES, compare
 
 FOLLOWED = ("states in a list", "states that are appended and not read", "a returned state",
             "a state in an attribute", "a destination outside", "assigned tensors",
-            "swapped tensors", "extra states", "own names")
+            "swapped tensors", "extra states", "own names", "loading called by code in c",
+            "a forward called by code in c", "modes set by code in c")
 
 
 @pytest.mark.parametrize("name", SCENES)
