@@ -8,6 +8,7 @@ NotImplementedError.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import enum
 import functools
 import inspect
@@ -227,6 +228,7 @@ def script(obj: Any) -> Any:
         return obj if isinstance(obj, ScriptList) else ScriptList(obj)
     if is_written_class(obj):
         _refuse_inheritance(obj)
+        _refuse_factories(obj)
         SCRIPTED_CLASSES.add(obj)
         Program().check_class(obj)
     if not isinstance(obj, FunctionType):
@@ -242,6 +244,14 @@ def _refuse_inheritance(kind: type) -> None:
             and not hasattr(kind, "_torchscript_interface"):
         raise RuntimeError("TorchScript classes does not support inheritance yet. Please directly "
                            "inherit from 'object'.")
+
+
+def _refuse_factories(kind: type) -> None:
+    """Raise NotImplementedError for a dataclass whose fields are filled by calls."""
+    if dataclasses.is_dataclass(kind) and any(
+            field.default_factory is not dataclasses.MISSING for field in dataclasses.fields(kind)):
+        raise NotImplementedError(
+            "Default factory initializers are not supported in TorchScript dataclasses")
 
 
 def _convert_module(module: Module, seen: dict[int, Module]) -> Module:

@@ -181,3 +181,21 @@ def test_hooks_are_not_left_out(method: str) -> None:
         torch.jit.script(module).save(io.BytesIO())
     torch.nn.utils.weight_norm(module := torch.nn.Linear(2, 2))
     torch.jit.script(module).save(io.BytesIO())
+
+
+def test_dataclasses_with_factories_are_refused(torch):
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Filled:
+        values: list = dataclasses.field(default_factory=list)
+
+    with pytest.raises(NotImplementedError, match="Default factory initializers are not supported"):
+        torch.jit.script(Filled)
+
+
+def test_the_object_behind_a_module_tells_its_attributes(torch):
+    scripted = torch.jit.script(torch.nn.Linear(2, 2))
+    assert scripted._c.getattr("training") is True
+    scripted.eval()
+    assert scripted._c.getattr("training") is False

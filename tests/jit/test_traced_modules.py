@@ -269,3 +269,8 @@ def test_other_inputs_are_checked():
         torch.jit.trace(grow, torch.ones(3, 4), check_inputs=[torch.ones(4, 4)])
     traced = torch.jit.trace(lambda x: x * 2, torch.ones(3), check_inputs=[(torch.ones(5),)])
     assert torch.equal(traced(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_a_tensor_says_how_many_elements_topk_returns():
+    x = torch.tensor([[3, 1, 2]])
+    assert torch.equal(x.topk(torch.tensor(2), dim=1)[0], torch.tensor([[3, 2]]))

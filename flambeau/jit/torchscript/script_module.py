@@ -60,6 +60,10 @@ class _ScriptObject:
     def _has_method(self, name: str) -> bool:
         return name in self._method_names()
 
+    def getattr(self, name: str) -> Any:
+        """Return an attribute of the module."""
+        return getattr(self._module, name)
+
 
 class RecursiveScriptModule(ScriptModule):
     """A module with TorchScript code."""

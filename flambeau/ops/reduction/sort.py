@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -181,6 +182,7 @@ def topk(
     indices=tensor([0, 2]))
     """
     _refuse_complex(input, "topk")
+    k = operator.index(k)  # a tensor of one element, too
     if input.dtype.kind == "b":
         raise RuntimeError("topk does not support bool dtypes on CPU")
     axis = canonicalize_dim(dim, input.ndim)
