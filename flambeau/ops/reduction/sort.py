@@ -69,14 +69,16 @@ def _find(
         return np.take_along_axis(input, indices, axis), indices
     last = axis == input.ndim - 1
     x = np.ascontiguousarray(input) if last else _turn(input, axis)
-    small_order = sort_kernels.sort_small(x, descending) if sorting else None
-    if small_order is not None:
-        indices = small_order
+    distinct = sort_kernels.sort_distinct(x, descending) if sorting else None
+    if distinct is not None:
+        result, indices = map(np.ascontiguousarray, distinct)
     else:
-        indices = find(sort_kernels.map_to_keys(_flatten_rows(x),
-                                                descending)).reshape(*x.shape[:-1],
-                                                                                       k)
-    result = sort_kernels.gather_elements(x, indices)
+        order = sort_kernels.sort_small(x, descending) if sorting else None
+        if order is None:
+            keys = sort_kernels.map_to_keys(_flatten_rows(x), descending)
+            order = find(keys).reshape(*x.shape[:-1], k)
+        indices = order
+        result = sort_kernels.gather_elements(x, indices)
     return (result, indices) if last else (np.moveaxis(result, -1, axis),
                                            np.moveaxis(indices, -1, axis))
 
