@@ -70,8 +70,8 @@ class _Linear:
         self.operator, self.args = operator, args
 
     def apply(self, part_of: dict[str, int | None]) -> Any:
-        """Run the operator on parts: 0 or 1 of each parameter, None for zero. Return a symbol, or
-        the number 0 if an operand of the product is zero."""
+        """Return the operator's result, given the part of each linear parameter to take: 0 for the
+        real one, 1 for the imaginary one, None for zeros instead."""
         args = []
         for name, x in zip(self.operator.names, self.args, strict=True):
             args.append(_select(x, part_of[name]) if name in part_of else x)
@@ -105,6 +105,8 @@ def _map_linear(call: _Linear, factors: list[str], addends: list[str]) -> Parts:
                 rest = dict.fromkeys(addends, None if i else k)
                 term = call.apply({first: i, second: j, **rest})
                 terms.append(-term if i and j else term)
+            elif not i and any(call.has_part(name, k) for name in addends):
+                raise NotLowered(call.operator, "adds to a product of which a part is zero")
         return sum(terms[1:], terms[0]) if terms else 0
 
     return Parts(compute(0), compute(1))
