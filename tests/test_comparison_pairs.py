@@ -14,7 +14,9 @@ def comparison(torch):
 
 
 @pytest.fixture
-def case(torch):
+def case(torch, monkeypatch):
+    """A test case. PyTorch's module freezes global flags on import, also those of other tests."""
+    monkeypatch.setattr(torch.backends, "disable_global_flags", lambda: None, raising=False)
     name = f"{torch.__name__}.testing._internal.common_utils"
     return importlib.import_module(name).TestCase()
 
