@@ -125,9 +125,9 @@ def _share_state(first: Module, other: Module) -> None:
     Its own constants become attributes, which come before the tables.
     """
     for table in ("_parameters", "_buffers"):
-        ours, theirs = first.__dict__[table], other.__dict__[table]
-        other.__dict__.update({k: v for k, v in theirs.items() if ours.get(k) is not v})
-        other.__dict__[table] = ours
+        shared, separate = first.__dict__[table], other.__dict__[table]
+        other.__dict__.update({k: v for k, v in separate.items() if shared.get(k) is not v})
+        other.__dict__[table] = shared
     for key, child in first._modules.items():
         twin = other._modules.get(key)
         if child is not None and twin is not None:

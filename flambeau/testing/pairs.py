@@ -267,15 +267,16 @@ def originate_pairs(
                             f"{len(actual)} != {len(expected)}", id=id)
         keys: Collection[Any] = range(len(actual))
     elif all(isinstance(x, mapping_types) for x in (actual, expected)):
-        ours, theirs = set(actual), set(expected)
-        if ours != theirs:
+        actual_keys, expected_keys = set(actual), set(expected)
+        if actual_keys != expected_keys:
             raise ErrorMeta(
                 AssertionError, "The keys of the mappings do not match:\n"
-                f"Missing keys in the actual mapping: {sorted(theirs - ours)}\n"
-                f"Additional keys in the actual mapping: {sorted(ours - theirs)}", id=id)
-        keys = ours
+                f"Missing keys in the actual mapping: {sorted(expected_keys - actual_keys)}\n"
+                f"Additional keys in the actual mapping: {sorted(actual_keys - expected_keys)}",
+                id=id)
+        keys = actual_keys
         with contextlib.suppress(TypeError):
-            keys = sorted(ours)
+            keys = sorted(actual_keys)
     else:
         for cls in pair_types:
             with contextlib.suppress(UnsupportedInputs):

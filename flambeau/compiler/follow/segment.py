@@ -190,6 +190,7 @@ class Segment:
         self.last_call = 0  # number of the last call that followed it
         self.misses = self.notes = 0  # of inline caches; times they were generated
         self.calls = calls
+        self.legal_indices: dict[int, bool] = {}  # by event; answers of has_legal_indices
         self.backwards: dict[int, BackwardPass] = {}  # by first event
         self.group_updates: set[int] = set()  # events that are an optimizer's step over a group
         self._find_origins()
@@ -233,6 +234,11 @@ class Segment:
     def has_legal_indices(self, number: int) -> bool:
         """Whether the indices that an operator validates are those that an operator of the segment
         chose along an axis, such as `topk`, and no larger axis than they are legal for."""
+        if number not in self.legal_indices:
+            self.legal_indices[number] = self._prove_indices(number)
+        return self.legal_indices[number]
+
+    def _prove_indices(self, number: int) -> bool:
         event = self.entries[number].event
         if event.operator is None or event.operator.values is None or not self.has_one_length:
             return False

@@ -181,13 +181,13 @@ class Expressions:
     def _boolop(self, node: ast.BoolOp) -> Value:
         value = self.visit(node.values[0])
         for part in node.values[1:]:
-            def more(part: ast.expr = part) -> list[Value]:
+            def evaluate(part: ast.expr = part) -> list[Value]:
                 return [self.visit(part)]
 
-            def decided() -> list[Value]:
+            def skip() -> list[Value]:
                 return [self.constant(isinstance(node.op, ast.Or), "bool")]
 
-            ways = [more, decided] if isinstance(node.op, ast.And) else [decided, more]
+            ways = [evaluate, skip] if isinstance(node.op, ast.And) else [skip, evaluate]
             (value,) = self.branch(value, ways)
         return value
 

@@ -82,12 +82,12 @@ def test_shadows_take_the_other_models_inputs(torch: Any, should_log_inputs: boo
 
 def test_models_that_do_not_correspond_are_refused(torch: Any) -> None:
     matcher, nn = load(torch, "ns.fx.graph_matcher"), torch.nn
-    one, two, other = (torch.fx.symbolic_trace(nn.Sequential(*layers)) for layers in (
+    single, double, other = (torch.fx.symbolic_trace(nn.Sequential(*layers)) for layers in (
         [nn.Linear(2, 2)], [nn.Linear(2, 2), nn.Linear(2, 2)], [nn.Conv1d(2, 2, 1)]))
     with pytest.raises(matcher.GraphMatchingException, match="one of which is empty"):
-        matcher.get_matching_subgraph_pairs(one, two)
+        matcher.get_matching_subgraph_pairs(single, double)
     with pytest.raises(matcher.GraphMatchingException, match="are not related"):
-        matcher.get_matching_subgraph_pairs(one, other)
+        matcher.get_matching_subgraph_pairs(single, other)
 
 
 def test_operators_of_ones_own_are_related(torch: Any) -> None:
