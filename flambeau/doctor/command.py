@@ -9,7 +9,7 @@ from pathlib import Path
 from . import report
 from .doctor import Doctor
 from .finding import Level, Mistake
-from .observers.steps import StopWatching
+from .observers.updates import StopWatching
 
 USAGE = """\
 flambeau --doctor SCRIPT [ARGS]           watch the training: mistakes are told on standard error

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..ops.interception.code_patching import Swap, swap_of
-from .observers import operators, steps
+from .observers import operators, steps, updates
 
 if TYPE_CHECKING:
     from .session import Session
@@ -51,17 +51,17 @@ def watch_steps(watched: bool) -> None:
     """Add or remove the patches that run once per step."""
     if session is None:
         return
-    steps.remove_step_hooks()
+    updates.remove_step_hooks()
     if not watched:
         _restore(_close)
         _restore(_step)
         if not session.compiled:  # optimizer hooks would keep a compiled step from running
-            steps.add_heartbeat(session)
+            updates.add_heartbeat(session)
         return
     if not _step:
         for function, observer in steps.step_targets(session):
             _step.append(_start(function, observer))
-    steps.add_step_hooks(session)
+    updates.add_step_hooks(session)
 
 
 def watch_closely(closely: bool) -> None:
@@ -79,7 +79,7 @@ def remove() -> None:
     _restore(_close)
     _restore(_step)
     _restore(_rare)
-    steps.remove_step_hooks()
+    updates.remove_step_hooks()
     session = None
 
 

@@ -6,19 +6,19 @@ Each replaces a library function, calls the original and sends an event to the s
 from __future__ import annotations
 
 import importlib
-import threading
 from collections.abc import Callable
+from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from ...autograd.mode import MODE
-from ...native.foundation.user_frames import find_user_frame, is_internal
 from ...nn.module import Module
 from ...optim import optimizer as optimizers
 from ...tensor.tensor import Tensor
-from ..events import ModuleCall, Update
-from ..places import Spot, find_constructor, find_spot
+from ..places import find_constructor, find_spot
 from . import Observer
+from .calls import Call, report_after, report_before
+from .loaders import LoaderObserver
+from .modules import ModuleObserver
 from .passes import PassObserver
 
 if TYPE_CHECKING:
@@ -27,77 +27,71 @@ if TYPE_CHECKING:
 
 def step_targets(session: Session) -> list[tuple[Any, Observer]]:
     """Return the functions that each step calls, with their observers."""
-    modules = ModuleObserver(session)
-    passes = PassObserver(session)
+    modules, loaders = ModuleObserver(session), LoaderObserver(session)
     clipping = importlib.import_module("flambeau.nn.utils.clip_grad")
     scaler = importlib.import_module("flambeau.amp.grad_scaler").GradScaler
-    loaders = importlib.import_module("flambeau.utils.data.iterator")
+    iterators = importlib.import_module("flambeau.utils.data.iterator")
     fetchers = importlib.import_module("flambeau.utils.data._utils.fetch")
     compiled = importlib.import_module("flambeau.compiler.driver.compiled_function").Compiled
     return [
         (Module.__call__, modules.call),
         (Module._call_impl, modules.call),
-        (Module.zero_grad, _report_before(session, "on_zero_grad", _read_owner)),
-        *passes.targets(),
-        (optimizers.Optimizer.zero_grad, _report_before(session, "on_zero_grad", _read_owner)),
-        (clipping.clip_grad_norm_, _clip_observer(session)),
-        (clipping.clip_grad_value_, _clip_observer(session)),
-        (scaler.scale, _report_before(session, "on_unscale", _read_unscaled)),
-        (scaler.unscale_, _report_before(session, "on_unscale", _read_unscaled)),
-        (loaders._BaseDataLoaderIter.__next__, _observe_batch(session)),
-        (fetchers._MapDatasetFetcher.fetch, _collate_observer(session)),
-        (compiled._flambeau_serve, _observe_compiled_call(session)),
+        (Module.zero_grad, report_before(session, _report_zero_grad)),
+        *PassObserver(session).targets(),
+        (optimizers.Optimizer.zero_grad, report_before(session, _report_zero_grad)),
+        (clipping.clip_grad_norm_, partial(_clip, session)),
+        (clipping.clip_grad_value_, partial(_clip, session)),
+        (scaler.scale, report_before(session, _report_unscaling)),
+        (scaler.unscale_, report_before(session, _report_unscaling)),
+        (iterators._BaseDataLoaderIter.__next__, loaders.advance),
+        (fetchers._MapDatasetFetcher.fetch, loaders.fetch),
+        (compiled._flambeau_serve, partial(_run_as_written, session)),
         (compiled.attempt, _return_miss),
     ]
 
 
 def list_rare_targets(session: Session) -> list[tuple[Any, Observer]]:
     """Return the functions to patch for the whole session, with their observers."""
-    modules = ModuleObserver(session)
-    targets: list[tuple[Any, Observer]] = [
+    modules, loaders = ModuleObserver(session), LoaderObserver(session)
+    namespace = importlib.import_module("flambeau")
+    schedulers = importlib.import_module("flambeau.optim.lr_scheduler.scheduler")
+    data = importlib.import_module("flambeau.utils.data")
+    iterators = importlib.import_module("flambeau.utils.data.iterator")
+    public_schedulers = vars(importlib.import_module("flambeau.optim.lr_scheduler"))
+    return [
         (Module.__init__, modules.construct),
         (Module.train, modules.mode),
-        (Module.state_dict, _observe_state(session)),
-        (Module.load_state_dict, _report_before(session, "on_load", _read_loaded_state)),
-        (optimizers.Optimizer.__init__, _observe_optimizer(session)),
-        (optimizers.Optimizer.load_state_dict,
-         _report_before(session, "on_optimizer_load", _read_optimizer_state)),
-        (importlib.import_module("flambeau").load, _observe_checkpoint(session)),
+        (Module.state_dict, report_after(session, _report_state)),
+        (Module.load_state_dict, report_before(session, _report_load)),
+        (optimizers.Optimizer.__init__, report_after(session, _report_optimizer)),
+        (optimizers.Optimizer.load_state_dict, report_before(session, _report_optimizer_load)),
+        (namespace.load, report_after(session, _report_checkpoint)),
+        *[(cls.__init__, partial(_construct, session, "on_scheduler"))
+          for cls in (schedulers.LRScheduler, public_schedulers["ReduceLROnPlateau"])],
+        *[(step, partial(_schedule, session))
+          for step in _collect_steps(public_schedulers.values(), schedulers.LRScheduler)],
+        (iterators._BaseDataLoaderIter.__init__, loaders.begin),
+        (data.DataLoader.__init__, partial(_construct, session, "on_loader")),
+        (data.WeightedRandomSampler.__init__, report_after(session, _note_construction)),
+        (namespace.manual_seed, report_before(session, _report_seed)),
     ]
-    schedulers = importlib.import_module("flambeau.optim.lr_scheduler.scheduler")
-    names = importlib.import_module("flambeau.optim.lr_scheduler")
-    for cls in (schedulers.LRScheduler, names.ReduceLROnPlateau):
-        targets.append((cls.__init__, _observe_construction(session, "on_scheduler")))
-    steps = {
-        vars(cls)["step"] for cls in vars(names).values()
-        if isinstance(cls, type) and issubclass(cls, schedulers.LRScheduler)
-        and "step" in vars(cls)
-    }
-    targets += [(step, _schedule_observer(session)) for step in steps]
-    loaders = importlib.import_module("flambeau.utils.data.iterator")
-    targets.append((loaders._BaseDataLoaderIter.__init__, _observe_iterator(session)))
-    loader = importlib.import_module("flambeau.utils.data.dataloader").DataLoader
-    targets.append((loader.__init__, _observe_construction(session, "on_loader")))
-    samplers = importlib.import_module("flambeau.utils.data").WeightedRandomSampler
-    targets.append((samplers.__init__, _note_construction(session)))
-    namespace = importlib.import_module("flambeau")
-    targets.append((namespace.manual_seed, _report_before(session, "on_seed", _read_seed)))
-    return targets
+
+
+def _collect_steps(candidates: Any, base: type) -> set[Callable]:
+    """Return the `step` methods that subclasses of a class define."""
+    return {vars(cls)["step"] for cls in candidates
+            if isinstance(cls, type) and issubclass(cls, base) and "step" in vars(cls)}
 
 
 # ------------------------------------------------------------------------- compiled steps
 
 
-def _observe_compiled_call(session: Session) -> Observer:
-    """Run a compiled function as written while steps are watched: its compiled program would hide
-    them."""
+def _run_as_written(session: Session, original: Callable, args: tuple, kwargs: dict) -> Any:
+    """Run a compiled function as written: its compiled program would hide the step."""
     from ...native.runtime.frameless_call import DIRECT
 
-    def call(original: Callable, args: tuple, kwargs: dict) -> Any:
-        session.compiled = True
-        return DIRECT
-
-    return call
+    session.compiled = True
+    return DIRECT
 
 
 def _return_miss(original: Callable, args: tuple, kwargs: dict) -> Any:
@@ -106,322 +100,95 @@ def _return_miss(original: Callable, args: tuple, kwargs: dict) -> Any:
     return MISS
 
 
-# ------------------------------------------------------------------------- modules
+# ------------------------------------------------------------------------- reports of calls
 
 
-class ModuleObserver:
-    """Keeps the stack of running modules, and reports calls from outside."""
-
-    def __init__(self, session: Session) -> None:
-        self.session, self.stack = session, session.stack
-
-    def call(self, original: Callable, args: tuple, kwargs: dict) -> Any:
-        """`Module.__call__`."""
-        session, stack, module = self.session, self.stack, args[0]
-        if session.busy or threading.get_ident() != session.thread or (
-            stack and stack[-1] is module
-        ):
-            return original(*args, **kwargs)
-        if not stack:
-            session.call_spot = find_spot()
-        stack.append(module)
-        try:
-            output = original(*args, **kwargs)
-        finally:
-            stack.pop()
-            if not stack:
-                spot, session.call_spot = session.call_spot, None
-        if not stack:
-            self.tell("on_call", module, args, kwargs, output, spot)
-        elif session.watching and not module._modules and session.handlers["on_layer"]:
-            self.tell("on_layer", module, args, kwargs, output, find_spot())
-        return output
-
-    def tell(
-        self, event: str, module: Any, args: tuple, kwargs: dict, output: Any, spot: Spot | None
-    ) -> None:
-        """Emit the event of a finished call."""
-        session = self.session
-        if event == "on_call":
-            if type(module).__module__.startswith("flambeau.nn.modules.loss"):
-                return
-            session.roots.setdefault(module, None)
-            session.follow(module)
-            if not module._modules and session.watching:
-                self.tell("on_layer", module, args, kwargs, output, spot)
-        call = ModuleCall(module, args[1:], kwargs, output, spot, MODE.grad,
-                          session.clock.passes, session.updates)
-        session.emit(event, call)
-
-    def construct(self, original: Callable, args: tuple, kwargs: dict) -> Any:
-        """`Module.__init__`."""
-        original(*args, **kwargs)
-        session = self.session
-        spot = None if session.busy else find_constructor(args[0])
-        if spot is not None:
-            session.built_at[args[0]] = spot
-            session.emit("on_module_constructed", args[0], spot)
-
-    def mode(self, original: Callable, args: tuple, kwargs: dict) -> Any:
-        """`Module.train`, which recurses into children: only the outermost call is reported."""
-        session = self.session
-        if session.busy or self.inside:
-            return original(*args, **kwargs)
-        self.inside = True
-        try:
-            result = original(*args, **kwargs)
-        finally:
-            self.inside = False
-        session.wake()
-        session.follow(args[0])
-        mode = args[1] if len(args) > 1 else kwargs.get("mode", True)
-        session.emit("on_mode", args[0], mode, find_spot())
-        return result
-
-    inside = False
+def _report_zero_grad(session: Session, call: Call) -> None:
+    session.emit("on_zero_grad", call.args[0], find_spot())
 
 
-# ------------------------------------------------------------------------- optimizers
-
-_handles: list[Any] = []
-
-
-def add_step_hooks(session: Session) -> None:
-    """Register hooks that report the steps of every optimizer."""
-    numbers = session.step_numbers
-    pending: list[Update] = []
-
-    def before(optimizer: Any, args: tuple, kwargs: dict) -> None:
-        if session.busy:
-            return
-        numbers[optimizer] = number = numbers.get(optimizer, 0) + 1
-        session.adopt(optimizer)
-        update = Update(optimizer, number, find_spot(), session.watching)
-        pending.append(update)
-        session.emit("on_step", update)
-
-    def after(optimizer: Any, args: tuple, kwargs: dict) -> None:
-        if session.busy or not pending:
-            return
-        session.updates += 1
-        session.emit("after_step", pending.pop())
-        if session.steps is not None and session.updates >= session.steps:
-            raise StopWatching
-
-    _handles.append(optimizers.register_optimizer_step_pre_hook(before))
-    _handles.append(optimizers.register_optimizer_step_post_hook(after))
+def _report_unscaling(session: Session, call: Call) -> None:
+    """Report the scaler, and the optimizer whose gradients it unscales; None if it scales a loss.
+    """
+    value = call.get(1, "optimizer")
+    optimizer = value if isinstance(value, optimizers.Optimizer) else None
+    session.emit("on_unscale", call.args[0], optimizer, find_spot())
 
 
-_HEARTBEAT_UPDATES = 64  # between two checks of the clock while the session rests
+def _report_seed(session: Session, call: Call) -> None:
+    session.emit("on_seed", call.get(0, "seed"), find_spot())
 
 
-def add_heartbeat(session: Session) -> None:
-    """Count updates while the session rests; now and then, wake it if affordable."""
-    remaining = [_HEARTBEAT_UPDATES]
-    numbers = session.step_numbers
-
-    def beat(optimizer: Any, args: tuple, kwargs: dict) -> None:
-        numbers[optimizer] = numbers.get(optimizer, 0) + 1
-        session.updates += 1
-        remaining[0] -= 1
-        if not remaining[0]:
-            remaining[0] = _HEARTBEAT_UPDATES
-            if session.clock.affordable:
-                session.wake()
-
-    _handles.append(optimizers.register_optimizer_step_pre_hook(beat))
-
-
-class StopWatching(BaseException):
-    """Raised to end a program after the requested number of steps."""
-
-
-def remove_step_hooks() -> None:
-    """Remove the optimizer hooks."""
-    while _handles:
-        _handles.pop().remove()
-
-
-def _observe_optimizer(session: Session) -> Observer:
-    def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
-        original(*args, **kwargs)
-        spot = find_constructor(args[0])
-        if not session.busy:
-            session.wake()
-            session.optimizers[args[0]] = spot
-            session.adopt(args[0])
-            session.clock.again()
-            session.emit("on_optimizer", args[0], spot)
-
-    return construct
-
-
-def _schedule_observer(session: Session) -> Observer:
-    def stepped(original: Callable, args: tuple, kwargs: dict) -> Any:
-        try:
-            return original(*args, **kwargs)
-        finally:
-            if not session.busy and not session.constructing:
-                session.emit("on_schedule", args[0], find_spot(), (*args[1:], *kwargs.values()))
-
-    return stepped
-
-
-# ------------------------------------------------------------------- calls reported beforehand
-
-
-def _report_before(session: Session, event: str, read: Callable[[tuple, dict], tuple]) -> Observer:
-    """Emit an event before each call, with what `read` finds in its arguments, and its spot."""
-
-    def report(original: Callable, args: tuple, kwargs: dict) -> Any:
-        if not session.busy:
-            session.emit(event, *read(args, kwargs), find_spot())
-        return original(*args, **kwargs)
-
-    return report
-
-
-def _read_argument(args: tuple, kwargs: dict, position: int, name: str, default: Any = None) -> Any:
-    return args[position] if len(args) > position else kwargs.get(name, default)
-
-
-def _read_owner(args: tuple, kwargs: dict) -> tuple[Any]:
-    return (args[0],)
-
-
-def _read_seed(args: tuple, kwargs: dict) -> tuple[Any]:
-    return (_read_argument(args, kwargs, 0, "seed"),)
-
-
-def _read_optimizer_state(args: tuple, kwargs: dict) -> tuple[Any, ...]:
-    return args[0], _read_argument(args, kwargs, 1, "state_dict")
-
-
-def _read_loaded_state(args: tuple, kwargs: dict) -> tuple[Any, ...]:
-    return (*_read_optimizer_state(args, kwargs), _read_argument(args, kwargs, 2, "strict", True))
-
-
-def _read_unscaled(args: tuple, kwargs: dict) -> tuple[Any, ...]:
-    """The scaler, and the optimizer whose gradients it unscales; None if it scales a loss."""
-    value = _read_argument(args, kwargs, 1, "optimizer")
-    return args[0], value if isinstance(value, optimizers.Optimizer) else None
-
-
-# ------------------------------------------------------------------------- loaders, state, clipping
-
-
-def _observe_state(session: Session) -> Observer:
+def _report_state(session: Session, call: Call) -> None:
     """Report `state_dict()` of the outermost module."""
-
-    def report(original: Callable, args: tuple, kwargs: dict) -> Any:
-        result = original(*args, **kwargs)
-        caller = find_user_frame(2)
-        if not session.busy and caller is not None and kwargs.get("destination") is None:
-            session.emit("on_state", args[0], result, find_spot())
-        return result
-
-    return report
+    spot = find_spot()
+    if spot is not None and call.kwargs.get("destination") is None:
+        session.emit("on_state", call.args[0], call.result, spot)
 
 
-def _observe_checkpoint(session: Session) -> Observer:
-    """Report what `torch.load` returns."""
-
-    def report(original: Callable, args: tuple, kwargs: dict) -> Any:
-        state = original(*args, **kwargs)
-        if not session.busy:
-            session.emit("on_checkpoint", state, find_spot())
-        return state
-
-    return report
+def _report_load(session: Session, call: Call) -> None:
+    state, strict = call.get(1, "state_dict"), call.get(2, "strict", True)
+    session.emit("on_load", call.args[0], state, strict, find_spot())
 
 
-def _observe_construction(session: Session, event: str) -> Observer:
-    def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
-        session.constructing += 1
-        try:
-            original(*args, **kwargs)
-        finally:
-            session.constructing -= 1
-        if not session.busy:
-            session.emit(event, args[0], find_constructor(args[0]))
-
-    return construct
+def _report_optimizer_load(session: Session, call: Call) -> None:
+    session.emit("on_optimizer_load", call.args[0], call.get(1, "state_dict"), find_spot())
 
 
-def _note_construction(session: Session) -> Observer:
+def _report_checkpoint(session: Session, call: Call) -> None:
+    session.emit("on_checkpoint", call.result, find_spot())
+
+
+def _report_optimizer(session: Session, call: Call) -> None:
+    optimizer = call.args[0]
+    spot = find_constructor(optimizer)
+    session.wake()
+    session.optimizers[optimizer] = spot
+    session.adopt(optimizer)
+    session.clock.again()
+    session.emit("on_optimizer", optimizer, spot)
+
+
+def _note_construction(session: Session, call: Call) -> None:
     """Record where an object is constructed in `Session.built_at`."""
+    spot = find_constructor(call.args[0])
+    if spot is not None:
+        session.built_at[call.args[0]] = spot
 
-    def construct(original: Callable, args: tuple, kwargs: dict) -> Any:
+
+# ------------------------------------------------------------------------- other observers
+
+
+def _construct(session: Session, event: str, original: Callable, args: tuple, kwargs: dict) -> None:
+    """Report a new scheduler or loader. A scheduler's constructor takes a step of its own, which
+    `_schedule` leaves out."""
+    session.constructing += 1
+    try:
         original(*args, **kwargs)
-        spot = None if session.busy else find_constructor(args[0])
-        if spot is not None:
-            session.built_at[args[0]] = spot
-
-    return construct
-
-
-def _clip_observer(session: Session) -> Observer:
-    def clip(original: Callable, args: tuple, kwargs: dict) -> Any:
-        supplied = args[0] if args else kwargs.get("parameters")
-        parameters = [supplied] if isinstance(supplied, Tensor) else list(supplied or ())
-        limit = args[1] if len(args) > 1 else kwargs.get("max_norm", kwargs.get("clip_value", 0))
-        if not session.busy:
-            session.emit("on_clip", parameters, find_spot(), float(limit))
-        # An empty generator gets a warning, which an empty list does not.
-        reiterable = (p for p in parameters) if isinstance(supplied, GeneratorType) else parameters
-        if args:
-            return original(reiterable, *args[1:], **kwargs)
-        return original(**{**kwargs, "parameters": reiterable})
-
-    return clip
+    finally:
+        session.constructing -= 1
+    if not session.busy:
+        session.emit(event, args[0], find_constructor(args[0]))
 
 
-def _observe_iterator(session: Session) -> Observer:
-    def begun(original: Callable, args: tuple, kwargs: dict) -> Any:
-        original(*args, **kwargs)
-        session.wake()
-        loader = session.loaders[args[0]] = args[1] if len(args) > 1 else kwargs["loader"]
-        if not session.busy:
-            session.emit("on_iterator", loader, find_spot())
-
-    return begun
+def _schedule(session: Session, original: Callable, args: tuple, kwargs: dict) -> Any:
+    """Report a scheduler's step, also one that raises."""
+    try:
+        return original(*args, **kwargs)
+    finally:
+        if not session.busy and not session.constructing:
+            session.emit("on_schedule", args[0], find_spot(), (*args[1:], *kwargs.values()))
 
 
-def _observe_batch(session: Session) -> Observer:
-    def fetch(original: Callable, args: tuple, kwargs: dict) -> Any:
-        batch = original(*args, **kwargs)
-        if not session.busy and args[0] in session.loaders:
-            session.emit("on_batch", args[0], batch, find_spot())
-            if args[0]._num_yielded == 1:
-                session.clock.again()
-        return batch
-
-    return fetch
-
-
-def _collate_observer(session: Session) -> Observer:
-    """Report the samples passed to a user's collate function, with the batch."""
-
-    def fetch(original: Callable, args: tuple, kwargs: dict) -> Any:
-        fetcher = args[0]
-        collate = fetcher.collate_fn
-        code = getattr(collate, "__code__", None)
-        if session.busy or not session.watching or code is None or is_internal(code):
-            return original(*args, **kwargs)
-        calls: list[list[Any]] = []
-
-        def catch(samples: Any) -> Any:
-            if isinstance(samples, list):
-                calls.append(list(samples))
-            return collate(samples)
-
-        fetcher.collate_fn = catch
-        try:
-            batch = original(*args, **kwargs)
-        finally:
-            fetcher.collate_fn = collate
-        for samples in calls:
-            session.emit("on_collate", collate, samples, batch)
-        return batch
-
-    return fetch
+def _clip(session: Session, original: Callable, args: tuple, kwargs: dict) -> Any:
+    """Report the clipped parameters and the limit; a generator of parameters is read once."""
+    supplied = args[0] if args else kwargs.get("parameters")
+    parameters = [supplied] if isinstance(supplied, Tensor) else list(supplied or ())
+    limit = args[1] if len(args) > 1 else kwargs.get("max_norm", kwargs.get("clip_value", 0))
+    if not session.busy:
+        session.emit("on_clip", parameters, find_spot(), float(limit))
+    # An empty generator gets a warning, which an empty list does not.
+    reiterable = (p for p in parameters) if isinstance(supplied, GeneratorType) else parameters
+    if args:
+        return original(reiterable, *args[1:], **kwargs)
+    return original(**{**kwargs, "parameters": reiterable})
