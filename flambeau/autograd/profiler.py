@@ -23,7 +23,7 @@ from .profiler_util import (
 from .traces.chrome_trace import write_chrome_trace
 from .traces.inner_calls import list_calls
 from .traces.kineto_results import _ProfilerResult
-from .traces.recorder import Recorder, collect_user_stack, read_details
+from .traces.recorder import Event, Recorder, collect_user_stack
 from .traces.recorder import Recording as Recording
 from .traces.tensor_records import OptimizerRecord
 
@@ -205,30 +205,34 @@ class profile:
 def _create_events(recorder: Recorder) -> EventList:
     threads: dict[int, int] = {}
     result = []
-    for number, _, recorded in list_calls(recorder):
-        name, begin, end, thread, shapes, stack, scope = recorded[:7]
-        details = read_details(recorded)
-        if isinstance(details.subject, OptimizerRecord):
+    for number, _, timed in list_calls(recorder):
+        if isinstance(timed.details.subject, OptimizerRecord):
             continue  # the same step as the event of its label
-        lines = None if stack is None else [
-            f"{code.co_filename}({line}): {code.co_name}" for code, line in stack]
-        result.append(FunctionEvent(
-            0, name, threads.setdefault(thread, len(threads) + 1),
-            (begin - recorder.began_ns) / 1e3, (end - recorder.began_ns) / 1e3,
-            input_shapes=shapes, stack=lines, scope=scope, is_user_annotation=scope == _LABEL,
-            sequence_nr=details.sequence, flops=details.flops,
-            concrete_inputs=list(details.arguments), strides=details.strides, dtypes=details.dtypes,
-            record_id=number,
-        ))
-        result[-1].python_parent = details.caller
-        if name.startswith("ProfilerStep#"):
-            result[-1].name = "ProfilerStep*"  # tables sum the steps; traces number them
+        thread = threads.setdefault(timed.thread, len(threads) + 1)
+        result.append(_create_event(timed, thread, recorder.began_ns, number))
     _note_forward_threads(result)
     result.extend(_attribute_memory(recorder, nest_events(result), threads))
     nest_events(result)
     for i, event in enumerate(result):
         event.id = i + 1
     return EventList(result, profile_memory=recorder.memory, with_flops=recorder.flops)
+
+
+def _create_event(timed: Event, thread: int, began_ns: int, number: int) -> FunctionEvent:
+    details = timed.details
+    lines = None if timed.stack is None else [
+        f"{code.co_filename}({line}): {code.co_name}" for code, line in timed.stack]
+    event = FunctionEvent(
+        0, timed.name, thread, (timed.begin_ns - began_ns) / 1e3, (timed.end_ns - began_ns) / 1e3,
+        input_shapes=timed.shapes, stack=lines, scope=timed.scope,
+        is_user_annotation=timed.scope == _LABEL, sequence_nr=details.sequence,
+        flops=details.flops, concrete_inputs=list(details.arguments), strides=details.strides,
+        dtypes=details.dtypes, record_id=number,
+    )
+    event.python_parent = details.caller
+    if timed.name.startswith("ProfilerStep#"):
+        event.name = "ProfilerStep*"  # tables sum the steps; traces number them
+    return event
 
 
 def _note_forward_threads(events: list[FunctionEvent]) -> None:

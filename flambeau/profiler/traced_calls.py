@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd.traces.argument_texts import number_of, type_of
-from ..autograd.traces.inner_calls import list_calls
-from ..autograd.traces.recorder import Details, Recorder, RecordScope, read_details
+from ..autograd.traces.inner_calls import ListedCall, list_calls
+from ..autograd.traces.recorder import Recorder, RecordScope
 from ..tensor.devices import device
 from ..tensor.dtypes import dtype
 from ..tensor.layout import get_strides, layout, memory_format
@@ -83,23 +83,11 @@ def _describe_tensor(x: Tensor) -> _Value:
     return _Value(key, list(array.shape), type_name, list(get_strides(array)))
 
 
-class _Call(NamedTuple):
-    """An event of a recorder, its thread, and its number there."""
-
-    name: str
-    begin_ns: int
-    end_ns: int
-    thread: int
-    scope: int
-    details: Details
-    record_id: int
-
-
 class TracedCalls:
     """The calls that recorders have collected since they were attached."""
 
     def __init__(self) -> None:
-        self.calls: list[_Call] = []
+        self.calls: list[ListedCall] = []
         self._attached: list[tuple[Recorder, int]] = []
 
     def attach(self, recorder: Recorder) -> None:
@@ -109,11 +97,9 @@ class TracedCalls:
     def detach(self) -> None:
         """Take the calls of the attached recorders; those that come later do not count."""
         for recorder, first in self._attached:
-            for number, position, event in list_calls(recorder):
-                name, begin, end, thread, _, _, scope = event[:7]
-                if position >= first and not name.startswith(("nn.Module: ", "kernel: ")):
-                    self.calls.append(_Call(name, begin, end, thread, scope, read_details(event),
-                                            number))
+            self.calls += [
+                call for call in list_calls(recorder) if call.position >= first
+                and not call.event.name.startswith(("nn.Module: ", "kernel: "))]
         self._attached.clear()
 
     def describe(self, values: Iterable[Any], is_operator: bool = False) -> list[_Value]:
@@ -141,36 +127,38 @@ class _Numbers:
         return self._seen[kind, key]
 
 
-def list_nodes(calls: list[_Call]) -> list[dict[str, Any]]:
+def list_nodes(calls: list[ListedCall]) -> list[dict[str, Any]]:
     """Return the nodes: the process, its threads, and each call below the one around it."""
     numbers = _Numbers()
     process = next(numbers.next)
     nodes = [_node("[pytorch|profiler|execution_trace|process]", process, process, 0)]
     roots: dict[int, int] = {}
     open_calls: dict[int, list[tuple[int, int]]] = {}  # for each thread: ends and numbers
-    for call in sorted(calls, key=lambda c: (c.begin_ns, -c.end_ns)):
-        if call.thread not in roots:
-            node_id = roots[call.thread] = next(numbers.next)
+    for call in sorted(calls, key=lambda c: (c.event.begin_ns, -c.event.end_ns)):
+        thread, end_ns = call.event.thread, call.event.end_ns
+        if thread not in roots:
+            node_id = roots[thread] = next(numbers.next)
             nodes.append(_node("[pytorch|profiler|execution_trace|thread]", node_id, process,
                                len(roots)))
-        stack = open_calls.setdefault(call.thread, [])
-        while stack and stack[-1][0] < call.end_ns:
+        stack = open_calls.setdefault(thread, [])
+        while stack and stack[-1][0] < end_ns:
             stack.pop()
-        parent = stack[-1][1] if stack else roots[call.thread]
+        parent = stack[-1][1] if stack else roots[thread]
         node_id = next(numbers.next)
-        stack.append((call.end_ns, node_id))
-        nodes.append(_call_node(call, node_id, parent, list(roots).index(call.thread) + 1, numbers))
+        stack.append((end_ns, node_id))
+        nodes.append(_call_node(call, node_id, parent, list(roots).index(thread) + 1, numbers))
     return nodes
 
 
 def _call_node(
-    call: _Call, node_id: int, parent: int, thread: int, numbers: _Numbers
+    call: ListedCall, node_id: int, parent: int, thread: int, numbers: _Numbers
 ) -> dict[str, Any]:
-    inputs, outputs, schema = call.details.described or ((), (), "")
-    is_backward = call.scope == RecordScope.BACKWARD_FUNCTION
+    event = call.event
+    inputs, outputs, schema = event.details.described or ((), (), "")
+    is_backward = event.scope == RecordScope.BACKWARD_FUNCTION
     return _node(
-        call.name, node_id, parent, thread, scope=call.scope, rf_id=call.record_id,
-        seq_id=call.details.sequence, op_schema=schema, fw_parent=parent if is_backward else 0,
+        event.name, node_id, parent, thread, scope=event.scope, rf_id=call.number,
+        seq_id=event.details.sequence, op_schema=schema, fw_parent=parent if is_backward else 0,
         fw_tid=thread if is_backward else 0, inputs=_list_values(inputs, numbers),
         outputs=_list_values(outputs, numbers))
 

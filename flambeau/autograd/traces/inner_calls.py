@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ...tensor.tensor import Tensor, wrap
-from .recorder import Recorder, RecordScope
+from .recorder import Event, Recorder, RecordScope, read_event
 
 __all__ = ["InnerCall", "ListedCall", "TimedCall", "list_calls", "parse", "place", "read_argument"]
 
@@ -146,7 +146,7 @@ class ListedCall(NamedTuple):
 
     number: int
     position: int
-    event: tuple[Any, ...]
+    event: Event
 
 
 def list_calls(recorder: Recorder) -> list[ListedCall]:
@@ -156,69 +156,69 @@ def list_calls(recorder: Recorder) -> list[ListedCall]:
     of PyTorch itself. Of an operator that only flambeau has, the event belongs to that of PyTorch's
     operator around it, or takes its name.
     """
-    events = [*recorder.events, *_close_labels(recorder)]
+    recorded = list(map(read_event, recorder.events))
+    events = [*recorded, *_close_labels(recorder, recorded)]
     names = recorder.own_names
     covered, composed = _compare_nesting(events, names)
     calls: list[ListedCall] = []
     for k, event in enumerate(events):
         if k in covered:
             continue
-        named = (names.get(event[0], event[0]), *event[1:8])
+        named = event._replace(name=names.get(event.name, event.name), inner=())
         for listed in (named, *(() if k in composed else _list_inner(event))):
             calls.append(ListedCall(len(calls) + 1, k, listed))
     return calls
 
 
-def _close_labels(recorder: Recorder) -> Iterator[tuple[Any, ...]]:
+def _close_labels(recorder: Recorder, events: list[Event]) -> Iterator[Event]:
     """Yield the events of labels that never ended: they end with the call around them."""
     for name, begin_ns, thread in recorder.open_labels.values():
-        ends = [e[2] for e in recorder.events if e[3] == thread and e[1] <= begin_ns <= e[2]]
-        yield (name, begin_ns, min(ends, default=recorder.ended_ns), thread, None, None,
-               int(RecordScope.USER_SCOPE))
+        ends = [event.end_ns for event in events
+                if event.thread == thread and event.begin_ns <= begin_ns <= event.end_ns]
+        yield Event(name, begin_ns, min(ends, default=recorder.ended_ns), thread,
+                    scope=RecordScope.USER_SCOPE.value)
 
 
-def _list_inner(event: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def _list_inner(event: Event) -> Iterator[Event]:
     """Yield the events of the inner calls that an event has, or only declares."""
-    if len(event) <= 8 or not event[8]:
+    if not isinstance(event.inner, str):
+        yield from event.inner
         return
-    if not isinstance(event[8], str):
-        yield from event[8]
-        return
-    for call, begin_ns, end_ns in place(parse(event[8]), event[1], event[2], None):
-        yield (call.event_name, begin_ns, end_ns, event[3], None, *event[5:7])
+    for call, begin_ns, end_ns in place(parse(event.inner), event.begin_ns, event.end_ns, None):
+        yield Event(call.event_name, begin_ns, end_ns, event.thread, None, event.stack, event.scope)
 
 
-def _repeats(event: tuple[Any, ...], around: str, names: dict[str, str]) -> bool:
+def _repeats(event: Event, around: str, names: dict[str, str]) -> bool:
     """Return whether an operator's event lies within one of the same operator, or of one that it
     calls: PyTorch's operators call neither themselves nor their callers."""
-    if names.get(event[0], event[0]) == names.get(around, around):
-        return event[0].startswith("aten::")
-    if len(event) <= 8 or not event[8] or not around.startswith("aten::"):
+    if names.get(event.name, event.name) == names.get(around, around):
+        return event.name.startswith("aten::")
+    if not around.startswith("aten::"):
         return False
-    if isinstance(event[8], str):
-        return any(call.event_name == around for call in parse(event[8]))
-    return any(inner[0] == around for inner in event[8])
+    if isinstance(event.inner, str):
+        return any(call.event_name == around for call in parse(event.inner))
+    return any(inner.name == around for inner in event.inner)
 
 
 def _compare_nesting(
-    events: list[tuple[Any, ...]], names: dict[str, str]
+    events: list[Event], names: dict[str, str]
 ) -> tuple[set[int], set[int]]:
     """Return the indices of events that those around them stand for, and of events of composites
     with events of PyTorch's operators inside."""
     covered: set[int] = set()
     composed: set[int] = set()
     around: dict[int, list[int]] = {}
-    for k in sorted(range(len(events)), key=lambda k: (events[k][1], -events[k][2])):
-        name, _, end_ns, thread = events[k][:4]
-        stack = around.setdefault(thread, [])
-        while stack and events[stack[-1]][2] < end_ns:
+    for k in sorted(range(len(events)), key=lambda k: (events[k].begin_ns, -events[k].end_ns)):
+        event = events[k]
+        name = event.name
+        stack = around.setdefault(event.thread, [])
+        while stack and events[stack[-1]].end_ns < event.end_ns:
             stack.pop()
-        if stack and _repeats(events[k], events[stack[-1]][0], names):
+        if stack and _repeats(event, events[stack[-1]].name, names):
             covered.add(k)
         elif name in names:
             public = names[name].rstrip("_")
-            if any(len(events[j]) > 8 and events[j][8] or events[j][0].rstrip("_") == public
-                   for j in stack):
+            if any(events[j].inner or events[j].name.rstrip("_") == public for j in stack):
                 covered.add(k)
         elif name.startswith("aten::"):
             composed.update(stack)

@@ -17,7 +17,7 @@ from .event_fields import (
     _ExtraFields_PyCCall, _ExtraFields_TorchOp, describe_call, describe_subject,
 )
 from .inner_calls import list_calls
-from .recorder import Recorder, RecordScope, read_details
+from .recorder import Recorder, RecordScope
 
 _numbers = itertools.count(1)  # event ids, unique in a process
 
@@ -179,13 +179,13 @@ class _ProfilerResult:
 
     def _make(self, recorder: Recorder) -> Iterable[_ProfilerEvent]:
         began = recorder.began_ns
-        for _, _, recorded in list_calls(recorder):
-            name, begin, end, thread, shapes, stack, scope = recorded[:7]
-            details = read_details(recorded)
-            fields: Any = _ExtraFields_TorchOp(name, scope, shapes, details, self._identities)
-            if details.subject is not None:
-                fields = describe_subject(details.subject, self._identities)
-            event = _ProfilerEvent(name, begin - began, end - began, thread, fields, stack)
+        for _, _, timed in list_calls(recorder):
+            fields: Any = _ExtraFields_TorchOp(
+                timed.name, timed.scope, timed.shapes, timed.details, self._identities)
+            if timed.details.subject is not None:
+                fields = describe_subject(timed.details.subject, self._identities)
+            event = _ProfilerEvent(timed.name, timed.begin_ns - began, timed.end_ns - began,
+                                   timed.thread, fields, timed.stack)
             self._list.append(_KinetoEvent(event))
             yield event
         calls = [] if recorder.python is None else recorder.python.calls

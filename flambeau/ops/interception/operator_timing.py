@@ -22,7 +22,7 @@ from ...autograd.traces.chrome_trace import TraceSwitches
 from ...autograd.traces.flops import count_flops
 from ...autograd.traces.inner_calls import TimedCall, parse, place, read_argument
 from ...autograd.traces.recorder import (
-    Details, Recorder, Recording, RecordScope, collect_user_stack,
+    Details, Event, Recorder, Recording, RecordScope, collect_user_stack, read_event,
 )
 from ...autograd.traces.tensor_records import find_owner, wrap_number
 from ...native.foundation.method_patches import library_attributes
@@ -138,18 +138,19 @@ def _classify_index(index: Any) -> str:
     return next((name for kind, name in views if kind in kinds), "aten::alias")
 
 
-def _read(event: tuple, args: tuple) -> Iterable[tuple]:
-    return ((_classify_index(args[1]), *event[1:]),)
+def _read(event: Event, args: tuple) -> tuple[Event, ...]:
+    return (event._replace(name=_classify_index(args[1])),)
 
 
-def _write(event: tuple, args: tuple) -> Iterable[tuple]:
+def _write(event: Event, args: tuple) -> tuple[Event, ...]:
     """Return the event of taking the view, with zero duration, and the write."""
     kind = _classify_index(args[1])
     if kind == "aten::index":
-        return (("aten::index_put_", *event[1:]),)
-    before_ns = event[1] - 1
+        return (event._replace(name="aten::index_put_"),)
+    before_ns = event.begin_ns - 1
+    view = Event(kind, before_ns, before_ns, event.thread, event.shapes, event.stack, event.scope)
     name = "aten::copy_" if isinstance(args[2], Tensor) else "aten::fill_"
-    return (kind, before_ns, before_ns, *event[3:7]), (name, *event[1:])
+    return view, event._replace(name=name)
 
 
 # Calls whose event depends on the index.
@@ -181,15 +182,15 @@ def time_operators(recorder: Recorder, name: str) -> Callable:
             raise
         end, node = clock(), getattr(y, "_node", None)
         event: tuple[Any, ...] = (name, begin, end, thread(), None, None, _FUNCTION)
-        if node is not None:
-            event = (*event, _find_sequence_number(node))
+        if node is not None or choose is not None:
+            event = (*event, -1 if node is None else _find_sequence_number(node))
         if choose is not None:
             values = list_arguments(bare, original, args, kwargs) if kwargs else args
-            event = (*event[:7], -1 if node is None else event[7], choose(values, y))
+            event = (*event, choose(values, y))
         if expand is None:
             note(event)
         else:
-            recorder.events.extend(expand(event, args))
+            recorder.events.extend(expand(read_event(event), args))
         return y
 
     return plain
@@ -228,11 +229,11 @@ def _time_in_detail(
                 str(find_overload(bare, args, kwargs) or ""))
             details = _collect_details(recorder, name, arguments, shapes, y)._replace(
                 described=described, values=values)
-            event: tuple = (name, begin, end, get_ident(), shapes, stack, _FUNCTION, details)
+            event = Event(name, begin, end, get_ident(), shapes, stack, _FUNCTION, details)
             if choose is not None and computed:
                 calls = place(parse(choose(arguments, y)), begin, end, memory)
-                event = (*event,
-                         tuple(_create_inner_events(recorder, event, calls, arguments, y)))
+                event = event._replace(
+                    inner=tuple(_create_inner_events(recorder, event, calls, arguments, y)))
             note(event) if expand is None else recorder.events.extend(expand(event, args))
             if paused and python is not None:
                 python.resume()
@@ -248,8 +249,8 @@ def _name_call(bare: str, original: Callable) -> str:
 
 
 def _create_inner_events(
-    recorder: Recorder, event: tuple, calls: Iterable[TimedCall], args: tuple, y: Any
-) -> Iterable[tuple]:
+    recorder: Recorder, event: Event, calls: Iterable[TimedCall], args: tuple, y: Any
+) -> Iterable[Event]:
     """Yield the events of a composite's inner calls."""
     for call, begin_ns, end_ns in calls:
         name, _, overload = call.name.partition(".")
@@ -264,7 +265,8 @@ def _create_inner_events(
             inputs = recorder.observer.describe(
                 [read_argument(text, args, y) for text in call.arguments], is_operator=True)
             details = details._replace(described=(inputs, (), ""))
-        yield call.event_name, begin_ns, end_ns, event[3], shapes, *event[5:7], details
+        yield Event(call.event_name, begin_ns, end_ns, event.thread, shapes, event.stack,
+                    event.scope, details)
 
 
 def _record_values(
@@ -353,12 +355,12 @@ def _time_leaves(recorder: Recorder) -> Callable:
                 memory = computed, clock()
         finally:
             end = clock()
-            event = (name, begin, end, get_ident(), None, stack, _NODE, Details(values=values))
+            event = Event(name, begin, end, get_ident(), None, stack, _NODE, Details(values=values))
             recorder.events.append(event)
             grad = args[0]._grad
             calls = place(parse(_choose_accumulation(stored, args[1], grad)), begin, end, memory)
-            recorder.events.extend(_create_inner_events(recorder, (*event[:6], _FUNCTION), calls,
-                                                        (grad, args[1]), grad))
+            recorder.events.extend(_create_inner_events(
+                recorder, event._replace(scope=_FUNCTION), calls, (grad, args[1]), grad))
             recorder.events.append((_EVALUATION + name, evaluated, clock(), get_ident(), None,
                                     stack, _FUNCTION))
 
