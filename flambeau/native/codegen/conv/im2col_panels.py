@@ -15,7 +15,6 @@ from llvmlite import ir
 from ..gemm.micro_kernel import MicroTile
 from ..llvm.address import add, constant, multiply, offset_bytes
 from ..llvm.builder import Builder
-from ..llvm.loop import emit_loop
 from ..llvm.types import I32, I64, POINTER, Number
 from ..llvm.vectors import load_vector, splat, store_vector
 from .image_loads import WindowedImage
@@ -52,10 +51,9 @@ class Im2colPacker:
         number, position = b.udiv(first, self.each), b.urem(first, self.each)
         row, column = b.udiv(position, image.columns.outputs), b.urem(position,
                                                                       image.columns.outputs)
-        zero, unit = constant(0), constant(1)
-
-        def lane(i: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            number, row, column = carried
+        start_column, zero, unit = column, constant(0), constant(1)
+        with b.carrying_loop(0, self.tile.columns, [number, row, column]) as loop:
+            i, (number, row, column) = loop.index, loop.values
             is_inside = b.icmp_signed("<", i, constant(count))
             offset = b.mul(number, image.image_apart)
             for line, coordinate, offsets in zip((image.rows, image.columns), (row, column),
@@ -74,10 +72,8 @@ class Im2colPacker:
             row = b.select(over, b.add(row, unit), row)
             below = b.icmp_signed("==", row, image.rows.outputs)
             row = b.select(below, zero, row)
-            return [b.select(below, b.add(number, unit), number), row, column]
-
-        emit_loop(b, self.tile.columns, [number, row, column], lane)
-        self.column = column
+            loop.values = [b.select(below, b.add(number, unit), number), row, column]
+        self.column = start_column
 
     # --------------------------------------------------------------------------- packing
 
@@ -120,10 +116,9 @@ class Im2colPacker:
                      for v in vectors]
             return masks, b.mul(ahead, line.apart)
 
-        def row(i: ir.Value, _: list) -> list:
+        with b.counted_loop(0, image.rows.entries) as i:
             across, down = inside(0, i)
-
-            def column(j: ir.Value, _: list) -> list:
+            with b.counted_loop(0, image.columns.entries) as j:
                 along, right = inside(1, j)
                 masks = [b.and_(x, y) for x, y in zip(across, along, strict=True)]
                 tap = b.add(b.mul(i, image.columns.entries), j)
@@ -133,12 +128,6 @@ class Im2colPacker:
                 place = offset_bytes(b, into, multiply(b, step, self.tile.columns * self.size))
                 offset = b.add(b.add(down, right), b.mul(low, image.channel_apart))
                 body(offset, masks, b.sub(high, low), place)
-                return []
-
-            emit_loop(b, image.columns.entries, [], column)
-            return []
-
-        emit_loop(b, image.rows.entries, [], row)
 
     def channels_before(self, tap: ir.Value, end: Number) -> ir.Value:
         """Return how many channels' steps of a tap precede step `end` of the depth."""
@@ -193,9 +182,8 @@ class Im2colPacker:
             ]
         else:
             parts = [[(offset, [mask]) for offset, mask in tile] for tile in parts]
-
-        def channel(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            source, target = carried
+        with b.carrying_loop(0, count, [self.image.start, place]) as loop:
+            source, target = loop.values
             for v, some in enumerate(parts):
                 read = [
                     self._read(offset_bytes(b, source, offset), masks) for offset, masks in some
@@ -204,9 +192,7 @@ class Im2colPacker:
                 store_vector(
                     b, value, offset_bytes(b, target, v * tile.lanes * self.size), self.size
                 )
-            return self._advance(source, target)
-
-        emit_loop(b, count, [self.image.start, place], channel)
+            loop.values = self._advance(source, target)
 
     def _split_even_mask(self, mask: ir.Value) -> list[ir.Value]:
         """Return the masks of two memory vectors of which every second element is used."""
@@ -250,8 +236,8 @@ class Im2colPacker:
                    for v in vectors]
 
         def tap(offset: ir.Value, masks: list[ir.Value], count: ir.Value, place: ir.Value) -> None:
-            def channel(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-                source, target = carried
+            with b.carrying_loop(0, count, [self.image.start, place]) as loop:
+                source, target = loop.values
                 for v in vectors:
                     pointers = b.gep(offset_bytes(b, source, offset), [offsets[v]],
                                      source_etype=ir.IntType(8))
@@ -260,8 +246,6 @@ class Im2colPacker:
                     store_vector(
                         b, value, offset_bytes(b, target, v * tile.lanes * self.size), self.size
                     )
-                return self._advance(source, target)
-
-            emit_loop(b, count, [self.image.start, place], channel)
+                loop.values = self._advance(source, target)
 
         self._emit_taps(start, depth, into, tap)

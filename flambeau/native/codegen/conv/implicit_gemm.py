@@ -24,7 +24,6 @@ from ..gemm.tile_kernel import TileKernel
 from ..gemm.tile_loops import TileLoops
 from ..gemm.workspace import Workspace
 from ..llvm.address import add, constant, multiply, offset_bytes
-from ..llvm.loop import emit_loop
 from ..llvm.types import Number, memory_type
 from ..loops.epilogue import emit_epilogue
 from .im2col_panels import Im2colPacker
@@ -131,28 +130,21 @@ class ConvPacker(OperandPacker):
                 offset_bytes(b, p.a, multiply(b, emit_min(b, add(b, first, i), last), p.a_row))
                 for i in range(rows)
             ]
-
-            def tap(t: ir.Value, _: list) -> list:
+            with b.counted_loop(0, panel.taps) as t:
                 ends = (start, add(b, start, depth))
                 low, high = (panel.channels_before(t, end) for end in ends)
                 offset = b.add(b.mul(b.udiv(t, columns), down), b.mul(b.urem(t, columns), right))
                 offset = b.add(offset, b.mul(low, channel))
                 step = b.sub(b.add(b.mul(low, panel.taps), t), constant(start))
                 distance = multiply(b, panel.taps, rows * self.size)
-
-                def copy_weight(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-                    offset, target = carried
+                target = offset_bytes(b, into, multiply(b, step, rows * self.size))
+                with b.carrying_loop(0, b.sub(high, low), [offset, target]) as loop:
+                    offset, target = loop.values
                     for i, source in enumerate(sources):
                         value = b.load(offset_bytes(b, source, offset), typ=memory_type(p.type),
                                        align=self.size)
                         b.store(value, offset_bytes(b, target, i * self.size), align=self.size)
-                    return [b.add(offset, channel), offset_bytes(b, target, distance)]
-
-                target = offset_bytes(b, into, multiply(b, step, rows * self.size))
-                emit_loop(b, b.sub(high, low), [offset, target], copy_weight)
-                return []
-
-            emit_loop(b, panel.taps, [], tap)
+                    loop.values = [b.add(offset, channel), offset_bytes(b, target, distance)]
 
         self.loops.repeat(g0, g1, group)
 
@@ -209,26 +201,19 @@ class PositionEpilogue(TileEpilogue):
         b, image, kind = self.builder, self.image, memory_type(self.p.type)
         row, column = (f(at, image.columns.outputs) for f in (b.udiv, b.urem))
         zero, unit = constant(0), constant(1)
-
-        def position(j: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            number, row, column = carried
+        with b.carrying_loop(0, count, [number, row, column]) as loop:
+            j, (number, row, column) = loop.index, loop.values
             known = {image.image.index: number, image.rows.output.index: row,
                      image.columns.output.index: column}
-
-            def channel(i: ir.Value, _: list) -> list:
+            with b.counted_loop(0, valid) as i:
                 place = b.add(b.mul(i, constant(self.tile.columns)), j)
                 value = b.load(offset_bytes(b, slot, multiply(b, place, self.size)), typ=kind,
                                align=self.size)
-                row = (self.row, constant(add(b, first, i)))
-                emit_epilogue(self.context, self.statement.body, known, row, 1, value)
-                return []
-
-            emit_loop(b, valid, [], channel)
+                channel = (self.row, constant(add(b, first, i)))
+                emit_epilogue(self.context, self.statement.body, known, channel, 1, value)
             column = b.add(column, unit)
             over = b.icmp_signed("==", column, image.columns.outputs)
             row = b.select(over, b.add(row, unit), row)
             below = b.icmp_signed("==", row, image.rows.outputs)
-            return [b.select(below, b.add(number, unit), number), b.select(below, zero, row),
-                    b.select(over, zero, column)]
-
-        emit_loop(b, count, [number, row, column], position)
+            loop.values = [b.select(below, b.add(number, unit), number),
+                           b.select(below, zero, row), b.select(over, zero, column)]

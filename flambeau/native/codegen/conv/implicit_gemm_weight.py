@@ -27,7 +27,6 @@ from ..gemm.tile_kernel import TileKernel
 from ..gemm.tile_loops import TileLoops
 from ..gemm.workspace import Workspace
 from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes, subtract
-from ..llvm.loop import emit_loop
 from ..llvm.types import Number, memory_type
 from ..llvm.vectors import first_lanes, load_vector
 from ..loops.epilogue import emit_epilogue
@@ -130,16 +129,12 @@ class GradientPacker(OperandPacker):
         count = multiply(b, b.sub(constant(g1), constant(g0)), rows)
         available = emit_min(b, count, b.sub(constant(self.p.m), constant(first)))
         self.apart = multiply(b, count, columns * self.size)
-
-        def accumulate_step(i: ir.Value, _: Sums) -> Sums:
+        with b.counted_loop(0, ceil_divide(b, depth, columns)) as i:
             done = multiply(b, i, columns)
             remaining = emit_min(b, columns, b.sub(constant(depth), constant(done)))
             self.windows.place(add(b, start, done), remaining)
             into = offset_bytes(b, self.workspace.memory, multiply(b, i, self.apart))
             self.windows.pack(first, available, into)
-            return []
-
-        emit_loop(b, ceil_divide(b, depth, columns), [], accumulate_step)
 
     def _pack_panel(
         self, columns: PanelColumns, local: Number, start: Number, depth: Number
@@ -149,8 +144,7 @@ class GradientPacker(OperandPacker):
         source = offset_bytes(b, p.b, multiply(b, columns.first, cotangent.channel_apart))
         first, last = (b.udiv(constant(bound), cotangent.each) for bound in (
             start, add(b, add(b, start, depth), -1)))
-
-        def image(i: ir.Value, _: Sums) -> Sums:
+        with b.counted_loop(0, b.add(b.sub(last, first), constant(1))) as i:
             number = b.add(first, i)
             begin = b.mul(number, cotangent.each)
             low = b.intrinsic("smax", begin.type, (begin, constant(start)))
@@ -163,16 +157,12 @@ class GradientPacker(OperandPacker):
                 with runs:
                     pointer = offset_bytes(b, here, multiply(b, b.sub(low, begin), self.size))
                     panel = PackedPanel(pointer, cotangent.channel_apart, self.size, p.b_type,
-                                        p.type,
-                                        self.tile.columns, columns.count, b.sub(end, low),
-                                        self.tile.lanes)
+                                        p.type, self.tile.columns, columns.count,
+                                        b.sub(end, low), self.tile.lanes)
                     pack_panel(b, panel, into)
                 with other:
                     first_position, position_count = b.sub(low, begin), b.sub(end, low)
                     self._pack_elements(here, first_position, position_count, columns.count, into)
-            return []
-
-        emit_loop(b, b.add(b.sub(last, first), constant(1)), [], image)
 
     def _pack_elements(
         self, image: ir.Value, first: ir.Value, position_count: ir.Value, count: Number,
@@ -181,29 +171,21 @@ class GradientPacker(OperandPacker):
         """Pack positions of an image one by one."""
         b, kind, cotangent = self.builder, memory_type(self.p.type), self.cotangent
         line = cotangent.image.columns
-
-        def position(i: ir.Value, carried: Sums) -> Sums:
-            row, place = carried
+        start = [b.udiv(first, line.outputs), b.urem(first, line.outputs)]
+        with b.carrying_loop(0, position_count, start) as loop:
+            i, (row, place) = loop.index, loop.values
             offset = b.mul(row, cotangent.row_apart)
             offset = b.add(offset, b.mul(place, cotangent.place_apart))
             pointer = offset_bytes(b, image, offset)
             target = offset_bytes(b, into, multiply(b, i, self.tile.columns * self.size))
-
-            def channel(j: ir.Value, _: Sums) -> Sums:
+            with b.counted_loop(0, constant(count)) as j:
                 value = b.load(offset_bytes(b, pointer, b.mul(j, cotangent.channel_apart)),
-                               typ=kind,
-                               align=self.size)
+                               typ=kind, align=self.size)
                 b.store(value, offset_bytes(b, target, multiply(b, j, self.size)), align=self.size)
-                return []
-
-            emit_loop(b, constant(count), [], channel)
             following = b.add(place, constant(1))
             over = b.icmp_signed("==", following, line.outputs)
-            return [b.select(over, b.add(row, constant(1)), row),
-                    b.select(over, constant(0), following)]
-
-        start = [b.udiv(first, line.outputs), b.urem(first, line.outputs)]
-        emit_loop(b, position_count, start, position)
+            loop.values = [b.select(over, b.add(row, constant(1)), row),
+                           b.select(over, constant(0), following)]
 
 
 class GradientTileKernel(TileKernel):
@@ -280,8 +262,7 @@ class WeightEpilogue(TileEpilogue):
         """Transpose squares of rows by columns and store them with lanes along the rows."""
         b, tile = self.builder, self.tile
         lanes, stride = tile.lanes, tile.columns * self.size
-
-        def square(v: ir.Value, _: Sums) -> Sums:
+        with b.counted_loop(0, ceil_divide(b, constant(columns.count), lanes)) as v:
             done = multiply(b, v, lanes)
             remaining = emit_min(b, lanes, b.sub(constant(columns.count), constant(done)))
             column = add(b, constant(columns.first), done)
@@ -292,9 +273,6 @@ class WeightEpilogue(TileEpilogue):
                 transpose_into(b, tile.type, lanes, source, stride, rows, lanes, self.layout.square)
                 mask = first_lanes(b, constant(add(b, valid, -begin)), lanes)
                 self._store_square(column, remaining, constant(add(b, first, begin)), mask)
-            return []
-
-        emit_loop(b, ceil_divide(b, constant(columns.count), lanes), [], square)
 
     def _store_square(
         self, column: Number, count: Number, row: ir.Value, mask: ir.Value | None
@@ -302,31 +280,25 @@ class WeightEpilogue(TileEpilogue):
         """Store a square: `count` columns, with rows in lanes."""
         b, tile, image = self.builder, self.tile, self.image
         known = {image.channel.index: constant(0), image.rows.entry.index: constant(0)}
-
-        def channel(c: ir.Value, _: Sums) -> Sums:
+        with b.counted_loop(0, count) as c:
             line = offset_bytes(b, self.layout.square, multiply(b, c, tile.lanes * self.size))
             value = load_vector(b, line, tile.type, tile.lanes)
             bindings = {**known, self.column: constant(add(b, c, column))}
             emit_epilogue(self.context, self.layout.ordered_body, bindings,
                           (image.columns.entry.index, row), tile.lanes, value, mask)
-            return []
-
-        emit_loop(b, count, [], channel)
 
     def _store_elements(
         self, slot: ir.Value, first: Number, valid: Number, columns: PanelColumns
     ) -> None:
         b, image, kind = self.builder, self.image, memory_type(self.p.type)
         entries = image.columns.entries
-
-        def row(i: ir.Value, _: Sums) -> Sums:
+        with b.counted_loop(0, valid) as i:
             row_number = add(b, i, first)
             channel, tap = (f(constant(row_number), self.windows.taps) for f in (b.udiv, b.urem))
             known = {image.channel.index: channel, image.rows.entry.index: b.udiv(tap, entries),
                      image.columns.entry.index: b.urem(tap, entries)}
             source = offset_bytes(b, slot, multiply(b, i, self.tile.columns * self.size))
-
-            def store_number(j: ir.Value, _: Sums) -> Sums:
+            with b.counted_loop(0, constant(columns.count)) as j:
                 value = b.load(
                     offset_bytes(b, source, multiply(b, j, self.size)), typ=kind, align=self.size
                 )
@@ -334,9 +306,3 @@ class WeightEpilogue(TileEpilogue):
                 emit_epilogue(
                     self.context, self.statement.body, known, (self.column, start), 1, value
                 )
-                return []
-
-            emit_loop(b, constant(columns.count), [], store_number)
-            return []
-
-        emit_loop(b, valid, [], row)

@@ -6,16 +6,15 @@ AMX flushes tiny terms to zero, and terms of infinities multiply to NaN; packing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
 
 from llvmlite import ir
 
 from ...loop_ir.ir import Type
 from ...target.amx import SIDE, TILE_BYTES
 from ..llvm.address import add, constant, multiply, offset_bytes
-from ..llvm.loop import declare_internal, emit_loop
-from ..llvm.types import F32, I16, I32, I64, POINTER, Number
+from ..llvm.builder import VectorBuilder
+from ..llvm.loop import declare_internal
+from ..llvm.types import F32, I16, I32, I64, POINTER
 from ..llvm.vectors import fma, load_vector, splat, store_vector
 from .amx_split import UPPER_HALF, broadcast_bits
 
@@ -34,13 +33,14 @@ def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
     kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, POINTER, *[I64] * 3])
     function = declare_internal(module, name, kind)
     a, other, steps, sums, resume, rows, columns = function.args
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = VectorBuilder(function.append_basic_block("entry"))
     line = b.mul(columns, constant(64))
     vectors = b.mul(rows, columns)
     with b.if_then(b.icmp_signed("==", resume, constant(0))):
         _clear_sums(b, sums, vectors)
 
-    def element(s: ir.Value, pair: ir.Value, half: ir.Value, tile: ir.Value) -> None:
+    with b.counted_loop(0, steps) as s, b.counted_loop(0, SIDE) as pair, \
+            b.counted_loop(0, 2) as half, b.counted_loop(0, columns) as tile:
         rhs = offset_bytes(
             b, other, add(b, multiply(b, s, 2 * TILE_BYTES * parts[1]), multiply(b, pair, 64))
         )
@@ -56,40 +56,18 @@ def declare_fallback(module: ir.Module, parts: tuple[int, int]) -> ir.Function:
         lhs = offset_bytes(b, lhs, add(b, multiply(b, pair, 4), multiply(b, half, 2)))
         into = offset_bytes(b, sums, multiply(b, tile, 64))
 
-        def row(r: ir.Value, _: list) -> list:
-            x = splat(b, _join_terms(b, offset_bytes(b, lhs, multiply(b, r, 64)), parts[0]), SIDE)
-            place = offset_bytes(b, into, b.mul(r, line))
+        with b.counted_loop(0, rows) as row:
+            x = splat(b, _join_terms(b, offset_bytes(b, lhs, multiply(b, row, 64)), parts[0]), SIDE)
+            place = offset_bytes(b, into, b.mul(row, line))
             store_vector(b, fma(b, x, y, load_vector(b, place, Type.F32, SIDE)), place, 4)
-            return []
-
-        emit_loop(b, rows, [], row)
-
-    _emit_nested_loops(b, [steps, constant(SIDE), constant(2), columns], element)
     b.ret_void()
     return function
 
 
-def _clear_sums(b: ir.IRBuilder, sums: ir.Value, vectors: ir.Value) -> None:
+def _clear_sums(b: VectorBuilder, sums: ir.Value, vectors: ir.Value) -> None:
     """Zero `vectors` vectors of sums."""
-    def clear_vector(i: ir.Value, _: list) -> list:
+    with b.counted_loop(0, vectors) as i:
         store_vector(b, ir.Constant(_FLOATS, None), offset_bytes(b, sums, multiply(b, i, 64)), 4)
-        return []
-
-    emit_loop(b, vectors, [], clear_vector)
-
-
-def _emit_nested_loops(
-    b: ir.IRBuilder, extents: Sequence[Number], body: Callable[..., None]
-) -> None:
-    """Nest loops around body(index of each)."""
-    def inner(i: ir.Value, _: list) -> list:
-        _emit_nested_loops(b, extents[1:], partial(body, i))
-        return []
-
-    if extents:
-        emit_loop(b, extents[0], [], inner)
-    else:
-        body()
 
 
 def _join_terms(b: ir.IRBuilder, place: ir.Value, parts: int) -> ir.Value:

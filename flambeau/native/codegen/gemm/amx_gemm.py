@@ -15,14 +15,13 @@ from llvmlite import ir
 from ...loop_ir.ir import Contract, Type
 from ...target.amx import SIDE, TILE_BYTES
 from ..llvm.address import add, constant, multiply, offset_bytes, subtract
-from ..llvm.loop import emit_loop
 from ..llvm.types import I64, Number
 from .amx_fallback import declare_fallback
 from .amx_split import SplitOperand, count_bf16_terms, declare_packer
 from .amx_tiles import configured_tiles, count_tile_steps, declare_multiplier, list_term_products
 from .blocking import GemmPlan, GemmProblem
 from .macro_kernel import MacroKernel
-from .micro_kernel import MicroTile, Sums
+from .micro_kernel import MicroTile
 from .operand_packer import OperandPacker
 from .pack import emit_min
 from .partial_sums import PartialSums
@@ -80,8 +79,7 @@ class AmxPacker(OperandPacker):
     def pack_a(self, g0: Number, g1: Number, start: Number, depth: Number) -> None:
         b, p = self.builder, self.p
         source = offset_bytes(b, p.a, multiply(b, start, p.a_depth))
-
-        def pack_group(i: ir.Value, _: Sums) -> Sums:
+        with b.counted_loop(0, subtract(b, g1, g0)) as i:
             first = multiply(b, add(b, i, g0), self.tile.rows)
             valid = emit_min(b, self.tile.rows, subtract(b, p.m, first))
             pointer = offset_bytes(b, source, multiply(b, first, p.a_row))
@@ -89,9 +87,6 @@ class AmxPacker(OperandPacker):
                                    self.terms.parts[0], False, self.terms.checked)
             into = self.workspace.packed_group(i)
             self._split_into(operand, into, self.flags.of_group(i))
-            return []
-
-        emit_loop(b, subtract(b, g1, g0), [], pack_group)
 
     def pack_panels(self, q0: Number, q1: Number, start: Number, depth: Number) -> None:
         self.pack_each(q0, q1, q0, start, depth)

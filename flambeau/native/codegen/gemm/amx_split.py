@@ -18,7 +18,8 @@ from llvmlite import ir
 from ...loop_ir.ir import Type
 from ...target.amx import DEPTH_PER_TILE, SIDE, TILE_BYTES
 from ..llvm.address import add, constant, multiply, offset_bytes
-from ..llvm.loop import declare_internal, emit_loop
+from ..llvm.builder import VectorBuilder
+from ..llvm.loop import declare_internal
 from ..llvm.transpose import transpose_block
 from ..llvm.types import F32, I1, I16, I32, I64, POINTER, Number
 from ..llvm.vectors import first_lanes, load_vector, store_vector, widen
@@ -118,25 +119,23 @@ def declare_packer(module: ir.Module, operand: SplitOperand) -> ir.Function:
     source, stride, valid, depth, panel = function.args
     for pointer in (source, panel):
         pointer.add_attribute("noalias")
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = VectorBuilder(function.append_basic_block("entry"))
     packer = (_DepthPacker if along else _WidthPacker)(b, operand, source, stride, valid)
-    steps = count_tile_steps(b, depth)
     turn = along == operand.turned
-
-    def step(s: ir.Value, carried: list) -> list:
-        into = offset_bytes(b, panel, multiply(b, s, operand.step))
-        remaining = b.sub(depth, multiply(b, s, DEPTH_PER_TILE))
-        largest = packer.pack(s, remaining, into, carried[0])
+    with b.carrying_loop(0, count_tile_steps(b, depth), [ir.Constant(_WIDE, None)]) as loop:
+        step = loop.index
+        into = offset_bytes(b, panel, multiply(b, step, operand.step))
+        remaining = b.sub(depth, multiply(b, step, DEPTH_PER_TILE))
+        loop.values = [packer.pack(step, remaining, into, loop.values[0])]
         if turn:
-            emit_loop(b, 2 * operand.parts, [], lambda i, _: _transpose_tile(b, into, i))
-        return [largest]
-
-    [largest] = emit_loop(b, steps, [ir.Constant(_WIDE, None)], step)
+            with b.counted_loop(0, 2 * operand.parts) as i:
+                _transpose_tile(b, into, i)
+    [largest] = loop.values
     b.ret(_needs_fallback(b, largest) if operand.checked else constant(0))
     return function
 
 
-def _transpose_tile(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
+def _transpose_tile(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> None:
     """Transpose a tile of pairs in place."""
     module, name = b.module, "turned_tile"
     function = module.globals.get(name)
@@ -152,7 +151,6 @@ def _transpose_tile(b: ir.IRBuilder, tiles: ir.Value, i: ir.Value) -> list:
             store_vector(inner, row, offset_bytes(inner, tile, r * 64), 4)
         inner.ret_void()
     b.call(function, [offset_bytes(b, tiles, multiply(b, i, TILE_BYTES))])
-    return []
 
 
 def _needs_fallback(b: ir.IRBuilder, largest: ir.Value) -> ir.Value:
@@ -173,7 +171,7 @@ class _Packer:
     """Packs depth steps of a panel. `source`: its first number; `stride`: from row to row for rows
     along the depth, else from depth to depth; `valid`: how many rows it has."""
 
-    b: ir.IRBuilder
+    b: VectorBuilder
     operand: SplitOperand
     source: ir.Value
     stride: ir.Value
@@ -200,35 +198,29 @@ class _DepthPacker(_Packer):
         chunk = offset_bytes(b, self.source, multiply(b, s, DEPTH_PER_TILE * size))
         odd_lanes = ir.Constant(ir.VectorType(I32, 2 * SIDE), list(range(1, 4 * SIDE, 2)))
 
-        def row(i: ir.Value, carried: list) -> list:
-            greatest, split = carried[0], []
-            pointer = offset_bytes(b, chunk, b.mul(i, self.stride))
+        with b.carrying_loop(0, self.valid, [largest]) as loop:
+            row, [greatest], split = loop.index, loop.values, []
+            pointer = offset_bytes(b, chunk, b.mul(row, self.stride))
             for first, mask in enumerate(masks):
                 here = offset_bytes(b, pointer, first * SIDE * size)
                 terms, greatest = self.split(here, mask, greatest)
                 split.append(terms)
             for part, (low, high) in enumerate(zip(*split, strict=True)):
                 both = b.shuffle_vector(b.bitcast(low, _SHORT), b.bitcast(high, _SHORT), odd_lanes)
-                target = offset_bytes(b, into, multiply(b, i, 64))
+                target = offset_bytes(b, into, multiply(b, row, 64))
                 store_vector(b, both, offset_bytes(b, target, part * 2 * TILE_BYTES), 2)
-            return [greatest]
-
-        [largest] = emit_loop(b, self.valid, [largest], row)
+            loop.values = [greatest]
         self._clear_other_rows(into)
-        return largest
+        return loop.values[0]
 
     def _clear_other_rows(self, into: ir.Value) -> None:
         """Fill the panel's rows after the valid ones with zeros."""
         b = self.b
-
-        def clear(i: ir.Value, _: list) -> list:
+        with b.counted_loop(0, b.sub(constant(2 * SIDE), self.valid)) as i:
             target = offset_bytes(b, into, multiply(b, b.add(self.valid, i), 64))
             for part in range(self.operand.parts):
                 store_vector(b, ir.Constant(_WIDE, None),
                              offset_bytes(b, target, part * 2 * TILE_BYTES), 4)
-            return []
-
-        emit_loop(b, b.sub(constant(2 * SIDE), self.valid), [], clear)
 
 
 class _WidthPacker(_Packer):
@@ -243,8 +235,8 @@ class _WidthPacker(_Packer):
         odd_lanes = ir.Constant(ir.VectorType(I1, 2 * SIDE), [0, 1] * SIDE)
         none = ir.Constant(ir.VectorType(I1, SIDE), None)
 
-        def pair(i: ir.Value, carried: list) -> list:
-            greatest = carried[0]
+        with b.carrying_loop(0, SIDE, [largest]) as loop:
+            i, [greatest] = loop.index, loop.values
             first = add(b, multiply(b, s, DEPTH_PER_TILE), multiply(b, i, 2))
             for tile in (0, 1):
                 split = []
@@ -263,6 +255,5 @@ class _WidthPacker(_Packer):
                     target = offset_bytes(b, into, multiply(b, i, 64))
                     place = part * 2 * TILE_BYTES + tile * TILE_BYTES
                     store_vector(b, both, offset_bytes(b, target, place), 2)
-            return [greatest]
-
-        return emit_loop(b, SIDE, [largest], pair)[0]
+            loop.values = [greatest]
+        return loop.values[0]

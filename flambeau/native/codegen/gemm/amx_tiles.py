@@ -13,7 +13,8 @@ from llvmlite import ir
 
 from ...target.amx import DEPTH_PER_TILE, ROW_BYTES, SIDE, TILE_BYTES
 from ..llvm.address import ceil_divide, constant, multiply, offset_bytes
-from ..llvm.loop import declare_internal, emit_loop
+from ..llvm.builder import VectorBuilder
+from ..llvm.loop import declare_internal
 from ..llvm.types import BYTE, I64, POINTER, Number
 
 _A, _B = 4, 6  # the tiles after the four of sums
@@ -83,21 +84,17 @@ def declare_multiplier(
     kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, POINTER, I64])
     function = declare_internal(module, name, kind)
     a, other, steps, sums, resume = function.args
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = VectorBuilder(function.append_basic_block("entry"))
     tiles = _SumTiles(rows, columns, sums)
     with b.if_else(b.icmp_signed("!=", resume, constant(0))) as (more, fresh):
         with more:
             tiles.each(b, _LOAD)
         with fresh:
             tiles.each(b, _ZERO)
-
-    def step(i: ir.Value, _: list) -> list:
+    with b.counted_loop(0, steps) as i:
         left = offset_bytes(b, a, multiply(b, i, 2 * TILE_BYTES * parts[0]))
         right = offset_bytes(b, other, multiply(b, i, 2 * TILE_BYTES * parts[1]))
         _emit_step(b, left, right, (rows, columns), list_term_products(*parts))
-        return []
-
-    emit_loop(b, steps, [], step)
     tiles.each(b, _STORE)
     b.ret_void()
     return function

@@ -109,12 +109,8 @@ class DotProductKernel:
         b = self.builder
         same = isinstance(first, int) and isinstance(last, int)
         count: Number = last - first if same else b.sub(constant(last), constant(first))
-
-        def round(i: ir.Value, _: Sums) -> Sums:
+        with b.counted_loop(0, count) as i:
             body(add(b, first, i))
-            return []
-
-        emit_loop(b, count, [], round)
 
     def _emit_tile(self, row: Number, rows: int, column: Number, count: Number) -> None:
         """rows x columns dot products; columns beyond `count` repeat the last one, unused."""

@@ -11,11 +11,9 @@ from llvmlite import ir
 
 from ...target.cost_model import MAX_STACK_BYTES, PREFETCHES_PER_TILE_ROUND
 from ..llvm.address import add, ceil_divide, constant, multiply, subtract
-from ..llvm.loop import emit_loop
 from ..llvm.types import Number
 from ..loops.work_partition import TileRange, split_tiles
 from .blocking import is_known
-from .micro_kernel import Sums
 from .operand_packer import OperandPacker
 from .pack import emit_min
 from .partial_sums import PartialSums
@@ -83,8 +81,7 @@ class MacroKernel:
         blocks = ceil_divide(b, p.k, plan.depth)
         if not is_known(blocks):  # an empty depth still needs its epilogue
             blocks = b.select(b.icmp_signed(">", blocks, constant(0)), blocks, constant(1))
-
-        def emit_depth_block(i: ir.Value, _: Sums) -> Sums:
+        with b.counted_loop(0, blocks) as i:
             start = multiply(b, i, plan.depth)
             depth: Number = plan.depth
             if not (is_known(p.k) and p.k % plan.depth == 0):
@@ -92,9 +89,6 @@ class MacroKernel:
             last = b.icmp_signed("==", add(b, i, 1), constant(blocks))
             ends = b.icmp_signed("==", i, constant(0)), last
             self._emit_block(g0, g1, p0, p1, start, depth, ends)
-            return []
-
-        emit_loop(b, blocks, [], emit_depth_block)
 
     def _emit_block(
         self, g0: Number, g1: Number, p0: Number, p1: Number, start: Number, depth: Number,

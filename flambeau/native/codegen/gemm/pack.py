@@ -16,7 +16,8 @@ from ...loop_ir.ir import Type
 from ...target.cache_sizes import LINE_BYTES
 from ...target.cost_model import MIN_PACK_PREFETCH_BYTES, PACK_STEPS_AT_ONCE
 from ..llvm.address import add, ceil_divide, constant, multiply, offset_bytes
-from ..llvm.loop import declare_internal, emit_loop
+from ..llvm.builder import VectorBuilder
+from ..llvm.loop import declare_internal
 from ..llvm.transpose import transpose_block
 from ..llvm.types import I32, I64, POINTER, Number, memory_type
 from ..llvm.vectors import first_lanes, load_vector, store_vector, widen
@@ -61,7 +62,7 @@ def emit_min(b: ir.IRBuilder, x: Number, y: Number) -> Number:
     return b.select(b.icmp_signed("<", constant(x), constant(y)), constant(x), constant(y))
 
 
-def pack_panel(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
+def pack_panel(b: VectorBuilder, panel: PackedPanel, into: ir.Value) -> None:
     """Copy a panel; elements beyond `valid` are zero or repeat the last one."""
     size = panel.stored.size
     if panel.width_stride == size:
@@ -73,7 +74,7 @@ def pack_panel(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
 
 
 def pack_groups(
-    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, stride: Number
+    b: VectorBuilder, panel: PackedPanel, into: ir.Value, groups: Number, stride: Number
 ) -> None:
     """Pack panels that lie side by side along the width, each `stride` bytes after the last.
 
@@ -88,8 +89,7 @@ def pack_groups(
     ahead = 0 if isinstance(over, int) and over < MIN_PACK_PREFETCH_BYTES else PACK_STEPS_AT_ONCE
     full_groups = b.udiv(constant(panel.valid), constant(panel.width))
     rest = b.urem(constant(panel.valid), constant(panel.width))
-
-    def stretch(i: ir.Value, _: list) -> list:
+    with b.counted_loop(0, ceil_divide(b, panel.depth, PACK_STEPS_AT_ONCE)) as i:
         start = multiply(b, i, PACK_STEPS_AT_ONCE)
         here = replace(
             panel, pointer=offset_bytes(b, panel.pointer, multiply(b, start, panel.depth_stride)),
@@ -104,24 +104,17 @@ def pack_groups(
             alone = replace(here, pointer=pointer, valid=valid)
             _pack_along_width(b, alone, offset_bytes(b, target, multiply(b, g, stride)), ahead)
 
-        def full(g: ir.Value, _: list) -> list:
+        with b.counted_loop(0, full_groups) as g:
             group(g, panel.width)
-            return []
-
-        emit_loop(b, full_groups, [], full)
         with b.if_then(b.icmp_signed(">", rest, constant(0))):
             group(full_groups, rest)
-        return []
-
-    emit_loop(b, ceil_divide(b, panel.depth, PACK_STEPS_AT_ONCE), [], stretch)
 
 
 def _pack_each_group(
-    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, groups: Number, stride: Number
+    b: VectorBuilder, panel: PackedPanel, into: ir.Value, groups: Number, stride: Number
 ) -> None:
     """Pack the panels one after another."""
-
-    def pack_group(g: ir.Value, _: list) -> list:
+    with b.counted_loop(0, groups) as g:
         done = multiply(b, g, panel.width)
         remaining = b.sub(constant(panel.valid), constant(done))
         pointer = offset_bytes(b, panel.pointer, multiply(b, done, panel.width_stride))
@@ -130,13 +123,10 @@ def _pack_each_group(
             b, replace(panel, pointer=pointer, valid=valid),
             offset_bytes(b, into, multiply(b, g, stride))
         )
-        return []
-
-    emit_loop(b, groups, [], pack_group)
 
 
 def _pack_along_width(
-    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value, ahead: int = 0
+    b: VectorBuilder, panel: PackedPanel, into: ir.Value, ahead: int = 0
 ) -> None:
     """Pack one depth step at a time; `ahead`: how many steps ahead to prefetch."""
     masks: list[tuple[int, int, ir.Value | None]] = []
@@ -162,25 +152,18 @@ def _pack_along_width(
 
 
 def _emit_steps(
-    b: ir.IRBuilder, panel: PackedPanel, into: ir.Value,
+    b: VectorBuilder, panel: PackedPanel, into: ir.Value,
     body: Callable[[ir.Value, Sequence[ir.Value]], None],
 ) -> None:
     """body(target, sources) for the steps of a panel: of one row of the source, or of two."""
     stride = multiply(b, panel.depth_stride, panel.each)
-
-    def pack_step(k: ir.Value, _: list) -> list:
+    even_depth, odd_depth = split_depth(b, panel.depth) if panel.pairs else (panel.depth, False)
+    with b.counted_loop(0, even_depth) as k:
         first = offset_bytes(b, panel.pointer, multiply(b, k, stride))
         sources = [
             offset_bytes(b, first, multiply(b, panel.depth_stride, i)) for i in range(panel.each)
         ]
         body(offset_bytes(b, into, multiply(b, k, panel.step)), sources)
-        return []
-
-    if not panel.pairs:
-        emit_loop(b, panel.depth, [], pack_step)
-        return
-    even_depth, odd_depth = split_depth(b, panel.depth)
-    emit_loop(b, even_depth, [], pack_step)
     emit_if(
         b,
         odd_depth,
@@ -198,11 +181,11 @@ def _convert_for_panel(b: ir.IRBuilder, panel: PackedPanel, read: Sequence[ir.Va
     return widen(b, read[0], panel.stored, panel.type)
 
 
-def _pack_elements(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
+def _pack_elements(b: VectorBuilder, panel: PackedPanel, into: ir.Value) -> None:
     """Pack one element at a time, for any strides."""
 
     def step(target: ir.Value, sources: Sequence[ir.Value]) -> None:
-        def pack_element(r: ir.Value, _: list) -> list:
+        with b.counted_loop(0, emit_min(b, panel.valid, panel.width)) as r:
             read = []
             for source in sources:
                 pointer = offset_bytes(b, source, multiply(b, r, panel.width_stride))
@@ -213,14 +196,11 @@ def _pack_elements(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
                 offset_bytes(b, target, multiply(b, r, panel.type.size)),
                 align=panel.type.size,
             )
-            return []
-
-        emit_loop(b, emit_min(b, panel.valid, panel.width), [], pack_element)
 
     _emit_steps(b, panel, into, step)
 
 
-def _pack_along_depth(b: ir.IRBuilder, panel: PackedPanel, into: ir.Value) -> None:
+def _pack_along_depth(b: VectorBuilder, panel: PackedPanel, into: ir.Value) -> None:
     """Transpose squares of vectors; pack the rest of the depth element by element."""
     lanes, elements = panel.lanes, panel.lanes * panel.each
     if isinstance(panel.depth, int):
@@ -266,14 +246,13 @@ def _declare_transposer(module: ir.Module, panel: PackedPanel, count: int) -> ir
     source, stride, last, blocks, target = function.args
     for pointer in (source, target):
         pointer.add_attribute("noalias")
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    b = VectorBuilder(function.append_basic_block("entry"))
     sources = []
     for r in range(count):
         row = emit_min(b, r, last)
         # A vector entirely out of range repeats the last element before it.
         sources.append(offset_bytes(b, source, multiply(b, row, stride)))
-
-    def body(block: ir.Value, _: list) -> list:
+    with b.counted_loop(0, blocks) as block:
         elements = panel.lanes * panel.each
         offset = multiply(b, block, elements * panel.stored.size)
         vectors = []
@@ -284,9 +263,6 @@ def _declare_transposer(module: ir.Module, panel: PackedPanel, count: int) -> ir
         vectors += [vectors[-1]] * ((1 << (count - 1).bit_length()) - count)
         here = offset_bytes(b, target, multiply(b, block, panel.lanes * panel.step))
         _store_steps(b, panel, transpose_block(b, vectors), count, here)
-        return []
-
-    emit_loop(b, blocks, [], body)
     b.ret_void()
     return function
 

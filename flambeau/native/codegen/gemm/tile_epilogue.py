@@ -7,7 +7,6 @@ from dataclasses import replace
 from llvmlite import ir
 
 from ..llvm.address import add, constant, multiply, offset_bytes
-from ..llvm.loop import emit_loop
 from ..llvm.types import Number
 from ..llvm.vectors import first_lanes, load_vector
 from ..loops.epilogue import emit_epilogue
@@ -85,12 +84,10 @@ class TileEpilogue:
         exact = is_known(columns.count) and columns.count == tile.columns
         count = 2 if exact and self._takes_two_vectors(tile) else 1  # vectors at once
         lanes = tile.lanes * count
-
-        def row(i: ir.Value, _: Sums) -> Sums:
+        with b.counted_loop(0, valid) as i:
             bindings = {self.row: constant(add(b, first, i))}
             source = offset_bytes(b, slot, multiply(b, i, tile.vectors * step))
-
-            def vector(j: ir.Value, _: Sums) -> Sums:
+            with b.counted_loop(0, tile.vectors // count) as j:
                 offset = multiply(b, j, lanes)
                 start = constant(add(b, columns.first, offset))
                 here = offset_bytes(b, source, multiply(b, offset, self.size))
@@ -100,14 +97,7 @@ class TileEpilogue:
                     remaining = b.sub(constant(columns.count), constant(offset))
                     mask = first_lanes(b, remaining, lanes)
                 emit_epilogue(self.context, self.statement.body, bindings, (self.column, start),
-                              lanes,
-                              value, mask)
-                return []
-
-            emit_loop(b, tile.vectors // count, [], vector)
-            return []
-
-        emit_loop(b, valid, [], row)
+                              lanes, value, mask)
 
     def _takes_two_vectors(self, tile: MicroTile) -> bool:
         """Whether a long epilogue processes two vectors at a time: AVX2."""

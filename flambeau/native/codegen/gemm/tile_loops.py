@@ -8,10 +8,8 @@ from functools import partial
 from llvmlite import ir
 
 from ..llvm.address import add, ceil_divide, constant, multiply
-from ..llvm.loop import emit_loop
 from ..llvm.types import Number
 from .blocking import is_known
-from .micro_kernel import Sums
 from .pack import emit_min
 from .product import PanelColumns, Product
 
@@ -33,13 +31,9 @@ class TileLoops:
         """Emit body(start, end) for blocks of at most `step` between first and last."""
         b = self.builder
         count = ceil_divide(b, b.sub(constant(last), constant(first)), step)
-
-        def round(i: ir.Value, _: Sums) -> Sums:
+        with b.counted_loop(0, count) as i:
             start = add(b, first, multiply(b, i, step))
             body(start, emit_min(b, add(b, start, step), last))
-            return []
-
-        emit_loop(b, count, [], round)
 
     def repeat(self, first: Number, last: Number, body: Callable[[Number], None]) -> None:
         """Emit body(i) for first <= i < last."""
@@ -48,12 +42,8 @@ class TileLoops:
             extent: Number = last - first
         else:
             extent = b.sub(constant(last), constant(first))
-
-        def round(i: ir.Value, _: Sums) -> Sums:
+        with b.counted_loop(0, extent) as i:
             body(add(b, first, i))
-            return []
-
-        emit_loop(b, extent, [], round)
 
     def over_panels(
         self, first: Number, last: Number, body: Callable[[Number, PanelColumns], None]

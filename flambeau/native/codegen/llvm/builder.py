@@ -11,6 +11,7 @@ import math
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -143,6 +144,14 @@ class Module(ir.Module):  # type: ignore[misc]
         self.vector_bytes, self.exact = vector_bytes, exact
 
 
+@dataclass
+class CarryingLoop:
+    """A loop's index, and the values that its iterations hand on."""
+
+    index: ir.Value
+    values: list[ir.Value]
+
+
 class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
     """An IRBuilder with calls, loops and the lanes of vectors."""
 
@@ -199,23 +208,52 @@ class VectorBuilder(ir.IRBuilder):  # type: ignore[misc]
 
         The loop may run zero times.
         """
-        never_empty = isinstance(start, int) and isinstance(stop, int) and start < stop
-        first = self.integer(start) if isinstance(start, int) else start
-        last = self.integer(stop) if isinstance(stop, int) else stop
+        with self.carrying_loop(start, stop, (), step, name) as loop:
+            yield loop.index
+
+    @contextmanager
+    def carrying_loop(
+        self, start: ir.Value | int, stop: ir.Value | int, values: Sequence[ir.Value],
+        step: int = 1, name: str = "i",
+    ) -> Iterator[CarryingLoop]:
+        """A `counted_loop` whose iterations hand on values: the body reads `loop.values`, and
+        replaces them by those of the next iteration. After the loop, they are the last ones.
+        """
+        known = isinstance(start, int) and isinstance(stop, int)
+        if known and start < stop <= start + step:
+            yield CarryingLoop(self.integer(start), list(values))
+            return
+        first, last = (self.integer(n) if isinstance(n, int) else n for n in (start, stop))
         body, after = self.append_basic_block(name), self.append_basic_block(f"{name}.end")
         before = self.block
-        if never_empty:
+        if known and start < stop:
             self.branch(body)
         else:
             self.cbranch(self.icmp_signed("<", first, last), body, after)
         self.position_at_end(body)
-        index = self.phi(I64, name)
-        index.add_incoming(first, before)
-        yield index
+        index, *phis = (self.phi(type, name) for type in (I64, *[v.type for v in values]))
+        loop = CarryingLoop(index, list(phis))
+        yield loop
         following = self.add(index, self.integer(step), flags=("nuw", "nsw"))
-        index.add_incoming(following, self.block)
+        end = self.block
+        for phi, old, new in zip((index, *phis), (first, *values), (following, *loop.values),
+                                 strict=True):
+            phi.add_incoming(old, before)
+            phi.add_incoming(new, end)
         self.cbranch(self.icmp_signed("<", following, last), body, after)
         self.position_at_end(after)
+        if not (known and start < stop):
+            loop.values = [self._join(old, before, new, end)
+                           for old, new in zip(values, loop.values, strict=True)]
+
+    def _join(
+        self, old: ir.Value, before: ir.Block, new: ir.Value, end: ir.Block
+    ) -> ir.Value:
+        """The value after a loop that may run zero times."""
+        phi = self.phi(new.type)
+        phi.add_incoming(old, before)
+        phi.add_incoming(new, end)
+        return phi
 
     def entry_slot(self, type: ir.Type, count: int = 1, name: str = "slot", align: int = 0) -> Any:
         """Allocate stack memory in the function's entry block."""
