@@ -171,7 +171,7 @@ class Trainer(Loop):
 
         def measured(batch: Any) -> Any:
             output = body(batch)
-            self.measures.take(self.state, output)
+            self.measures.record(self.state, output)
             return output
 
         self._body, self._own_step = measured, True
@@ -327,7 +327,7 @@ class Trainer(Loop):
         if self._stopping is None:
             self.supervised.flush()
         if self._completed:
-            self.state.metrics.update(self.measures.results())
+            self.state.metrics.update(self.measures.compute())
 
     def train_on_batch(self, *batch: Any) -> dict[str, Any]:
         """Run a step on a batch, (x, y) or other, and return its numbers.
@@ -342,7 +342,7 @@ class Trainer(Loop):
         epoch_measures, self.measures = self.measures, self.measures.copy()
         try:
             self._run_steps(iter([batch[0] if len(batch) == 1 else batch]))
-            return self.measures.results()
+            return self.measures.compute()
         finally:
             self.measures = epoch_measures
 
@@ -359,7 +359,7 @@ class Trainer(Loop):
         elif not self._stepping or not self._completed or not state.training:
             return dict(state.metrics)
         loss = {} if state.loss is None else {"loss": float(state.loss)}
-        return {**position, **state.metrics, **loss, **measures.running()}
+        return {**position, **state.metrics, **loss, **measures.compute_running()}
 
     # ---- looking ----
 
@@ -371,13 +371,13 @@ class Trainer(Loop):
             try:
                 count = sweep(
                     self, stage, data, self._eval_body,
-                    lambda output: measures.take(self.state, output),
+                    lambda output: measures.record(self.state, output),
                 )
             finally:
                 self._sweeping = outer
             if not count:
                 raise ValueError(f"{stage}: there were no batches")
-            metrics = measures.results(prefix)
+            metrics = measures.compute(prefix)
             if stage is not scope.valid or not self.stopping:
                 self.state.metrics.update(metrics)
             return metrics

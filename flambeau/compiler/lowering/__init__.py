@@ -13,8 +13,8 @@ from typing import Any
 from ...ops.core.operator import Kind, Operator
 from ..ir.graph import Node
 from .operators import (
-    attention, conv, gather, loss, matmul, norm, padding, pointwise, pool, recurrent, softmax,
-    view,
+    attention, conv, gather, im2col, loss, matmul, norm, padding, pointwise, pool, recurrent,
+    resampling, softmax, view,
 )
 from .numpy.body import run_on_symbols, unwrap
 from .registry import EXPLICIT, NotLowered, Untraceable
@@ -22,8 +22,8 @@ from .registry import EXPLICIT, NotLowered, Untraceable
 __all__ = ["NotLowered", "is_lowered_by_hand", "lower", "writes"]
 
 # The families with hand-written lowerings, which register themselves on import.
-FAMILIES = (attention, padding, conv, pointwise, gather, loss, matmul, norm, pool, recurrent,
-            softmax, view)
+FAMILIES = (attention, conv, gather, im2col, loss, matmul, norm, padding, pointwise, pool,
+            recurrent, resampling, softmax, view)
 
 
 def lower(operator: Operator, args: tuple, kwargs: dict) -> Node | tuple[Node | None, ...]:

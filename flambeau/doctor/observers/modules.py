@@ -19,6 +19,7 @@ class ModuleObserver:
 
     def __init__(self, session: Session) -> None:
         self.session, self.stack = session, session.stack
+        self.sets_mode = False  # `Module.train` is running
 
     def call(self, original: Callable, args: tuple, kwargs: dict) -> Any:
         """`Module.__call__`."""
@@ -37,26 +38,30 @@ class ModuleObserver:
             if not stack:
                 spot, session.call_spot = session.call_spot, None
         if not stack:
-            self.tell("on_call", module, args, kwargs, output, spot)
+            self._report_call(module, args, kwargs, output, spot)
         elif session.watching and not module._modules and session.handlers["on_layer"]:
-            self.tell("on_layer", module, args, kwargs, output, find_spot())
+            self._emit("on_layer", module, args, kwargs, output, find_spot())
         return output
 
-    def tell(
+    def _report_call(
+        self, module: Any, args: tuple, kwargs: dict, output: Any, spot: Spot | None
+    ) -> None:
+        """Report a finished call from outside; a module without children is a layer, too."""
+        session = self.session
+        if type(module).__module__.startswith("flambeau.nn.modules.loss"):
+            return
+        session.roots.setdefault(module, None)
+        session.follow(module)
+        if not module._modules and session.watching:
+            self._emit("on_layer", module, args, kwargs, output, spot)
+        self._emit("on_call", module, args, kwargs, output, spot)
+
+    def _emit(
         self, event: str, module: Any, args: tuple, kwargs: dict, output: Any, spot: Spot | None
     ) -> None:
-        """Emit the event of a finished call."""
         session = self.session
-        if event == "on_call":
-            if type(module).__module__.startswith("flambeau.nn.modules.loss"):
-                return
-            session.roots.setdefault(module, None)
-            session.follow(module)
-            if not module._modules and session.watching:
-                self.tell("on_layer", module, args, kwargs, output, spot)
-        call = ModuleCall(module, args[1:], kwargs, output, spot, MODE.grad,
-                          session.clock.passes, session.updates)
-        session.emit(event, call)
+        session.emit(event, ModuleCall(module, args[1:], kwargs, output, spot, MODE.grad,
+                                       session.clock.passes, session.updates))
 
     def construct(self, original: Callable, args: tuple, kwargs: dict) -> Any:
         """`Module.__init__`."""
@@ -70,17 +75,15 @@ class ModuleObserver:
     def mode(self, original: Callable, args: tuple, kwargs: dict) -> Any:
         """`Module.train`, which recurses into children: only the outermost call is reported."""
         session = self.session
-        if session.busy or self.inside:
+        if session.busy or self.sets_mode:
             return original(*args, **kwargs)
-        self.inside = True
+        self.sets_mode = True
         try:
             result = original(*args, **kwargs)
         finally:
-            self.inside = False
+            self.sets_mode = False
         session.wake()
         session.follow(args[0])
         mode = args[1] if len(args) > 1 else kwargs.get("mode", True)
         session.emit("on_mode", args[0], mode, find_spot())
         return result
-
-    inside = False

@@ -71,7 +71,7 @@ def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
                 y += bias
             return y
     except ValueError:
-        pass
+        pass  # sizes that do not match: `_check` raises PyTorch's error
     _check(input, weight, bias)
     if weight.ndim == 2 and input.size > MIN_PRODUCT_LHS_ELEMENTS and input.dtype is weight.dtype:
         rows = flatten_rows(input)
@@ -91,17 +91,17 @@ def flatten_rows(input: Array) -> Array:
     return input.reshape(math.prod(input.shape[:-1]), input.shape[-1])
 
 
-def _check_ranks(rank: int, of_weight: int, has_bias: bool) -> None:
+def _check_ranks(rank: int, weight_rank: int, has_bias: bool) -> None:
     """Raise PyTorch's errors for inputs that are numbers, and weights that are no matrices. A
     vector without a bias is the weight of one feature."""
-    if not rank or not of_weight:
+    if not rank or not weight_rank:
         raise RuntimeError("both arguments to linear need to be at least 1D, but they are "
-                           f"{rank}D and {of_weight}D")
-    if of_weight > 2:
+                           f"{rank}D and {weight_rank}D")
+    if weight_rank > 2:
         raise RuntimeError(
-            f"t() expects a tensor with <= 2 dimensions, but self is {of_weight}D")
+            f"t() expects a tensor with <= 2 dimensions, but self is {weight_rank}D")
     if has_bias:
-        raise RuntimeError(f"mat2 must be a matrix, got {of_weight}-D tensor")
+        raise RuntimeError(f"mat2 must be a matrix, got {weight_rank}-D tensor")
 
 
 def _multiply_rows(input: Array, weight: Array, bias: Array | None) -> Array:
@@ -117,9 +117,7 @@ def _multiply_rows(input: Array, weight: Array, bias: Array | None) -> Array:
 
 def _advise_on_features(shape: tuple[int, ...], features: int) -> str:
     """What to do about an input of another length."""
-    rest = 1
-    for n in shape[1:]:
-        rest *= n
+    rest = math.prod(shape[1:])
     if len(shape) > 2 and rest == features:
         return (f"flatten the input first: x.flatten(1) has {' * '.join(map(str, shape[1:]))} = "
                 f"{rest} features")
@@ -129,14 +127,6 @@ def _advise_on_features(shape: tuple[int, ...], features: int) -> str:
 
 
 def _check(input: Array, weight: Array, bias: Array | None) -> None:
-    if weight.ndim not in (1, 2):
-        raise RuntimeError(f"linear(): weight must be 1D or 2D, got {weight.ndim}D: "
-                           f"{list(weight.shape)}")
-    if not input.ndim:
-        raise RuntimeError(
-            "both arguments to linear need to be at least 1D, but they are 0D and "
-            f"{weight.ndim}D"
-        )
     for other, label in ((weight, "mat2"), (bias, "bias")):
         if other is not None and other.dtype != input.dtype:
             kinds = [legacy_name(FROM_NUMPY[x.dtype]) for x in (input, other)]

@@ -168,7 +168,7 @@ def _run_step(trainer: Any, batch: Any) -> float:
     trainer.state.batch = batch
     trainer.state.step += 1
     trainer._body(batch)
-    metrics = trainer.measures.results()
+    metrics = trainer.measures.compute()
     return float(metrics.get("loss", sum(metrics.values())))
 
 

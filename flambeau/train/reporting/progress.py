@@ -154,7 +154,7 @@ def read_running_numbers(run: Any) -> dict[str, float]:
     if loss is not None:
         numbers.update(list_scalars({"loss": loss}))
     if measures is not None:
-        numbers.update(measures.running())
+        numbers.update(measures.compute_running())
     return numbers
 
 

@@ -30,13 +30,13 @@ class Outcome(NamedTuple):
 
 
 class Measures:
-    """Sum the outcomes of steps; `results` are their means over samples, and the metrics."""
+    """Sums the outcomes of steps; `compute` returns their means over samples, and the metrics."""
 
     def __init__(self, metrics: Any = None) -> None:
         self.group = metrics if isinstance(metrics, MetricGroup) else MetricGroup(metrics)
         if "loss" in self.group.metrics:
             raise ValueError("'loss' is the name of the loss: rename the metric")
-        self.metrics = len(self.group)
+        self.has_metrics = bool(len(self.group))
         self.sums: dict[str, float] = {}
         self.weights: dict[str, int] = {}
         self.loss_sum, self.loss_weight = 0.0, 0
@@ -58,7 +58,7 @@ class Measures:
         self.sums[name] = self.sums.get(name, 0.0) + value * size
         self.weights[name] = self.weights.get(name, 0) + size
 
-    def take(self, state: Any, output: Any) -> None:
+    def record(self, state: Any, output: Any) -> None:
         """Store a step's result in the state, and accumulate it.
 
         A tensor or number is the loss; a dict has several numbers; an Outcome, or a tuple
@@ -75,16 +75,16 @@ class Measures:
         state.loss, state.y_pred, state.y = detach_tensors(loss), y_pred, y
         if isinstance(output, dict):
             for name, value in output.items():
-                self.add(name, number(name, value), size)
+                self.add(name, read_number(name, value), size)
         elif loss is not None:
-            self.add("loss", number("loss", loss), size)
-        if y_pred is not None and self.metrics:
+            self.add("loss", read_number("loss", loss), size)
+        if y_pred is not None and self.has_metrics:
             self.group.update(y_pred, y)
 
-    def results(self, prefix: str = "") -> dict[str, Any]:
+    def compute(self, prefix: str = "") -> dict[str, Any]:
         """Return means and metrics by prefixed name, over the batches of all processes."""
         states = gather(self.state_dict)
-        return (self if states is None else self._merge(states))._compute_results(prefix)
+        return (self if states is None else self._merge(states))._compute_locally(prefix)
 
     def _merge(self, states: list[dict[str, Any]]) -> Measures:
         """Return the sum over processes with these states."""
@@ -100,13 +100,13 @@ class Measures:
             total.group.merge(measures.group)
         return total
 
-    def _compute_results(self, prefix: str) -> dict[str, Any]:
+    def _compute_locally(self, prefix: str) -> dict[str, Any]:
         means = {prefix + name: total / self.weights[name] for name, total in self.sums.items()}
         if self.loss_weight:
             means[prefix + "loss"] = self.loss_sum / self.loss_weight
         return means | self.group.compute(prefix)
 
-    def running(self) -> dict[str, float]:
+    def compute_running(self) -> dict[str, float]:
         """Return the epoch's scalar metrics so far that are cheap to compute."""
         return self.group.running()
 
@@ -124,7 +124,7 @@ class Measures:
         self.group.load_state_dict(state["metrics"])
 
 
-def number(name: str, value: Any) -> float:
+def read_number(name: str, value: Any) -> float:
     """Return a scalar as a float. Raises ValueError for more than one number."""
     if isinstance(value, Tensor):
         if value.numel() != 1:

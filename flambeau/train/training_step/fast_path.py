@@ -22,7 +22,7 @@ def build_whole_body(
     trainer: Trainer, attempt: Step, miss: Any, build_and_run: Step, handle_other: Body
 ) -> Body:
     """Return a step that returns the result of `attempt`, or of `build_and_run` on a `miss`."""
-    state, has_metrics = trainer.state, trainer.measures.metrics
+    state, has_metrics = trainer.state, trainer.measures.has_metrics
 
     def step(batch: Any) -> tuple[Any, Any, Any]:
         batch_type = type(batch)

@@ -1,9 +1,8 @@
-"""Padding with copied elements, resampling, im2col and col2im, and their adjoints."""
+"""Padding with a number, and the adjoint of padding with copied elements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,12 +12,10 @@ from ...ir import graph
 from ...ir.graph import Node
 from ..numpy.indexing import match_advanced_index
 from ..numpy.node_builders import (
-    apply_operation, cast, compute_type, literal, reduce_axes, reshape_node, slice_axis,
-    stack_nodes,
+    apply_operation, cast, compute_type, literal, reduce_axes, slice_axis,
 )
 from ..numpy.symbolic_array import Symbol, wrap_node
 from ..registry import lowering
-from .pool import Windows
 from .strided_windows import add_border
 
 
@@ -79,46 +76,3 @@ def _padded_adjoint(
         if before or after:
             y = _fold_padding(y, shape[axis], axis, before, after, mode)
     return wrap_node(cast(y, g.node.type))
-
-
-# ------------------------------------------------------------------------------- resampling
-
-
-@lowering("_resampled_adjoint")
-def _resampled_adjoint(g: Symbol, shape: Sequence[int], taps: Sequence[Any]) -> Symbol:
-    """Multiply by a matrix along each axis, or sum repeated elements for nearest upsampling."""
-    y = wrap_node(cast(g.node, compute_type(g.node.type)))
-    for t in reversed(taps):
-        n, out = shape[t.axis], t.indices.shape[1]
-        repeated = np.arange(n).repeat(out // n) if out % n == 0 else None
-        if t.weights is None and repeated is not None and np.array_equal(t.indices[0], repeated):
-            cut = y.reshape((*y.shape[: t.axis], n, out // n, *y.shape[t.axis + 1 :]))
-            y = np.sum(cut, t.axis + 1)
-            continue
-        matrix = np.zeros((out, n), y.dtype)
-        weights = np.ones(t.indices.shape) if t.weights is None else t.weights
-        np.add.at(matrix, (np.arange(out)[None], t.indices), weights)
-        y = np.moveaxis(np.matmul(np.moveaxis(y, t.axis, -1), matrix), -1, t.axis)
-    return y.astype(g.dtype)
-
-
-# ------------------------------------------------------------------------------- columns
-
-
-@lowering("_im2col")
-def _im2col(input: Symbol, window: Any) -> Symbol:
-    windows = Windows(input.node, window)
-    x = windows.add_border(input.node, 0)
-    n, c = input.shape[:2]
-    parts = stack_nodes([windows.met(x, position) for position in windows.positions()], 2)
-    return wrap_node(reshape_node(parts, (n, c * windows.places, -1)))
-
-
-@lowering("_col2im")
-def _col2im(input: Symbol, spatial: Sequence[int], window: Any) -> Symbol:
-    kh, kw = window.kernel
-    n, c = input.shape[0], input.shape[1] // (kh * kw)
-    like = graph.constant(0, input.node.type, (n, c, *spatial))
-    windows = Windows(like, window)
-    columns = input.reshape((n, c, kh, kw, *windows.output))
-    return wrap_node(windows.spread_back(lambda at: columns[:, :, at[0], at[1]].node, like))

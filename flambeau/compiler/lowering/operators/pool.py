@@ -59,15 +59,15 @@ class Windows:
             x = slice_axis(x, self.first + i, 0, m * k)
         return reshape_node(x, self.split)
 
-    def whole(self, x: Node) -> Node:
-        """Undo `divided`, with zeros where no window reached."""
-        met = [m * k for m, k in zip(self.output, self.window.kernel, strict=True)]
-        x = reshape_node(x, (*self.lead, *met))
+    def undivide(self, x: Node) -> Node:
+        """Undo `divide`, with zeros where no window reached."""
+        covered = [m * k for m, k in zip(self.output, self.window.kernel, strict=True)]
+        x = reshape_node(x, (*self.lead, *covered))
         high = [n - m for n, m in zip((*self.lead, *self.spatial), x.shape, strict=True)]
         return graph.pad(x, (0,) * len(high), high)
 
-    def over(self, y: Node) -> Node:
-        """Reshape a value per window to broadcast against `divided`."""
+    def add_place_axes(self, y: Node) -> Node:
+        """Reshape a value per window to broadcast against the result of `divide`."""
         return reshape_node(y, (*self.lead, *(n for m in self.output for n in (m, 1))))
 
     def add_border(self, x: Node, value: float) -> Node:
@@ -76,7 +76,7 @@ class Windows:
         low, high = zip(*self.window.padding, strict=True)
         return add_border(x, (*zeros, *low), (*zeros, *high), value)
 
-    def along(self, x: Node, axis: int, place: int) -> Node:
+    def take_along(self, x: Node, axis: int, place: int) -> Node:
         """Return, for all windows, the elements at one position along one axis."""
         w = self.window
         return slice_axis(x, self.first + axis, place * w.dilation[axis], self.output[axis],
@@ -85,16 +85,16 @@ class Windows:
     def fold(self, x: Node, operation: Scalar) -> Node:
         """Combine all positions of each window with an operation, one axis after the other."""
         for axis, k in enumerate(self.window.kernel):
-            joined_axis = self.along(x, axis, 0)
+            total = self.take_along(x, axis, 0)
             for place in range(1, k):
-                joined_axis = apply_operation(operation, joined_axis, self.along(x, axis, place))
-            x = joined_axis
+                total = apply_operation(operation, total, self.take_along(x, axis, place))
+            x = total
         return x
 
-    def met(self, x: Node, position: Sequence[int]) -> Node:
+    def take_position(self, x: Node, position: Sequence[int]) -> Node:
         """Return, for all windows, the elements at one position."""
         for axis, place in enumerate(position):
-            x = self.along(x, axis, place)
+            x = self.take_along(x, axis, place)
         return x
 
     def positions(self) -> list[tuple[int, ...]]:
@@ -165,7 +165,7 @@ def _max_pool(input: Any, window: Any) -> Symbol:
 
 
 def _order(windows: Windows) -> Node:
-    """The number of each position in a window, to broadcast against `divided`."""
+    """The number of each position in a window, to broadcast against the result of `divide`."""
     kernel = windows.window.kernel
     shape = (*(1 for _ in windows.lead), *(n for k in kernel for n in (1, k)))
     return literal(np.arange(windows.places, dtype=np.int32).reshape(shape))
@@ -179,13 +179,13 @@ def _locate_first_maxima(x: Node, tops: Node, windows: Windows) -> Node:
     """
     last = windows.places - 1
     if windows.apart:
-        hits = apply_operation(Scalar.EQ, windows.divide(x), windows.over(tops))
+        hits = apply_operation(Scalar.EQ, windows.divide(x), windows.add_place_axes(tops))
         positions = where(hits, _order(windows), number(last, Type.I32, len(hits.shape)))
         return reduce_axes(positions, ReduceOp.MINIMUM, windows.inner)
     x = windows.add_border(x, _find_lowest_value(x.type))
     positions = graph.constant(last, Type.I32, tops.shape)
     for i, position in reversed(list(enumerate(windows.positions()))[:-1]):
-        hits = apply_operation(Scalar.EQ, windows.met(x, position), tops)
+        hits = apply_operation(Scalar.EQ, windows.take_position(x, position), tops)
         positions = where(hits, number(i, Type.I32, len(hits.shape)), positions)
     return positions
 
@@ -202,9 +202,10 @@ def _max_pool_scatter(g: Any, input: Any, tops: Any, window: Any) -> Symbol:
     windows = Windows(x, window)
     firsts = _locate_first_maxima(x, y, windows)
     if windows.apart:
-        hits = apply_operation(Scalar.EQ, _order(windows), windows.over(firsts))
-        spread_share = where(hits, windows.over(share), number(0, share.type, len(hits.shape)))
-        return wrap_node(cast(windows.whole(spread_share), type))
+        hits = apply_operation(Scalar.EQ, _order(windows), windows.add_place_axes(firsts))
+        zero = number(0, share.type, len(hits.shape))
+        spread_share = where(hits, windows.add_place_axes(share), zero)
+        return wrap_node(cast(windows.undivide(spread_share), type))
     numbers = {at: i for i, at in enumerate(windows.positions())}
     zero = number(0, share.type, len(share.shape))
 
@@ -223,7 +224,7 @@ def _max_pool_gather(u: Any, input: Any, tops: Any, window: Any) -> Symbol:
     values = windows.add_border(values, 0)
     gathered: Node | None = None
     for i, position in enumerate(windows.positions()):
-        value = windows.met(values, position)
+        value = windows.take_position(values, position)
         gathered = value if gathered is None else where(_equals(firsts, i), value, gathered)
     return wrap_node(gathered) if gathered is not None else u
 
@@ -278,7 +279,7 @@ def _avg_pool_backward(g: Symbol, spatial: Sequence[int], average: Any) -> Symbo
     like = graph.constant(0, share.node.type, (*g.shape[:-rank], *spatial))
     windows = Windows(like, average.window)
     if windows.apart:
-        gradient = windows.whole(broadcast_to(windows.over(share.node), windows.split))
+        gradient = windows.undivide(broadcast_to(windows.add_place_axes(share.node), windows.split))
     else:
         gradient = windows.spread_back(lambda at: share.node, share.node)
     return wrap_node(gradient).astype(g.dtype)
@@ -336,7 +337,7 @@ def _adaptive_average_backward(
         like = graph.constant(0, share.node.type, (*g.shape[: -len(spatial)], *spatial))
         windows = Windows(like, _EvenWindows(spatial, output))
         share = share / share.dtype.type(windows.places)
-        gradient = windows.whole(broadcast_to(windows.over(share.node), windows.split))
+        gradient = windows.undivide(broadcast_to(windows.add_place_axes(share.node), windows.split))
         return wrap_node(gradient).astype(g.dtype)
     matrices = [
         _build_averaging_matrix(n, m, share.dtype).T for n, m in zip(spatial, output, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TypeAlias
+
 from llvmlite import ir
 
 from ...loop_ir.ir import Type

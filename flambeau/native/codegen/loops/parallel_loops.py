@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from math import prod
+
 from llvmlite import ir
 
-from ...loop_ir.ir import Buffer, Loop, LoopKind, Statement, Store, iterate_statements
+from ...loop_ir.ir import Buffer, Loop, LoopKind, Statement, Store, Type, iterate_statements
+from ...target.cache_sizes import LINE_BYTES
 from ...target.cost_model import ITERATIONS_PER_VECTORIZED_BLOCK, MIN_ITERATIONS_TO_SPLIT
 from .context import Context, Scope
 from .statement import emit_body, emit_rounds
@@ -56,7 +58,8 @@ def has_enough_rounds(nest: list[Loop]) -> bool:
 def _split_loop(context: Context, loop: Loop) -> tuple[ir.Value, ir.Value]:
     """This thread's iterations of a loop: whole cache lines if it is vectorized or tiled."""
     loads = find_transposable_loads(loop, context.plan)
-    lanes = tile_side(context, loads) if loads else min(context.plan.widths.get(loop, 1), 16)
+    lanes = tile_side(context, loads) if loads else min(
+        context.plan.widths.get(loop, 1), LINE_BYTES // Type.F32.size)
     extent = context.extent(loop.extent)
     if lanes == 1:
         return split_rounds(context, extent)
