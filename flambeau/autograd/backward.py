@@ -13,6 +13,7 @@ from ..native.foundation.user_frames import add_notes
 from ..tensor.dtypes import FLOAT32
 from ..tensor.meta import MetaArray
 from ..tensor.tensor import Tensor, attach, wrap
+from ..tensor.windows.view_origins import is_unrecorded
 from .engine import make_target_key, run
 from .gradient_edge import GradientEdge, find_target, needs_gradient
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
@@ -301,6 +302,8 @@ def _tensor_backward(
 def _requires_grad(self: Tensor) -> bool:
     base = self._base
     if base is not None and base._node is not self._stamp:
+        if self._node is None and is_unrecorded(self._stamp):
+            return self._requires_grad or base._requires_grad
         self._reattach()
     return self._requires_grad
 

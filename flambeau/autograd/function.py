@@ -546,6 +546,8 @@ def _attach_output(
         return y
     if id(y) in input_ids:  # an input returned unchanged: make a view
         y = _alias_input(y)
+    if y._base is not None:
+        y._stamp = y._base._node  # recorded, although grad was off where the view was made
     y._node = target
     y._requires_grad = y._tracked = True
     return y

@@ -39,7 +39,7 @@ class _Mode(threading.local):
     below_autograd = 0  # regions of _AutoDispatchBelowAutograd, around the calling code
 
 
-MODE = _Mode()
+MODE = creation.mode = _Mode()
 
 
 class _Special:

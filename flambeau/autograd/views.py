@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ..tensor.storage import get_version
 from ..tensor.tensor import Tensor, wrap
 from ..tensor.windows.batched_window import is_example
 from ..tensor.windows.lazy_window import compare_bits, get_memory, toggle_bits
+from ..tensor.windows.view_origins import is_current, is_unrecorded
+from .errors.view_errors import BASE_WRITTEN, create_unrecorded_view_error
 from .hooks import move_retained
 from .mode import MODE
 from .node import Node
@@ -128,13 +131,29 @@ def reattach(view: Tensor) -> None:
     if is_example(base._array):
         Views.reattach_examples(view)
         return
+    unrecorded = is_unrecorded(view._stamp)
+    if unrecorded and view._node is None:
+        _read_unrecorded(view, base)
+        return
     view._stamp = base._node
+    if unrecorded:
+        return  # a view of a view that was made without history, and requires grad itself
     if not base._requires_grad:
         return
     node = create_strided_node(view, base)
     if "_retained" in view.__dict__:
         move_retained(view, view._node, node)
     view._node = node
+    view._requires_grad = view._tracked = True
+
+
+def _read_unrecorded(view: Tensor, base: Tensor) -> None:
+    """Take a view that was made without history for a leaf, as long as its base keeps the value
+    that the view was made of; RuntimeError if a recorded write would be its history."""
+    if not base._requires_grad:
+        return
+    if not is_current(view._stamp, get_version(base)):
+        raise create_unrecorded_view_error(view._stamp, BASE_WRITTEN)
     view._requires_grad = view._tracked = True
 
 

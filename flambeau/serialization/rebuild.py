@@ -333,7 +333,6 @@ def get_parameter_class() -> Any:
 # Attributes that autograd keeps on a tensor: they belong to the running program.
 _OF_THE_TAPE = frozenset((
     "_accumulator", "_backward_hooks", "_one_of_many", "_post_accumulate_grad_hooks", "_retained",
-    "_view_of_function",
 ))
 
 

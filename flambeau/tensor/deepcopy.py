@@ -16,8 +16,7 @@ from .windows.lazy_window import LazyWindow
 from .windows.opaque_window import OpaqueWindow
 
 # Attributes that belong to the graph a tensor is part of: its copy is not part of it.
-_GRAPH_ATTRIBUTES = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained",
-                     "_view_of_function")
+_GRAPH_ATTRIBUTES = ("_accumulator", "_backward_hooks", "_post_accumulate_grad_hooks", "_retained")
 
 
 def deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:

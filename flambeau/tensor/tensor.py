@@ -40,10 +40,12 @@ _new_tuple = tuple.__new__
 
 
 class _Creation:
-    """The `_stamp` of new tensors that are not views: INFERENCE inside inference mode."""
+    """The `_stamp` of new tensors that are not views: INFERENCE inside inference mode. And the
+    modes of this thread, which autograd sets."""
 
-    __slots__ = ("stamp",)
+    __slots__ = ("mode", "stamp")
 
+    mode: Any
     stamp: Any
 
 
@@ -685,9 +687,12 @@ def view_of(source: Tensor, array: np.ndarray) -> Tensor:
     if counter is None:
         counter = source._counter = VersionCounter()
     result._counter = counter
-    base = source._base
+    base, stamp = source._base, source._stamp
     if base is None:
         base = source
     result._base = base
-    result._stamp = base._node
+    if stamp.__class__ is not int:  # windows/view_origins.py
+        stamp = base._node if creation.mode.grad else \
+            counter.value << 2 | (creation.stamp is INFERENCE)
+    result._stamp = stamp
     return result

@@ -17,6 +17,7 @@ from ...tensor.dtypes import FLOATS, as_dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor, creation, view_of, wrap
+from ...tensor.windows.view_origins import IN_SEVERAL
 from ..native.pointwise import try_kernel_with
 from .arguments.checks import check_bool, check_integer, check_sequence
 from .arguments.legacy_order import OLD_ORDERED, in_order
@@ -66,7 +67,12 @@ def write_function(operator: Operator) -> tuple[str, Callable]:
 def wrap_several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor | None, ...]:
     """Wrap the results of an operator with several outputs as tensors."""
     if operator.kind is Kind.VIEW:
-        return tuple([view_of(source, y) for y in arrays])
+        views = tuple([view_of(source, y) for y in arrays])
+        if not source._requires_grad and views and views[0]._stamp is None:
+            stamp = views[0]._counter.value << 2 | IN_SEVERAL
+            for view in views:
+                view._stamp = stamp
+        return views
     return tuple([None if y is None else wrap(y) for y in arrays])  # faster than a generator
 
 

@@ -84,7 +84,7 @@ def _write_tests(source: SourceBuilder, operator: Operator, target: str) -> None
     source.add(
         f"array_ = {target}._array", "dtype_ = array_.dtype", "grad_ = MODE.grad",
         f"if dtype_ is not FLOAT32 and dtype_ not in DTYPES or array_.__class__ is not ndarray "
-        f"or {target}._stamp is not None or grad_ and ({target}._tracked or "
+        f"or {target}._stamp.__class__ is str or grad_ and ({target}._tracked or "
         f"{target}._base is not None and {target}._base._requires_grad) "
         "or 0 in array_.strides:", "    return False")
     source.add("is_large_ = array_.size > MAX_ELEMENTS")

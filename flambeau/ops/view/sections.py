@@ -235,7 +235,7 @@ def tensor_split(
         if splits <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {splits}")
         size, extra = divmod(n, splits)
-        return split_sizes(input, tuple(size + (i < extra) for i in range(splits)), axis)
+        splits = [size * i + min(i, extra) for i in range(1, splits)]
     bounds = [0, *splits, n]
     head = (slice(None),) * axis
     return tuple(
