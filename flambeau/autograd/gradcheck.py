@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -112,8 +113,10 @@ def gradcheck(
     True
     """
     supplied = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    check_sparse_dims: Callable[[], None] | None = None
     for x in supplied:
         if isinstance(x, Tensor) and x._array.strides is None:  # sparse
+            check_sparse_dims = partial(x._check_sparse_dims, func, supplied)
             func, supplied = x._leaves_of(func, supplied, bool(masked))
             break
     if not check_backward_ad and not check_forward_ad:
@@ -124,6 +127,8 @@ def gradcheck(
             _check(func, supplied, eps, atol, rtol, nondet_tol, fast_mode)
             if check_batched_grad:
                 _check_batched(func, supplied)
+            if check_sparse_dims is not None:
+                check_sparse_dims()
         if check_forward_ad:
             forward = ForwardCheck(func, supplied)
             forward.compare(eps, atol, rtol)

@@ -154,3 +154,39 @@ def test_fast_mode_takes_two_calls_of_many_numbers(torch):
     x = torch.randn(2, 40, 40, 20, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(normalize, (x,), fast_mode=True, check_undefined_grad=False)
     assert len(calls) < 20
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_sparse_gradients_divide_their_axes_as_inputs_do(torch, fast):
+    def function(x):
+        y = x.clone()
+        y.register_hook(lambda g: g.to_dense().to_sparse(1))
+        return y.to_dense()
+
+    x = torch.ones(2, 2, dtype=torch.float64, requires_grad=True).to_sparse()
+    settings = {"masked": True, "fast_mode": fast}
+    assert torch.autograd.gradcheck(lambda x: x.clone().to_dense(), (x,), **settings)
+    with pytest.raises(RuntimeError, match="is sparse tensor, but has incorrect sparse_dim 1, ex"):
+        torch.autograd.gradcheck(function, (x,), **settings)
+
+
+def test_batched_tangents_of_functions_without_setup_context(torch):
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def jvp(ctx, t):
+            if draws:
+                torch.randn_like(t)
+            return t * 2
+
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    settings = {"check_forward_ad": True, "check_backward_ad": False,
+                "check_batched_forward_grad": True}
+    draws = False
+    assert torch.autograd.gradcheck(Twice.apply, (x,), **settings)
+    draws = True
+    with pytest.raises(RuntimeError, match="We do not yet support calling random operations insid"):
+        torch.autograd.gradcheck(Twice.apply, (x,), **settings)

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import grad
+from ...autograd.checks.forward_gradcheck import GradcheckError, collect_tensors
 from ...tensor.sparse import CompressedArray, SparseTensor, wrap_sparse
 from . import formats
 from .conversion import values, with_values
+from .like import zeros_like
 from .masked_arrays import apply_mask as masked_array
 
 
@@ -60,5 +63,22 @@ def _create_pattern(x: SparseTensor, masked: bool) -> SparseTensor:
     return wrap_sparse(masked_array(formats.to_dense(a), full))
 
 
+def check_sparse_dims(func: Callable, inputs: tuple) -> None:
+    """Raise GradcheckError if a sparse gradient divides its axes otherwise than its input."""
+    outputs = [y for y in collect_tensors(func(*inputs)) if y.requires_grad]
+    checked = [x for x in inputs if _is_checked(x)]
+    gradients = grad(outputs, checked, [zeros_like(y) for y in outputs], allow_unused=True)
+    for x, g in zip(checked, gradients, strict=True):
+        if not isinstance(g, SparseTensor):
+            continue
+        kind = str(g.layout).removeprefix("torch.").replace("_coo", "")
+        for name in ("sparse_dim", "dense_dim"):
+            actual, expected = getattr(g, name)(), getattr(x, name)()
+            if actual != expected:
+                raise GradcheckError(f"grad is {kind} tensor, but has incorrect {name} {actual}, "
+                                     f"expected {expected}")
+
+
 _methods: Any = SparseTensor
 _methods._leaves_of = staticmethod(reduce_to_values)
+_methods._check_sparse_dims = staticmethod(check_sparse_dims)
