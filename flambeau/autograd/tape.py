@@ -12,12 +12,13 @@ import traceback
 from typing import Any
 
 from ..tensor.dtypes import FLOAT32
+from ..tensor.layout import suggest_format
 from ..tensor.storage import get_version
 from ..tensor.tensor import INFERENCE, Tensor
 from .errors.graph_errors import raise_inference
 from .mode import MODE, SPECIAL
 from .outputs import Output
-from .saved.plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE, N, Plan, list_shapes
+from .saved.plan import ATTRIBUTE, DTYPE, FORMAT, INPUT, OUTPUT, SHAPE, N, Plan, list_shapes
 from .saved.values import PackedTensor, SavedOutput, pack_tensor
 
 next_sequence = itertools.count(1).__next__
@@ -332,6 +333,8 @@ def save(plan: Plan, args: tuple, result: Any, needed: Any) -> tuple[tuple, tupl
             value, version = list_shapes(args[position]), None
         elif kind == DTYPE:
             value, version = args[position].dtype, None
+        elif kind == FORMAT:
+            value, version = suggest_format(args[position]._array), None
         else:
             value, version = needed, None
         saved.append(value)

@@ -89,10 +89,10 @@ def format_strides(shape: Sequence[int], form: memory_format) -> tuple[int, ...]
         raise add_notes(
             RuntimeError(f"required rank {len(order)} tensor to use {form.name} format"),
             f"The shape is {tuple(shape)}.")
-    inner = compute_contiguous_strides([shape[i] for i in order])
-    strides = [0] * len(shape)
-    for axis, stride in zip(order, inner, strict=True):
-        strides[axis] = stride
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):  # unlike in row-major order, axes of length 0 count as such
+        strides[axis] = step
+        step *= shape[axis]
     return tuple(strides)
 
 
@@ -168,7 +168,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Return whether the elements fill memory without gaps or overlaps, in some order of axes."""
     step = 1
     for stride, length in sorted(
-        (s, n) for s, n in zip(strides, shape, strict=True) if n != 1
+        (s, n) for s, n in zip(strides, shape, strict=True) if n > 1
     ):
         if stride != step:
             return False
@@ -235,6 +235,14 @@ def is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
+def suggest_format(array: Any) -> memory_format:
+    """Return the format of results, and of the gradient, that PyTorch suggests for an operand."""
+    if array.__class__ is not np.ndarray or array.ndim < 4 or array.flags.c_contiguous \
+            or not is_channels_last(array.shape, array.strides):
+        return contiguous_format
+    return get_channels_last_format(array.ndim) or contiguous_format
+
+
 def is_in_format(array: np.ndarray, form: memory_format) -> bool:
     """Return whether conversion to the memory format is a no-op. For channels-last formats the
     strides alone decide, including those of length-1 axes."""
@@ -259,9 +267,11 @@ def find_dense_order(array: np.ndarray) -> tuple[int, ...] | None:
 
 def is_plain(array: np.ndarray) -> bool:
     """Return whether a new row-major array has the strides of `array`, also on length-1 axes."""
-    return array.flags.c_contiguous and (
-        1 not in array.shape or array.__class__ is not np.ndarray or array.base is None
-    )
+    if not array.flags.c_contiguous:
+        return False
+    if not array.size and array.__class__ is np.ndarray:  # NumPy calls all empty arrays contiguous
+        return get_strides(array) == compute_contiguous_strides(array.shape)
+    return 1 not in array.shape or array.__class__ is not np.ndarray or array.base is None
 
 
 def allocate_copy(array: np.ndarray, dtype: np.dtype) -> np.ndarray:

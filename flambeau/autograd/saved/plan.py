@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...native.foundation.generated_code import define
+from ...tensor.layout import suggest_format
 from ...tensor.tensor import INFERENCE, Tensor
 from ..errors.graph_errors import raise_inference
 from .values import SavedOutput
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 N = TypeVar("N", bound="Node")
 
 # The kinds of values that a plan can save, by origin.
-INPUT, OUTPUT, SHAPE, ATTRIBUTE, NEEDS, DTYPE = range(6)
+INPUT, OUTPUT, SHAPE, ATTRIBUTE, NEEDS, DTYPE, FORMAT = range(7)
 
 
 class Plan(Generic[N]):
@@ -58,10 +59,14 @@ class Plan(Generic[N]):
                 self.only = vjp
 
 
+# Sources of values that are no tensors, given the arguments `a` of a call.
+_FORMS = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype",
+          FORMAT: "suggest_format(a[{}]._array)"}
+
+
 def _compile_packer(sources: tuple[tuple[int, int], ...]) -> Callable[[tuple], tuple]:
     """Return a function from a call's arguments to the tuple of saved values, none a tensor."""
-    forms = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype"}
-    parts = [forms.get(kind, "(True,)").format(i) for kind, i in sources]
+    parts = [_FORMS.get(kind, "(True,)").format(i) for kind, i in sources]
     return eval(f"lambda a: ({' '.join(p + ',' for p in parts)})")  # generated: hot path
 
 
@@ -106,12 +111,12 @@ def _compile_keeper(
         elif kind == SHAPE and i in sequences:
             value = f"list_shapes(a[{i}])"
         else:
-            form = {SHAPE: "a[{}]._array.shape", ATTRIBUTE: "a[{}]", DTYPE: "a[{}].dtype"}[kind]
-            value = form.format(i)
+            value = _FORMS[kind].format(i)
         values, versions = values + value + ", ", versions + version + ", "
     names: dict[str, Any] = {"INFERENCE": INFERENCE, "raise_inference": raise_inference,
                              "Tensor": Tensor,
-                             "keep_outputs": keep_outputs, "list_shapes": list_shapes}
+                             "keep_outputs": keep_outputs, "list_shapes": list_shapes,
+                             "suggest_format": suggest_format}
     source = ["def keep(plan, a, y, needed):", *lines, f"    return ({values}), ({versions})"]
     text = "\n".join(source)
     define(text, f"<flambeau saving {zlib.crc32(text.encode()):08x}>", names)  # generated: hot

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...autograd.errors.missing_derivatives import raise_missing, raise_unlisted
 from ...autograd.node import Node
-from ...autograd.saved.plan import ATTRIBUTE, DTYPE, INPUT, NEEDS, OUTPUT, SHAPE, Plan
+from ...autograd.saved.plan import ATTRIBUTE, DTYPE, FORMAT, INPUT, NEEDS, OUTPUT, SHAPE, Plan
 from ...tensor.overlap import Overlap
 from ...tensor.tensor import Tensor
 from ..documentation.lazy_docstring import document, own_text
@@ -223,12 +223,12 @@ class Operator:
         if name in self.names:
             position = self.names.index(name)
             return (INPUT if position in self.tensor_positions else ATTRIBUTE), position
-        for ending, kind in (("_shape", SHAPE), ("_dtype", DTYPE)):
+        for ending, kind in (("_shape", SHAPE), ("_dtype", DTYPE), ("_format", FORMAT)):
             if name.endswith(ending) and name.removesuffix(ending) in self.tensor_names:
                 return kind, self.names.index(name.removesuffix(ending))
         raise TypeError(
             f"operator {self.name}: its vjp asks for '{name}'; known are g, y, ys, needs, "
-            f"{', '.join(self.names)}, and <input>_shape or <input>_dtype"
+            f"{', '.join(self.names)}, and <input>_shape, <input>_dtype or <input>_format"
         )
 
     def restores(self, args: tuple, y: Tensor) -> list | None:

@@ -106,6 +106,8 @@ def _suggest_by_memory(shape: tuple[int, ...], operands: Sequence[tuple]) -> Str
     """The formats of batch normalization: that in which the memory of the operand is dense."""
     of, strides = operands[0]
     form = get_channels_last_format(len(shape))
+    if 0 in of:
+        return _preserve_order(shape, operands)
     if form is None or _is_row_major(of, strides):
         return compute_contiguous_strides(shape)
     if _has_same_order(of, strides, format_strides(of, form)):

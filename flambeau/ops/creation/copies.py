@@ -79,6 +79,13 @@ def contiguous(self: Tensor, *, memory_format: Any = contiguous_format) -> Tenso
     return clone(self, memory_format=memory_format)
 
 
+def in_format(y: Tensor, form: MemoryFormat) -> Tensor:
+    """Return `y`, or a copy if its elements lie in another order, in a memory format."""
+    if form is contiguous_format and y._array.flags.c_contiguous:
+        return y
+    return contiguous(y, memory_format=form)
+
+
 def in_suggested_format(y: Tensor, input: Tensor) -> Tensor:
     """Return `y`, or a copy if it is a view, in the memory format of `input`.
 

@@ -16,9 +16,10 @@ from typing import Any
 from ...autograd import enable_grad, is_grad_enabled, no_grad
 from ...autograd import grad as autograd_grad
 from ...autograd.backward import require_gradients
-from ...autograd.saved.plan import ATTRIBUTE, DTYPE, INPUT, OUTPUT, SHAPE
+from ...autograd.saved.plan import ATTRIBUTE, DTYPE, FORMAT, INPUT, OUTPUT, SHAPE
 from ...autograd.tangents import LEVELS, find_level
 from ...autograd.unbroadcast import unbroadcast
+from ...tensor.layout import suggest_format
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batched_window import is_example
 from ...tensor.windows.opaque_window import OpaqueWindow
@@ -243,6 +244,8 @@ def _read_values(
             result.append(_read_shape(values[position]))
         elif kind == DTYPE:
             result.append(values[position].dtype)
+        elif kind == FORMAT:
+            result.append(suggest_format(values[position]._array))
         else:
             result.append(needs)
     return result

@@ -11,6 +11,7 @@ import numpy as np
 from ...autograd.mode import MODE
 from ...native.foundation.user_frames import add_notes
 from ...tensor.dtypes import uint8
+from ...tensor.layout import memory_format as MemoryFormat
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
 from ..core.errors import wrap_with_explanation
@@ -20,6 +21,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.scalar_conversion import number
+from ..creation.copies import in_format
 from ..reduction.variance import var_mean
 from .duals import normalize_channels_with_tangent
 from .norm_arrays import affine, channel_moments, channel_sums, combine
@@ -95,15 +97,15 @@ def _move(running: Array, new: Array, momentum: float) -> None:
 @_batch_norm.vjp
 def _(
     g: Tensor, input: Tensor, weight: Tensor | None, save_mean: Tensor, save_rstd: Tensor,
-    eps: float, needs: tuple[bool, ...]
+    eps: float, needs: tuple[bool, ...], input_format: MemoryFormat
 ) -> tuple[Tensor | None, ...]:
     if not MODE.grad:
         return select_needed(_batch_norm_backward(g, input, weight, save_mean, save_rstd), needs)
     dims = [0, *range(2, input.dim())]
     hat, _, rstd = normalize(input, dims, eps)
     share = g if weight is None else g * reshape_along_channels(weight, input)
-    gradients = compute_input_cotangent(share, hat, rstd, dims), (g * hat).sum(dims), g.sum(dims)
-    return select_needed(gradients, needs)
+    gradient = in_format(compute_input_cotangent(share, hat, rstd, dims), input_format)
+    return select_needed((gradient, (g * hat).sum(dims), g.sum(dims)), needs)
 
 
 @_batch_norm.jvp
@@ -184,8 +186,8 @@ def _batch_norm_backward(
     """The cotangents of batch_norm's input, weight and bias, in training."""
     kind = input.dtype if weight is None else weight.dtype
     if not input.size:
-        return np.zeros(input.shape, input.dtype), np.zeros(len(mean), kind), np.zeros(
-            len(mean), kind)
+        nothing = lay_out(Layout.PRESERVE, np.zeros(input.shape, input.dtype), [g])
+        return nothing, np.zeros(len(mean), kind), np.zeros(len(mean), kind)
     small = differentiate_small_batch(g, input, weight, mean, rstd)
     if small is not None:
         return lay_out(Layout.CHANNELS_LAST, small[0], [input]), *small[1:]
@@ -235,10 +237,11 @@ def _batch_norm_running(
 
 
 @_batch_norm_running.vjp("input")
-def _(g: Tensor, weight: Tensor | None, running_var: Tensor, eps: float) -> Tensor:
+def _(g: Tensor, weight: Tensor | None, running_var: Tensor, eps: float,
+      input_format: MemoryFormat) -> Tensor:
     scale = (running_var + eps).rsqrt()
     scale = scale if weight is None else scale * weight
-    return g * reshape_along_channels(scale, g).to(g.dtype)
+    return in_format(g * reshape_along_channels(scale, g).to(g.dtype), input_format)
 
 
 @_batch_norm_running.vjp("weight")

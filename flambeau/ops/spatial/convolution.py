@@ -15,6 +15,8 @@ import numpy as np
 
 from ...native.foundation.user_frames import add_notes
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.layout import contiguous_format, suggest_format
+from ...tensor.layout import memory_format as MemoryFormat
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
@@ -25,6 +27,7 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
+from ..creation.copies import in_format
 from .conv_reference import (
     Window, backward_data, backward_weight, forward, forward_channels_last, is_channels_last,
 )
@@ -135,14 +138,16 @@ def _join_channels(batch: Batch, images: Tensor) -> Tensor:
 
 @convolution_op.vjp("input")
 def _(
-    g: Tensor, weight: Tensor, input_shape: tuple[int, ...], window: Window, groups: int
+    g: Tensor, weight: Tensor, input_shape: tuple[int, ...], window: Window, groups: int,
+    input_format: MemoryFormat
 ) -> Tensor:
-    return transposed_op(g, weight, None, input_shape[2:], window, groups)
+    y = transposed_op(g, weight, None, input_shape[2:], window, groups)
+    return _in_format_of(y, input_format, weight)
 
 
 @convolution_op.vjp("weight")
-def _(g: Tensor, input: Tensor, window: Window, groups: int) -> Tensor:
-    return weight_op(input, g, window, groups)
+def _(g: Tensor, input: Tensor, window: Window, groups: int, weight_format: MemoryFormat) -> Tensor:
+    return _in_format_of(weight_op(input, g, window, groups), weight_format, input)
 
 
 @convolution_op.vjp("bias")
@@ -154,6 +159,14 @@ def _(g: Tensor, input_shape: tuple[int, ...]) -> Tensor:
 
 def _sum_to_channels(g: Tensor) -> Tensor:
     return g.sum([0, *range(2, g._array.ndim)])
+
+
+def _in_format_of(y: Tensor, form: MemoryFormat, other: Tensor) -> Tensor:
+    """A gradient in the format of a convolution's input or weight: channels last if one of them
+    is, of which the other one is given."""
+    if form is contiguous_format:
+        form = suggest_format(other._array)
+    return in_format(y, form)
 
 
 def _transpose_images(rng: Rng) -> Iterator[Sample]:
@@ -208,18 +221,19 @@ def _(
 
 @transposed_op.vjp("input")
 def _(
-    g: Tensor, weight: Tensor, input_shape: tuple[int, ...], window: Window, groups: int
+    g: Tensor, weight: Tensor, input_shape: tuple[int, ...], window: Window, groups: int,
+    input_format: MemoryFormat
 ) -> Tensor:
     y = convolution_op(g, weight, None, window, groups)
     for axis, n in enumerate(input_shape[2:], 2):
         if y._array.shape[axis] != n:  # output_padding beyond the stride: unused windows
             y = y.narrow(axis, 0, n)
-    return y
+    return _in_format_of(y, input_format, weight)
 
 
 @transposed_op.vjp("weight")
-def _(g: Tensor, input: Tensor, window: Window, groups: int) -> Tensor:
-    return weight_op(g, input, window, groups)
+def _(g: Tensor, input: Tensor, window: Window, groups: int, weight_format: MemoryFormat) -> Tensor:
+    return _in_format_of(weight_op(g, input, window, groups), weight_format, input)
 
 
 @transposed_op.vjp("bias")

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...native.foundation.user_frames import warn
 from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.layout import contiguous_format, suggest_format
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
@@ -21,6 +22,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..core.scalar_conversion import convert_scalar
+from ..creation.copies import in_format
 from .resample_native import resample_axis
 from .resampling_taps import SMOOTH_TAPS, TAPS, Taps, compute_taps
 
@@ -137,7 +139,9 @@ def _resample_bytes(x: Array, taps: Sequence[Taps]) -> Array:
 
 @resampled.vjp
 def _(g: Tensor, input_shape: tuple[int, ...], taps: Any) -> Tensor:
-    return _resampled_adjoint(g, input_shape, taps)
+    is_cubic = any(len(t.indices) > 2 for t in taps)  # PyTorch's gradients are row-major then
+    form = contiguous_format if is_cubic else suggest_format(g._array)
+    return in_format(_resampled_adjoint(g, input_shape, taps), form)
 
 
 @opaque(linear_in="g", examples=("g",),

@@ -15,6 +15,8 @@ from ...native.foundation.public_names import c_class_name
 from ...native.foundation.user_frames import add_notes
 from ...native.target.eager_costs import MAX_TWICE_WRITTEN_ELEMENTS
 from ...tensor.dtypes import FLOATS
+from ...tensor.layout import contiguous_format
+from ...tensor.layout import memory_format as MemoryFormat
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.promotion import build_missing_kernel_error
 from ...tensor.tensor import Tensor
@@ -25,6 +27,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import matrices
 from ..core.scalar_conversion import ORDINARY, convert_scalar
+from ..creation.copies import in_format
 from ..native.row_copies import fill
 
 _MODES = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
@@ -190,8 +193,10 @@ def _padded(input: Array, pad: Any, mode: str) -> Array:
 
 
 @_padded.vjp
-def _(g: Tensor, input_shape: tuple[int, ...], pad: Any, mode: str) -> Tensor:
-    return _padded_adjoint(g, input_shape, pad, mode)
+def _(g: Tensor, input_shape: tuple[int, ...], pad: Any, mode: str, input_format: MemoryFormat
+      ) -> Tensor:
+    form = contiguous_format if mode == "circular" else input_format
+    return in_format(_padded_adjoint(g, input_shape, pad, mode), form)
 
 
 @opaque(linear_in="g",
@@ -263,7 +268,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
         raise build_missing_kernel_error(f"{_KERNELS[mode]}_pad{axes}d", input.dtype)
     if AUTOCAST.count and (mode == "replicate" or (mode == "reflect" and axes < 3)):
         (input,) = cast_inputs(Policy.FULL, (input,))
-    return _padded(input, pad, mode)
+    y: Tensor = _padded(input, pad, mode)
+    return in_format(y, contiguous_format) if mode == "circular" else y
 
 
 def _check_pad(pad: Any) -> list[int]:

@@ -11,6 +11,8 @@ import numpy as np
 
 from ....tensor.dtypes import BOOL, INTEGER
 from ....tensor.layout import get_strides, is_channels_last
+from ....tensor.layout import contiguous_format
+from ....tensor.layout import memory_format as MemoryFormat
 from ....tensor.meta import MetaArray, meta_array
 from ....tensor.promotion import build_missing_kernel_error
 from ....tensor.tensor import Tensor
@@ -21,6 +23,7 @@ from ...core.output_layout import Layout, lay_out_again
 from ...core.promotion import compute_dtype
 from ...core.registry import opaque
 from ...core.sample_inputs import Rng, Sample
+from ...creation.copies import in_format
 from . import array_pooling, pool_native
 from .flat_indices import scatter_add_flat
 from .pool_index_tables import Reach, list_adaptive_windows, turn_tables
@@ -119,9 +122,11 @@ def _declare_average(n: int) -> Any:
         return _average_windows(input, output)
 
     @pool.vjp("input")
-    def _(g: Tensor, input_shape: tuple[int, ...], output: Any) -> Tensor:
+    def _(g: Tensor, input_shape: tuple[int, ...], output: Any, input_format: MemoryFormat
+          ) -> Tensor:
         _check_cotangent("avg", g)
-        return adjoint(g, input_shape[-n:], output)
+        form = input_format if n < 3 else contiguous_format
+        return in_format(adjoint(g, input_shape[-n:], output), form)
 
     @opaque(linear_in="g", layout=Layout.FREE, examples=("g",),
             name=f"_adaptive_avg_pool{n}d_backward", expose=(), ref=None, samples=None)
@@ -159,9 +164,11 @@ def _declare_largest(n: int) -> Any:
         return _find_maxima(input, output)
 
     @pool.vjp("input")
-    def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...]) -> Tensor:
+    def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...], input_shape: tuple[int, ...],
+          input_format: MemoryFormat) -> Tensor:
         _check_cotangent("max", gs[0])
-        return scatter_add_flat(gs[0], ys[1], input_shape[-n:])
+        form = input_format if n < 3 else contiguous_format
+        return in_format(scatter_add_flat(gs[0], ys[1], input_shape[-n:]), form)
 
     return pool
 

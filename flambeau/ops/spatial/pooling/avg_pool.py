@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....tensor.layout import contiguous_format
+from ....tensor.layout import memory_format as MemoryFormat
 from ....tensor.meta import MetaArray, meta_array
 from ....tensor.promotion import build_missing_kernel_error
 from ....tensor.tensor import Tensor
@@ -20,6 +22,7 @@ from ...core.output_layout import Layout
 from ...core.promotion import compute_dtype
 from ...core.registry import composite, opaque
 from ...core.sample_inputs import Rng, Sample
+from ...creation.copies import in_format
 from ...native.row_copies import fill
 from ...native.rows import reduce_axes
 from ..conv_reference import Window
@@ -172,8 +175,10 @@ def _declare(n: int) -> Any:
         return _average_windows(input, average)
 
     @pool.vjp("input")
-    def _(g: Tensor, input_shape: tuple[int, ...], average: Average) -> Tensor:
-        return adjoint(g, input_shape[-n:], average)
+    def _(g: Tensor, input_shape: tuple[int, ...], average: Average, input_format: MemoryFormat
+          ) -> Tensor:
+        form = input_format if n < 3 else contiguous_format
+        return in_format(adjoint(g, input_shape[-n:], average), form)
 
     @opaque(linear_in="g", layout=Layout.FREE, name=f"_avg_pool{n}d_backward", expose=(),
             examples=("g",), ref=None, samples=None)

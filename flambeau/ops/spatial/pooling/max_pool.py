@@ -9,6 +9,7 @@ import numpy as np
 
 from ....autograd.mode import MODE
 from ....tensor.dtypes import bool_
+from ....tensor.layout import memory_format as MemoryFormat
 from ....tensor.meta import MetaArray, meta_array
 from ....tensor.promotion import build_missing_kernel_error
 from ....tensor.tensor import Tensor
@@ -18,6 +19,7 @@ from ...core.operator import Array
 from ...core.output_layout import Layout
 from ...core.registry import Declared, composite, opaque
 from ...core.sample_inputs import Rng, Sample
+from ...creation.copies import in_format
 from ...pointwise.selection import where as select
 from ..conv_reference import Window
 from .max_pool_reference import (
@@ -117,8 +119,9 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
         return find_maxima(input, window)
 
     @pool_values.vjp("input")
-    def _(g: Tensor, y: Tensor, input: Tensor, window: Window) -> Tensor:
-        return _scatter(g, input, y, window)
+    def _(g: Tensor, y: Tensor, input: Tensor, window: Window, input_format: MemoryFormat
+          ) -> Tensor:
+        return in_format(_scatter(g, input, y, window), input_format)
 
     @pool_values.jvp
     def _(input_t: Tensor, input: Tensor, window: Window) -> Tensor:
@@ -135,9 +138,10 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
 
     @pool_both.vjp("input")
     def _(
-        gs: tuple[Tensor, None], ys: tuple[Tensor, Tensor], input: Tensor, window: Window
+        gs: tuple[Tensor, None], ys: tuple[Tensor, Tensor], input: Tensor, window: Window,
+        input_format: MemoryFormat
     ) -> Tensor:
-        return _scatter(gs[0], input, ys[0], window)
+        return in_format(_scatter(gs[0], input, ys[0], window), input_format)
 
     @pool_both.jvp
     def _(input_t: Tensor, ys: tuple[Tensor, Tensor]) -> tuple[Tensor, None]:
