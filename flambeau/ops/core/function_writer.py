@@ -16,6 +16,7 @@ from ...native.target.eager_costs import MAX_NUMPY_COSTLY_ELEMENTS
 from ...tensor.dtypes import FLOATS, as_dtype
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.size import Size
+from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor, creation, view_of, wrap
 from ...tensor.windows.view_origins import IN_SEVERAL
 from ..native.pointwise import try_kernel_with
@@ -69,7 +70,7 @@ def wrap_several(operator: Operator, arrays: Any, source: Any) -> tuple[Tensor |
     if operator.kind is Kind.VIEW:
         views = tuple([view_of(source, y) for y in arrays])
         if not source._requires_grad and views and views[0]._stamp is None:
-            stamp = views[0]._counter.value << 2 | IN_SEVERAL
+            stamp = get_version(source) << 2 | IN_SEVERAL
             for view in views:
                 view._stamp = stamp
         return views

@@ -137,10 +137,8 @@ def _declare_operators(n: int) -> tuple[Declared, Declared]:
         return find_maxima_and_indices(input, window)
 
     @pool_both.vjp("input")
-    def _(
-        gs: tuple[Tensor, None], ys: tuple[Tensor, Tensor], input: Tensor, window: Window,
-        input_format: MemoryFormat
-    ) -> Tensor:
+    def _(gs: tuple[Tensor, None], ys: tuple[Tensor, Tensor], input: Tensor, window: Window,
+          input_format: MemoryFormat) -> Tensor:
         return in_format(_scatter(gs[0], input, ys[0], window), input_format)
 
     @pool_both.jvp
