@@ -396,11 +396,16 @@ _FROM_MODULES = {
     "CompilationUnit": "jit", "FileCheck": "testing", "ScriptFunction": "jit",
     "ScriptModule": "jit", "ScriptDict": "jit.script_containers",
     "ScriptList": "jit.script_containers", "_Await": "_awaits", "JITException": "jit:Error",
+    "Graph": "jit.graphs.nodes", "Node": "jit.graphs.nodes", "Value": "jit.graphs.nodes",
+    "Block": "jit.graphs.nodes", "Use": "jit.graphs.nodes", "_freeze_module": "jit.bindings",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Look up names that PyTorch also exports from a module of Python's."""
+    if name.startswith("_jit_pass_"):
+        passes = import_module(".jit.bindings", __package__).PASSES
+        return passes.get(name.removeprefix("_jit_pass_")) or _lacking(name)
     if name not in _FROM_MODULES:
         return _lacking(name)
     module, _, public = _FROM_MODULES[name].partition(":")
@@ -408,5 +413,5 @@ def __getattr__(name: str) -> Any:
 
 
 _lacking = make_absent_getattr(__name__, (
-    "Graph", "Node", "PyTorchFileReader", "PyTorchFileWriter", "Value", "_distributed_c10d",
+    "PyTorchFileReader", "PyTorchFileWriter", "_distributed_c10d",
 ))

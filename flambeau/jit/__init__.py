@@ -17,9 +17,9 @@ from .tracer_warning import TracerWarning
 __all__ = [
     "Attribute", "Final", "TracerWarning", "annotate", "enable_onednn_fusion", "export", "fork",
     "freeze", "fuser", "ignore", "interface", "is_scripting", "is_tracing", "isinstance", "load",
-    "onednn_fusion_enabled", "optimize_for_inference", "optimized_execution", "save", "script",
-    "script_if_tracing", "script_method", "set_fusion_strategy", "strict_fusion", "trace",
-    "trace_module", "unused", "wait",
+    "onednn_fusion_enabled", "optimize_for_inference", "optimized_execution",
+    "run_frozen_optimizations", "save", "script", "script_if_tracing", "script_method",
+    "set_fusion_strategy", "strict_fusion", "trace", "trace_module", "unused", "wait",
 ]
 
 _isinstance = isinstance
@@ -94,6 +94,13 @@ def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True
         mod, preserved_attrs, optimize_numerics)
 
 
+def run_frozen_optimizations(mod: Any, optimize_numerics: bool = True,
+                             preserved_methods: Any = None) -> None:
+    """Leave out dropout and fold batch norms and arithmetic into layers, in a frozen module."""
+    import_module(f"{__name__}.frozen").run_frozen_optimizations(
+        mod, optimize_numerics, preserved_methods)
+
+
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
     """Switch the module to eval mode and freeze it, preserving `other_methods`.
 
@@ -103,7 +110,7 @@ def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
         raise RuntimeError(
             "optimize_for_inference expects a ScriptModule as input. Please use torch.jit.script "
             "or torch.jit.trace to script your 'nn.Module'.")
-    return mod if hasattr(mod, "_flambeau_program") else freeze(mod.eval(), other_methods)
+    return freeze(mod.eval(), other_methods) if hasattr(mod, "training") else mod
 
 
 def fork(func: Callable, *args: Any, **kwargs: Any) -> Any:

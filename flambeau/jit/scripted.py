@@ -27,7 +27,9 @@ from .checking.program import Program, read_hints
 from .checking.source import is_library
 from .checking.types import Kind
 from .script_containers import ScriptDict, ScriptList
-from .torchscript.script_module import RecursiveScriptModule, ScriptModule
+from .torchscript.script_module import (
+    LoadedModule, RecursiveScriptModule, ScriptMethod, ScriptModule,
+)
 from .torchscript.writing.annotations import SCRIPTED_CLASSES, is_written_class
 from .torchscript.writing.scripted_module import Script
 
@@ -49,6 +51,7 @@ class ScriptFunction:
     def __init__(self, function: FunctionType, returns: Kind | None = None) -> None:
         functools.update_wrapper(self, function)
         self._flambeau_function, self._entry = function, Entry(function, returns=returns)
+        self._graph: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._entry(self._flambeau_function, args, kwargs)
@@ -83,8 +86,10 @@ class ScriptFunction:
 
     @property
     def graph(self) -> Any:
-        """The function as a graph of TorchScript's nodes, to look at."""
-        return self._flambeau_build_script().build_graph()
+        """The function as a graph of TorchScript's nodes, which passes may change."""
+        if self._graph is None:
+            self._graph = self._flambeau_build_script().build_graph()
+        return self._graph
 
     @property
     def inlined_graph(self) -> Any:
@@ -132,7 +137,8 @@ class ScriptedModule(RecursiveScriptModule):
                 if getattr(value, "_torchscript_modifier", "") == "export"]
 
     def _flambeau_method_names(self) -> list[str]:
-        return ["forward", *self._flambeau_list_exported()]
+        has_forward = type(self).forward is not Module.forward
+        return [*(["forward"] if has_forward else []), *self._flambeau_list_exported()]
 
     @property
     def code(self) -> str:
@@ -141,13 +147,31 @@ class ScriptedModule(RecursiveScriptModule):
 
     @property
     def graph(self) -> Any:
-        """`forward` as a graph of TorchScript's nodes, to look at."""
-        return self._flambeau_build_script().build_graph()
+        """`forward` as a graph of TorchScript's nodes, which passes may change."""
+        return self._flambeau_describe("forward", "graph")
 
     @property
     def inlined_graph(self) -> Any:
         """The same with the nodes of called functions in the place of calls."""
-        return self._flambeau_build_script().build_graph(inlines=True)
+        return self._flambeau_describe("forward", "inlined_graph")
+
+    def _flambeau_describe(self, method: str, what: str) -> Any:
+        """Return the graph, inlined graph or code of a method."""
+        known = self.__dict__.setdefault("_flambeau_graphs", {})
+        if what == "graph" and method in known:
+            return known[method]
+        script = self._flambeau_build_script()
+        if what == "code":
+            return script.write_method(method)
+        graph = script.build_graph(what == "inlined_graph", method)
+        if what == "graph":
+            known[method] = graph
+        return graph
+
+    def _flambeau_compile(self, preserved: tuple[str, ...] = ()) -> LoadedModule:
+        names = tuple(self._flambeau_list_exported())
+        result: LoadedModule = Script(self, names, preserved=preserved).instantiate()
+        return result
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Write an archive that PyTorch can read too.
@@ -177,7 +201,21 @@ def _find_scripted_class(kind: type[Module]) -> type[ScriptedModule]:
     return result
 
 
-def _enter_method(method: Any, kind: type[Module]) -> Any:
+class _Method:
+    """A method of a scripted class; on an instance, it knows its graph and code."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        if owner is None:
+            return self.function
+        name = self.function.__name__
+        return ScriptMethod(self.function, owner, name,
+                            functools.partial(owner._flambeau_describe, name))
+
+
+def _enter_method(method: Any, kind: type[Module]) -> _Method:
     """Return a method that checks and converts what Python passes to it."""
     entry = Entry(method, is_method=True, owner=f"__torch__.{kind.__qualname__}")
 
@@ -185,7 +223,7 @@ def _enter_method(method: Any, kind: type[Module]) -> Any:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return entry(functools.partial(method, self), args, kwargs)
 
-    return call
+    return _Method(call)
 
 
 def _check_replacement(owner: Module, name: str, current: Module, value: Any) -> None:

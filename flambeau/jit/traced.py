@@ -18,8 +18,9 @@ from . import trace_checking
 from .dynamic_trace import export_for_most_sizes
 from .scripted import ScriptFunction, save_module, script
 from .torchscript import archive as torchscript_archive
-from .torchscript.script_module import RecursiveScriptModule, ScriptModule
-from .torchscript.writing.graph_code import save_graphs
+from .torchscript.instantiation import instantiate
+from .torchscript.script_module import LoadedModule, RecursiveScriptModule, ScriptModule
+from .torchscript.writing.graph_code import save_graphs, write_graphs
 from .torchscript.writing.scripted_module import is_quantized
 from .trace_graph import convert_graph
 from .traced_values import check_input
@@ -81,6 +82,10 @@ class TracedModule(RecursiveScriptModule):
 
     def _flambeau_method_names(self) -> list[str]:
         return list(self.__dict__["_flambeau_methods"])
+
+    def _flambeau_compile(self, preserved: tuple[str, ...] = ()) -> LoadedModule:
+        return instantiate(*write_graphs(self, self.__dict__["_flambeau_programs"],
+                                         self.original_name))
 
     def _get_name(self) -> str:
         return str(self.original_name)

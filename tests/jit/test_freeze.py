@@ -181,12 +181,9 @@ def test_batch_norms_and_dropout_are_folded(torch, way):
     source = torch.jit.script(module) if way == "script" else torch.jit.trace(module, x)
     frozen, plain = torch.jit.freeze(source), torch.jit.freeze(source, optimize_numerics=False)
     expected = module(x)
-    if torch.__name__ != "torch":  # PyTorch's run in C++
-        graphs = [str(f._flambeau_folding.module.graph) for f in (frozen, plain)]
-        kept = {"script": ["1", "4", "8"], "trace": [".batch_norm."]}[way]
-        assert "dropout" not in graphs[1] and "target=5]" not in graphs[1]
-        assert all(f"target={n}]" in graphs[1] or n in graphs[1] for n in kept)
-        assert not any(f"target={n}]" in graphs[0] or ".batch_norm." in graphs[0] for n in kept)
+    kinds = [[node.kind() for node in f.graph.nodes()] for f in (frozen, plain)]
+    assert not any("dropout" in kind for kind in kinds[1])
+    assert kinds[1].count("aten::batch_norm") == 3 and "aten::batch_norm" not in kinds[0]
     for _ in range(2):
         assert torch.allclose(frozen(x), expected, atol=1e-5)
         assert torch.allclose(plain(x), expected, atol=1e-6)
@@ -206,6 +203,5 @@ def test_what_depends_on_parameters_only_is_computed_once(torch, way):
     source = torch.jit.script(module) if way == "script" else torch.jit.trace(module, x)
     frozen = torch.jit.freeze(source)
     assert torch.allclose(frozen(x), module(x)) and not frozen(x).requires_grad
-    if torch.__name__ != "torch":
-        graph = frozen._flambeau_folding.module.graph
-        assert sum(node.op in ("call_function", "call_method") for node in graph.nodes) == 1
+    assert [node.kind() for node in frozen.graph.nodes()
+            if node.kind() != "prim::Constant"] == ["aten::matmul"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
-from ..torchscript.script_module import ScriptModule
+from ..torchscript.script_module import ScriptMethod, ScriptModule
 from .annotations import find_class_kind
 from .container_calls import ContainerCalls
 from .diagnostics import FrontendError
@@ -151,7 +151,8 @@ class Calls(ContainerCalls):
     def _call_static(self, node: ast.Call, function: Any, args: list[Kind],
                      keywords: dict[str, Kind]) -> Kind:
         """Return the type of a call of a known function, class or module."""
-        if isinstance(function, MethodType) and isinstance(function.__self__, Module):
+        if isinstance(function, (MethodType, ScriptMethod)) and isinstance(
+                function.__self__, Module):
             if is_library(function.__func__):
                 return UNKNOWN
             return self._check_call(node, function, args, keywords)

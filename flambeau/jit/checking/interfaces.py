@@ -53,6 +53,7 @@ def explain_class_mismatch(kind: type, interface: type,
                "ScriptModule class can be subtype of module interface.")
     for name, declared in list_methods(interface).items():
         method = inspect.getattr_static(kind, name, None)
+        method = getattr(method, "function", method)  # of a scripted class
         has = isinstance(method, FunctionType) and (
             compiled is None or name in compiled or is_library(method))
         if why:

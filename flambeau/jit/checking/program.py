@@ -11,6 +11,7 @@ from typing import Any
 
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
+from ..torchscript.script_module import ScriptMethod
 from .annotations import find_class_kind, read_annotation, find_value_kind
 from .diagnostics import Call, Refusal
 from .hooks import check_hooks
@@ -175,8 +176,9 @@ class Program(ScriptClasses):
     def call(self, function: Any, args: list[Kind], keywords: dict[str, Kind], errors: Refusal,
              node: ast.Call) -> Kind:
         """Check a call of a function, or of a method bound to a module; return its result."""
-        owner = function.__self__ if isinstance(function, MethodType) else None
-        plain = inspect.unwrap(function.__func__ if isinstance(function, MethodType) else function)
+        is_bound = isinstance(function, (MethodType, ScriptMethod))
+        owner = function.__self__ if is_bound else None
+        plain = inspect.unwrap(function.__func__ if is_bound else function)
         source = read_source(plain)
         if source is None or (plain.__module__, plain.__qualname__) in OVERLOADED:
             return UNKNOWN
@@ -210,7 +212,7 @@ class Program(ScriptClasses):
             return UNKNOWN, value
         if isinstance(value, FunctionType) and not errors.muted:
             self._check_attribute_function(module, name, value, errors, node)
-        if isinstance(value, (FunctionType, MethodType, type)) or callable(value):
+        if isinstance(value, (FunctionType, MethodType, ScriptMethod, type)) or callable(value):
             if value is object:
                 self._refuse_attribute(module, name, value, errors, node)
             return UNKNOWN, value

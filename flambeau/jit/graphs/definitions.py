@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = ["Definitions"]
 
 
 class Definitions:
-    """Parsed texts of a program. `texts`: source by namespace, as in an archive."""
+    """Parsed texts of a program.
 
-    def __init__(self, texts: dict[str, str]) -> None:
+    `texts`: source by namespace, as in an archive. `constants`: its tensors and objects.
+    """
+
+    def __init__(self, texts: dict[str, str], constants: Sequence[Any] = ()) -> None:
+        self.constants = constants
         self.functions: dict[str, ast.FunctionDef] = {}
         self.classes: dict[str, ast.ClassDef] = {}
         for space, text in texts.items():
@@ -23,12 +28,37 @@ class Definitions:
         self.enums = frozenset(name for name, kind in self.classes.items() if any(
             ast.unparse(base) == "Enum" for base in kind.bases))
 
+    def kind_of_class(self, kind: str) -> str:
+        """Return what the class derives from: Module, NamedTuple, Enum, interface or object."""
+        definition = self.classes.get(kind)
+        bases = [] if definition is None else [ast.unparse(base) for base in definition.bases]
+        base = bases[0] if bases else "object"
+        return "interface" if base in ("Interface", "ModuleInterface") else base
+
+    def list_fields(self, kind: str) -> dict[str, str] | None:
+        """Return the fields of a named tuple with their types, or None for other classes."""
+        if kind not in self.classes or self.kind_of_class(kind) != "NamedTuple":
+            return None
+        return {ast.unparse(row.target): ast.unparse(row.annotation)
+                for row in self.classes[kind].body if isinstance(row, ast.AnnAssign)}
+
+    def is_plain(self, kind: str) -> bool:
+        """Return whether values are compared without a method of the class."""
+        return self.kind_of_class(kind) in ("Enum", "NamedTuple")
+
     def find_attribute(self, kind: str, name: str) -> str | None:
         """Return the type of a class's attribute, or None if it declares none."""
         definition = self.classes.get(kind)
         for row in [] if definition is None else definition.body:
-            if isinstance(row, ast.AnnAssign) and ast.unparse(row.target) == name:
-                return ast.unparse(row.annotation)
+            target = row.target if isinstance(row, ast.AnnAssign) else row.targets[0] \
+                if isinstance(row, ast.Assign) else None
+            is_quoted = isinstance(target, ast.Subscript) and isinstance(
+                target.slice, ast.Constant) and target.slice.value == name
+            if isinstance(row, ast.AnnAssign) and (is_quoted or ast.unparse(row.target) == name):
+                text = ast.unparse(row.annotation)
+                return text[6:-1] if text.startswith("Final[") else text
+            if isinstance(row, ast.Assign) and is_quoted:
+                return ast.unparse(row.value)
             if isinstance(row, ast.Assign) and ast.unparse(row.targets[0]) in (
                     "__parameters__", "__buffers__") and name in ast.unparse(row.value):
                 return "Tensor"

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .definitions import Definitions
-from .nodes import Graph, IRType, Node, Value
+from .nodes import Graph, Node, Value
+from .types import IRType, split_type
 
 __all__ = ["Expressions"]
 
@@ -17,6 +18,13 @@ _OPERATORS = {
     ast.BitOr: "__or__", ast.BitXor: "__xor__", ast.LShift: "__lshift__", ast.RShift: "__rshift__",
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
     ast.Is: "__is__", ast.IsNot: "__isnot__", ast.In: "__contains__", ast.NotIn: "__contains__",
+}
+_METHODS: dict[type, str] = {  # of script classes
+    ast.Add: "__add__", ast.Sub: "__sub__", ast.Mult: "__mul__", ast.Div: "__truediv__",
+    ast.Mod: "__mod__", ast.Pow: "__pow__", ast.FloorDiv: "__floordiv__", ast.Eq: "__eq__",
+    ast.NotEq: "__ne__", ast.Lt: "__lt__", ast.LtE: "__le__", ast.Gt: "__gt__", ast.GtE: "__ge__",
+    ast.MatMult: "__matmul__", ast.BitAnd: "__and__", ast.BitOr: "__or__", ast.BitXor: "__xor__",
+    ast.LShift: "__lshift__", ast.RShift: "__rshift__",
 }
 _PROPERTIES = {"shape": ("aten::size", "List[int]"), "ndim": ("aten::dim", "int"),
                "dtype": ("prim::dtype", "int"), "device": ("prim::device", "Device"),
@@ -29,18 +37,30 @@ _PROPERTIES = {"shape": ("aten::size", "List[int]"), "ndim": ("aten::dim", "int"
 class Expressions:
     """Adds the nodes of expressions to a graph or block."""
 
-    def __init__(self, definitions: Definitions, inlines: bool) -> None:
-        self.definitions, self.inlines = definitions, inlines
+    def __init__(self, definitions: Definitions, inlines: bool, is_strict: bool = False) -> None:
+        self.definitions, self.inlines, self._is_strict = definitions, inlines, is_strict
         self.graph = Graph()
         self.place: Any = self.graph
         self.names: dict[str, Value] = {}
         self._count = 0
         self._used: dict[str, int] = {}
         self._constants: dict[tuple[str, str], Value] = {}
+        self._objects: dict[int, Value] = {}  # constants by id
 
-    def call_method(self, owner: Value, name: str, arguments: list[Value]) -> Value:
+    def call_method(self, owner: Value, name: str, arguments: list[Value],
+                    keywords: dict[str, Value] | None = None) -> Value:
         """Add a call of a method: one of the program, or an operator."""
         raise NotImplementedError
+
+    def add_operator(self, name: str, arguments: list[Value], keywords: dict[str, Value],
+                     is_known: bool = True) -> Value:
+        """Add an operator of aten, with its default arguments if its schema is known."""
+        raise NotImplementedError
+
+    def note_inexact(self, is_inexact: bool, name: str) -> None:
+        """Refuse an operator with results of an unknown type, if the graph is to be run."""
+        if is_inexact and self._is_strict:
+            raise NotImplementedError(f"the type of {name} in a graph")
 
     # ---------------------------------------------------------------- nodes
 
@@ -69,7 +89,7 @@ class Expressions:
 
     def constant(self, value: Any, kind: str, shown: Any = None) -> Value:
         """Return a constant, of which the graph has one at its start."""
-        key = (kind, repr(value))
+        key = (kind, type(value).__name__ + repr(value))
         if key not in self._constants:
             attributes = {} if value is None else {"value": value if shown is None else shown}
             node = Node("prim::Constant", self.graph, attributes)
@@ -91,9 +111,8 @@ class Expressions:
         self.place, self.names = outer, names
         first, second = (block.results for block in node.blocks())
         node.results = [Value(self.fresh(), a.type() if a.type() == b.type() else self.kind(
-            f"Optional[{b.type().annotation_str}]" if a.type().kind() == "NoneType" else
-            f"Optional[{a.type().annotation_str}]" if b.type().kind() == "NoneType" else
-            a.type().annotation_str), node) for a, b in zip(first, second, strict=True)]
+            unify_types([a.type().annotation_str, b.type().annotation_str])), node)
+            for a, b in zip(first, second, strict=True)]
         return node.results
 
     # ---------------------------------------------------------------- expressions
@@ -121,22 +140,50 @@ class Expressions:
         path = ast.unparse(node)
         member = self.definitions.find_member_value(path)
         if member is not None:
-            return self.constant(path, path.rpartition(".")[0])
+            return self.constant(path, path.rpartition(".")[0], path)
         if path.startswith("CONSTANTS."):
+            number = int(node.attr[1:])
+            if number < len(self.definitions.constants):
+                return self.add_value(self.definitions.constants[number], "Tensor")
             return self.constant(path, "Tensor", "<Tensor>")
-        owner = self.visit(node.value)
+        return self.read_attribute(self.visit(node.value), node.attr)
+
+    def add_value(self, value: Any, kind: str) -> Value:
+        """Add a constant that is no literal, such as a tensor."""
+        if id(value) not in self._objects:
+            node = self.graph.create_constant(value, self.kind(kind))
+            node.results[0]._name = self.fresh()
+            self.graph.body.insert(len(self._constants), node)
+            self._objects[id(value)] = node.results[0]
+        return self._objects[id(value)]
+
+    def read_attribute(self, owner: Value, name: str) -> Value:
+        """Add the read of an attribute."""
         kind = owner.type().annotation_str
+        if owner.instance is not None:
+            kind = owner.instance._flambeau_type.qualified_name
         if kind in self.definitions.enums:
-            name = {"name": "prim::EnumName", "value": "prim::EnumValue"}[node.attr]
-            return self.add(name, [owner], self._find_enum_type(kind, node.attr))
-        if kind == "Tensor":
-            operator, result = _PROPERTIES.get(node.attr, (f"prim::{node.attr}", "Tensor"))
+            operator = {"name": "prim::EnumName", "value": "prim::EnumValue"}[name]
+            return self.add(operator, [owner], self._find_enum_type(kind, name))
+        if kind in ("Tensor", "Device"):
+            operator, result = _PROPERTIES.get(name, (f"prim::{name}", "Tensor"))
+            if kind == "Device":
+                result = "str" if name == "type" else "Optional[int]"
             return self.add(operator, [owner], result)
-        result = self.definitions.find_attribute(kind, node.attr) or "Tensor"
-        value = self.add("prim::GetAttr", [owner], result, {"name": node.attr})
-        value._name = node.attr if node.attr not in self._used else self.fresh(node.attr)
-        self._used.setdefault(node.attr, 0)
+        fields = self.definitions.list_fields(kind)
+        if fields is not None:  # of a named tuple
+            number = self.constant(list(fields).index(name), "int")
+            return self.add("prim::TupleIndex", [owner, number], fields[name])
+        declared = self.definitions.find_attribute(kind, name)
+        self.note_inexact(declared is None, f"{kind}.{name}")
+        value = self.add("prim::GetAttr", [owner], declared or "Tensor", {"name": name})
+        value._name = name if name not in self._used else self.fresh(name)
+        self._used.setdefault(name, 0)
+        self.resolve_instance(value, owner, name)
         return value
+
+    def resolve_instance(self, value: Value, owner: Value, name: str) -> None:
+        """Note which object an attribute is, where that is known."""
 
     def _find_enum_type(self, kind: str, attribute: str) -> str:
         value = getattr(next(row for row in self.definitions.classes[kind].body
@@ -152,25 +199,38 @@ class Expressions:
         kinds = [x.type().annotation_str.removeprefix("Optional[").removesuffix("]")
                  if x.type().kind() == "OptionalType" else x.type().annotation_str
                  for x in (left, right)]
-        name, arguments = _OPERATORS[operator], [left, right]
+        name = _OPERATORS[operator]
+        if kinds[0] in self.definitions.classes:
+            return self.call_method(left, _METHODS[operator], [right])
+        if kinds[0] == "str" and operator is ast.Mod:
+            return self.add("aten::percentFormat", [left, right], "str")
+        suffix = "_" if in_place and kinds[0].startswith(("Tensor", "List[")) else ""
         if "Tensor" in kinds:
-            result = "Tensor"
-            if name in ("add", "sub"):
-                arguments.append(self.constant(1, "int"))
-        else:
-            result = "float" if operator is ast.Div or "float" in kinds else kinds[0]
-        suffix = "_" if in_place and kinds[0] == "Tensor" else ""
-        return self.add(f"aten::{name}{suffix}", arguments, result)
+            name = {"floordiv": "floor_divide"}.get(name, name) if in_place else name
+            return self.add_operator(f"{name}{suffix}", [left, right], {}, is_known=False)
+        result = "float" if operator is ast.Div or "float" in kinds else kinds[0]
+        if operator is ast.Mult and kinds[1].startswith(("List[", "str")):
+            result = kinds[1]
+        if operator is ast.Pow and "float" not in kinds:
+            result = "number"
+        if "complex" in kinds:
+            result = "complex"
+        return self.add(f"aten::{name}{suffix}", [left, right], result)
 
     def _compare(self, node: ast.Compare) -> Value:
         left, result = self.visit(node.left), None
         for operator, right_node in zip(node.ops, node.comparators, strict=True):
             right = self.visit(right_node)
+            if left.type().annotation_str in self.definitions.classes and type(
+                    operator) in _METHODS and not self.definitions.is_plain(
+                    left.type().annotation_str):
+                return self.call_method(left, _METHODS[type(operator)], [right])
             operands = [right, left] if isinstance(operator, ast.In | ast.NotIn) else [left, right]
             is_tensor = "Tensor" in (left.type().annotation_str, right.type().annotation_str) \
                 and not isinstance(operator, ast.Is | ast.IsNot | ast.In | ast.NotIn)
-            test = self.add(f"aten::{_OPERATORS[type(operator)]}", operands,
-                            "Tensor" if is_tensor else "bool")
+            name = _OPERATORS[type(operator)]
+            test = self.add_operator(name, operands, {}, is_known=False) if is_tensor \
+                else self.add(f"aten::{name}", operands, "bool")
             if isinstance(operator, ast.NotIn):
                 test = self.add("aten::__not__", [test], "bool")
             result = test if result is None else self.add("aten::__and__", [result, test], "bool")
@@ -196,6 +256,9 @@ class Expressions:
             value: Any = node.operand.value
             return self.constant(-value, type(value).__name__)
         value = self.visit(node.operand)
+        kind = value.type().annotation_str
+        if kind in self.definitions.classes and not isinstance(node.op, ast.Not):
+            return self.call_method(value, "__neg__", [])
         name = {ast.Not: "__not__", ast.USub: "neg", ast.Invert: "bitwise_not",
                 ast.UAdd: "positive"}[type(node.op)]
         return self.add(f"aten::{name}", [value],
@@ -208,7 +271,8 @@ class Expressions:
 
     def _list(self, node: ast.List) -> Value:
         parts = [self.visit(part) for part in node.elts]
-        inner = parts[0].type().annotation_str if parts else "Tensor"
+        kinds = list(dict.fromkeys(part.type().annotation_str for part in parts))
+        inner = kinds[0] if len(kinds) == 1 else "Tensor" if not kinds else unify_types(kinds)
         return self.add("prim::ListConstruct", parts, f"List[{inner}]")
 
     def _tuple(self, node: ast.Tuple) -> Value:
@@ -227,30 +291,47 @@ class Expressions:
         kind = owner.type().annotation_str
         if kind == "Tensor":
             items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            return self._index(owner, items)
+            return self._index(*self.locate(owner, items))
         if isinstance(node.slice, ast.Slice):
-            return self.add("aten::slice", [owner, *self._bounds(node.slice)], kind)
+            return self._slice_container(owner, node.slice, kind)
         index = self.visit(node.slice)
-        if kind.startswith("Tuple["):
-            inner = ast.parse(kind, mode="eval").body.slice  # type: ignore[attr-defined]
-            parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-            return self.add("prim::TupleIndex", [owner, index],
-                            ast.unparse(parts[int(index.toIValue())]))
-        if not kind.startswith(("List[", "Dict[", "str")):
+        head, inner = split_type(kind)
+        if head == "Tuple" or self.definitions.list_fields(kind) is not None:
+            parts = inner if head == "Tuple" else list(
+                (self.definitions.list_fields(kind) or {}).values())
+            number = index.toIValue()
+            if number is None:
+                self.note_inexact(True, "an element of a tuple")
+            return self.add("prim::TupleIndex", [owner, index], parts[int(number or 0)])
+        if head not in ("List", "Dict", "str"):
             return self.call_method(owner, "__getitem__", [index])
-        inner_kind = kind if kind == "str" else kind[5:-1].partition(", ")[2] \
-            if kind.startswith("Dict") else kind[5:-1]
-        return self.add("aten::__getitem__", [owner, index], inner_kind)
+        return self.add("aten::__getitem__", [owner, index], {
+            "List": inner[:1], "Dict": inner[1:], "str": ["str"]}[head][0])
+
+    def _slice_container(self, owner: Value, part: ast.Slice, kind: str) -> Value:
+        head, inner = split_type(kind)
+        if head == "Tuple":
+            bounds = [None if x is None else ast.literal_eval(x)
+                      for x in (part.lower, part.upper, part.step)]
+            chosen = range(len(inner))[slice(*bounds)]
+            parts = [self.add("prim::TupleIndex", [owner, self.constant(i, "int")], inner[i])
+                     for i in chosen]
+            return self.add("prim::TupleConstruct", parts,
+                            f"Tuple[{', '.join(inner[i] for i in chosen)}]")
+        return self.add("aten::slice", [owner, *self._bounds(part)], kind)
 
     def _bounds(self, part: ast.Slice) -> list[Value]:
         return [self.visit(x) if x is not None else self.constant(default, kind)
                 for x, default, kind in ((part.lower, None, "NoneType"),
                                          (part.upper, None, "NoneType"), (part.step, 1, "int"))]
 
-    def _index(self, owner: Value, items: list[ast.expr]) -> Value:
-        """Index a tensor."""
+    def locate(self, owner: Value, items: list[ast.expr]) -> tuple[Value, list[Value]]:
+        """Take the parts of a tensor by slices and numbers; return it and the tensors that index.
+
+        An axis without a tensor has None among those.
+        """
         axis, tensors = 0, list[Value]()
-        for item in items:
+        for position, item in enumerate(items):
             number = self.constant(axis, "int")
             if isinstance(item, ast.Slice):
                 owner = self.add("aten::slice", [owner, number, *self._bounds(item)], "Tensor")
@@ -259,14 +340,62 @@ class Expressions:
                 owner = self.add("aten::unsqueeze", [owner, number], "Tensor")
                 axis += 1
             elif isinstance(item, ast.Constant) and item.value is Ellipsis:
-                raise NotImplementedError("an ellipsis in a graph")
+                rest = items[position + 1:]
+                if tensors or any(not isinstance(x, ast.Slice) for x in rest[1:]):
+                    raise NotImplementedError("numbers and tensors behind an ellipsis in a graph")
+                axis = -len(rest)
             else:
                 value = self.visit(item)
-                if value.type().annotation_str == "int":
+                if value.type().annotation_str in ("int", "number"):
                     owner = self.add("aten::select", [owner, number, value], "Tensor")
+                elif value.type().annotation_str == "NoneType":
+                    owner = self.add("aten::unsqueeze", [owner, number], "Tensor")
+                    axis += 1
+                elif axis < 0:
+                    raise NotImplementedError("tensors behind an ellipsis in a graph")
                 else:
-                    tensors.append(value)
-        if tensors:
-            indices = self.add("prim::ListConstruct", tensors, "List[Optional[Tensor]]")
-            owner = self.add("aten::index", [owner, indices], "Tensor")
-        return owner
+                    none = self.constant(None, "NoneType")
+                    tensors += [none] * (axis - len(tensors)) + [self._as_index(value)]
+                    axis += 1
+        return owner, tensors
+
+    def _as_index(self, value: Value) -> Value:
+        kind = value.type().annotation_str
+        if kind.startswith("List["):
+            return self.add_operator("tensor", [value], {}, is_known=False)
+        if kind == "bool":
+            raise NotImplementedError("an index that is a bool in a graph")
+        return value
+
+    def _index(self, owner: Value, tensors: list[Value]) -> Value:
+        """Take the elements that tensors index."""
+        if not tensors:
+            return owner
+        indices = self.add("prim::ListConstruct", tensors, "List[Optional[Tensor]]")
+        return self.add("aten::index", [owner, indices], "Tensor")
+
+    def _listcomp(self, node: ast.ListComp) -> Value:
+        return self.comprehend(node)
+
+    def _dictcomp(self, node: ast.DictComp) -> Value:
+        return self.comprehend(node)
+
+    def comprehend(self, node: ast.ListComp | ast.DictComp) -> Value:
+        """Add a loop that fills a list or dict."""
+        raise NotImplementedError
+
+
+def unify_types(kinds: list[str]) -> str:
+    """Return the type of a value that has one of several."""
+    parts: list[str] = []
+    for kind in kinds:
+        head, inner = split_type(kind)
+        parts += [*inner, "NoneType"] if head == "Optional" else inner if head == "Union" \
+            else [kind]
+    rest = [part for part in dict.fromkeys(parts) if part != "NoneType"]
+    if "NoneType" in parts:
+        return "NoneType" if not rest else f"Optional[{rest[0]}]" if len(rest) == 1 else \
+            f"Union[{', '.join([*rest, 'NoneType'])}]"
+    if len(rest) > 1 and set(rest) <= {"int", "float"}:
+        return "float"
+    return rest[0] if len(rest) == 1 else f"Union[{', '.join(rest)}]"

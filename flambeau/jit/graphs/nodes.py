@@ -1,104 +1,21 @@
-"""Graphs, blocks, nodes and values of scripted programs, printed as TorchScript prints them."""
+"""Graphs, blocks, nodes and values of programs: to look at, to change, and to print."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-__all__ = ["Block", "Graph", "IRType", "Node", "Value"]
+from .printing import describe_node, print_block, print_graph
+from .types import IRType, TensorType
 
-_PLAIN = {"int": "IntType", "float": "FloatType", "bool": "BoolType", "str": "StringType",
-          "complex": "ComplexType", "Tensor": "TensorType", "NoneType": "NoneType",
-          "Any": "AnyType", "Device": "DeviceObjType", "number": "NumberType",
-          "Function": "FunctionType"}
-_GENERIC = {"List": "ListType", "Dict": "DictType", "Tuple": "TupleType", "Future": "FutureType",
-            "Optional": "OptionalType", "Union": "UnionType"}
+__all__ = ["Block", "Graph", "Node", "Use", "Value"]
 
 
-class IRType:
-    """A type; `text`: as archives write it, such as List[int]."""
+class Use(NamedTuple):
+    """Where a value is an argument."""
 
-    def __init__(self, text: str, enums: frozenset[str] = frozenset()) -> None:
-        self.annotation_str, self._enums = text, enums
-
-    def kind(self) -> str:
-        """Return TorchScript's name of the type's class."""
-        head = self.annotation_str.partition("[")[0]
-        return "EnumType" if head in self._enums else \
-            _PLAIN.get(head) or _GENERIC.get(head, "ClassType")
-
-    def __str__(self) -> str:
-        return _write(self._parse())
-
-    def show(self) -> str:
-        """Return the type as graphs show it: List[int] is int[]."""
-        return _format(self._parse(), self._enums)
-
-    def _parse(self) -> ast.expr:
-        return ast.parse(self.annotation_str, mode="eval").body
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, IRType) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-
-def _write(node: ast.expr) -> str:
-    """Return a type as annotations have it, unions in order and without repetition."""
-    if not isinstance(node, ast.Subscript):
-        return "NoneType" if isinstance(node, ast.Constant) else ast.unparse(node)
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    head, inner = ast.unparse(node.value), [_write(part) for part in parts]
-    if head != "Union" and not (head == "Optional" and inner[0].startswith("Union[")):
-        return f"{head}[{', '.join(inner)}]"
-    if head == "Optional":
-        inner.append("NoneType")
-    text = _format_union([f"Union({part[6:-1]})" if part.startswith("Union[") else
-                          f"{part[9:-1]}?" if part.startswith("Optional[") else part
-                          for part in inner])
-    if text.startswith("Union("):
-        return f"Union[{text[6:-1]}]"
-    return f"Optional[{text[:-1]}]" if text.endswith("?") else text
-
-
-def _format(node: ast.expr, enums: frozenset[str]) -> str:
-    """Return a type as graphs show it."""
-    if not isinstance(node, ast.Subscript):
-        name = "NoneType" if isinstance(node, ast.Constant) else ast.unparse(node)
-        return f"Enum<{name}>" if name in enums else name
-    head = ast.unparse(node.value)
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    inner = [_format(part, enums) for part in parts]
-    if head == "List":
-        return f"{inner[0]}[]"
-    if head == "Optional":
-        return _format_union([*inner, "NoneType"])
-    if head == "Tuple":
-        return f"({', '.join(inner)})"
-    if head == "Union":
-        return _format_union(inner)
-    return f"{head}({', '.join(inner)})"
-
-
-def _format_union(inner: list[str]) -> str:
-    """Return a union without nested and repeated parts, and without parts of other parts."""
-    flat: list[str] = []
-    for part in inner:
-        if part.startswith("Union("):
-            flat += part[6:-1].split(", ")
-        elif part.endswith("?"):
-            flat += [part[:-1], "NoneType"]
-        else:
-            flat.append(part)
-    unique = sorted(dict.fromkeys(flat), key=str.lower)
-    unique = [p for p in unique if not any(p != q and p == q.replace("?", "") for q in unique)]
-    if len(unique) == 1:
-        return unique[0]
-    if len(unique) == 2 and "NoneType" in unique:
-        return next(p for p in unique if p != "NoneType") + "?"
-    return f"Union({', '.join(unique)})"
+    user: Node
+    offset: int
 
 
 class Value:
@@ -106,22 +23,71 @@ class Value:
 
     def __init__(self, name: str, kind: IRType, node: Node) -> None:
         self._name, self._kind, self._node = name, kind, node
+        self.instance: Any = None  # the module or object, where it is known which
 
     def debugName(self) -> str:  # PyTorch's name
         """Return the name in the graph, without its %."""
         return self._name
 
+    def setDebugName(self, name: str) -> Value:  # PyTorch's name
+        """Rename the value, with a number if the graph has the name already."""
+        taken = {value._name for value in self._node.root().list_values()}
+        number, base = 0, name
+        while name in taken and self._name != name:
+            number += 1
+            name = f"{base}.{number}"
+        self._name = name
+        return self
+
     def type(self) -> IRType:
         """Return the type."""
         return self._kind
+
+    def setType(self, kind: IRType) -> Value:  # PyTorch's name
+        """Change the type."""
+        self._kind = kind
+        return self
 
     def node(self) -> Node:
         """Return the node that computes the value."""
         return self._node
 
+    def unique(self) -> int:
+        """Return a number that no other value of the graph has."""
+        return id(self)
+
+    def offset(self) -> int:
+        """Return the position among the node's results."""
+        return next(i for i, value in enumerate(self._node.results) if value is self)
+
+    def uses(self) -> list[Use]:
+        """Return the nodes that the value is an argument of."""
+        return [Use(node, i) for node in self._node.root().list_nodes(with_returns=True)
+                for i, value in enumerate(node.arguments) if value is self]
+
+    def replaceAllUsesWith(self, other: Value) -> None:  # PyTorch's name
+        """Let nodes and results take another value in the place of this one."""
+        self._node.root().replace_values({self: other})
+
+    def replaceAllUsesAfterNodeWith(self, node: Node, other: Value) -> None:  # PyTorch's name
+        """Let the nodes after one take another value."""
+        order = self._node.root().list_nodes(with_returns=True)
+        later = {id(n) for n in order[next(i for i, n in enumerate(order) if n is node) + 1:]}
+        for use in self.uses():
+            if id(use.user) in later:
+                use.user.replaceInput(use.offset, other)
+
     def toIValue(self) -> Any:  # PyTorch's name
         """Return a constant's value, or None."""
         return self._node.constant
+
+    def isCompleteTensor(self) -> bool:  # PyTorch's name
+        """Return whether it is a tensor whose sizes are known."""
+        return isinstance(self._kind, TensorType)
+
+    def requires_grad(self) -> bool:
+        """Return whether it is a tensor known to require gradients."""
+        return isinstance(self._kind, TensorType) and self._kind.requires_grad()
 
     def __repr__(self) -> str:
         return f"{self._name} defined in ({self._node})"
@@ -133,28 +99,65 @@ class _Sequence:
     def __init__(self, owner: Node | None) -> None:
         self._owner = owner
         self.parameters = Node("prim::Param", self)
+        self.returned = Node("prim::Return", self)
         self.body: list[Node] = []
-        self.results: list[Value] = []
+
+    @property
+    def results(self) -> list[Value]:
+        """The values passed out, which are the arguments of the return node."""
+        return self.returned.arguments
+
+    @results.setter
+    def results(self, values: list[Value]) -> None:
+        self.returned.arguments = list(values)
 
     def nodes(self) -> Iterator[Node]:
         """Return the nodes."""
-        return iter(self.body)
+        return iter(list(self.body))
 
     def inputs(self) -> Iterator[Value]:
         """Return the values passed in."""
-        return iter(self.parameters.results)
+        return iter(list(self.parameters.results))
 
     def outputs(self) -> Iterator[Value]:
         """Return the values passed out."""
-        return iter(self.results)
+        return iter(list(self.results))
+
+    def param_node(self) -> Node:
+        """Return the node whose results are the inputs."""
+        return self.parameters
 
     def return_node(self) -> Node:
         """Return the node that takes the results."""
-        node = Node("prim::Return", self)
-        node.arguments = list(self.results)
-        return node
+        return self.returned
 
-    returnNode = return_node  # PyTorch's name
+    paramNode, returnNode = param_node, return_node  # PyTorch's names
+
+    def list_nodes(self, with_returns: bool = False) -> list[Node]:
+        """Return all nodes, those of inner blocks included."""
+        result = []
+        for node in self.body:
+            result.append(node)
+            for block in node._blocks:
+                result += block.list_nodes(with_returns)
+        if with_returns:
+            result.append(self.returned)
+        return result
+
+    def list_values(self) -> list[Value]:
+        """Return all values, those of inner blocks included."""
+        result = list(self.parameters.results)
+        for node in self.body:
+            result += node.results
+            for block in node._blocks:
+                result += block.list_values()
+        return result
+
+    def replace_values(self, table: dict[Value, Value]) -> None:
+        """Let nodes and results take other values in the place of the table's keys."""
+        for node in self.list_nodes(with_returns=True):
+            node.arguments = [_follow(value, table) for value in node.arguments]
+        self.mark_changed()
 
     def findNode(self, kind: str, recurse: bool = True) -> Node | None:  # PyTorch's name
         """Return the first node of a kind, or None."""
@@ -162,14 +165,48 @@ class _Sequence:
 
     def findAllNodes(self, kind: str, recurse: bool = True) -> list[Node]:  # PyTorch's name
         """Return the nodes of a kind, in order."""
-        result = []
-        for node in self.body:
-            if node.kind() == kind:
-                result.append(node)
-            if recurse:
-                for block in node.blocks():
-                    result += block.findAllNodes(kind)
-        return result
+        nodes = self.list_nodes() if recurse else self.body
+        return [node for node in nodes if node.kind() == kind]
+
+    def root(self) -> Graph:
+        """Return the whole graph."""
+        assert self._owner is not None
+        return self._owner.root()
+
+    def mark_changed(self) -> None:
+        """Note that code made from the graph is out of date."""
+        self.root().version += 1
+
+    def registerOutput(self, value: Value) -> int:  # PyTorch's name
+        """Add a result; return the number of results."""
+        self.results.append(value)
+        self.mark_changed()
+        return len(self.results)
+
+    def eraseOutput(self, position: int) -> None:  # PyTorch's name
+        """Remove a result."""
+        del self.results[position]
+        self.mark_changed()
+
+    def eraseInput(self, position: int) -> None:  # PyTorch's name
+        """Remove an input."""
+        del self.parameters.results[position]
+        self.mark_changed()
+
+    def addInput(self, name: str = "") -> Value:  # PyTorch's name
+        """Add a tensor as an input."""
+        value = Value(name or self.root().fresh_name(), IRType("Tensor"), self.parameters)
+        self.parameters.results.append(value)
+        self.mark_changed()
+        return value
+
+    addInputToBlock = addInput  # PyTorch's name
+
+
+def _follow(value: Value, table: dict[Value, Value]) -> Value:
+    while value in table:
+        value = table[value]
+    return value
 
 
 class Block(_Sequence):
@@ -181,26 +218,115 @@ class Block(_Sequence):
 
     def lines(self, number: int, indent: str) -> Iterator[str]:
         """Return the lines of the block, which is its node's `number`th."""
-        inputs = ", ".join(f"%{v.debugName()} : {v.type().show()}" for v in self.inputs())
-        yield f"{indent}block{number}({inputs}):"
-        for node in self.body:
-            yield from node.lines(indent + "  ")
-        yield f"{indent}  -> ({', '.join('%' + v.debugName() for v in self.results)})"
+        return print_block(self, number, indent)
 
 
 class Graph(_Sequence):
-    """A function or method."""
+    """A function or method. `version` counts changes, so that code is made anew after them."""
 
     def __init__(self) -> None:
+        self.version = 0
+        self.build_inlined: Callable[[], Graph] | None = None  # the same without calls
         super().__init__(None)
+        self._point: tuple[_Sequence, Node | None] = (self, None)  # where insertNode puts nodes
+
+    def root(self) -> Graph:
+        """Return this graph."""
+        return self
+
+    def block(self) -> Graph:
+        """Return the nodes outside of branches and loops."""
+        return self
+
+    def fresh_name(self) -> str:
+        """Return a number that no value has as its name."""
+        numbers = [int(v._name) for v in self.list_values() if v._name.isdigit()]
+        return str(max(numbers, default=-1) + 1)
+
+    def create(self, kind: str, *args: Any) -> Node:
+        """Return a node outside of the graph. `args`: arguments and the number of results."""
+        count = next((x for x in args if isinstance(x, int)), 1)
+        node = Node(kind, self)
+        node.arguments = list(next((x for x in args if isinstance(x, (list, tuple))), ()))
+        start = int(self.fresh_name())
+        node.results = [Value(str(start + i), IRType("Tensor"), node) for i in range(count)]
+        return node
+
+    def insertNode(self, node: Node) -> Node:  # PyTorch's name
+        """Add a node where `setInsertPoint` pointed, or at the end."""
+        place, before = self._point
+        node._place = place
+        at = len(place.body) if before is None else _locate(before)
+        place.body.insert(at, node)
+        self.mark_changed()
+        return node
+
+    appendNode = insertNode  # PyTorch's name
+
+    def prependNode(self, node: Node) -> Node:  # PyTorch's name
+        """Add a node at the start."""
+        node._place = self
+        self.body.insert(0, node)
+        self.mark_changed()
+        return node
+
+    def setInsertPoint(self, place: Any) -> None:  # PyTorch's name
+        """Let `insertNode` add nodes before one, or at the end of a block."""
+        self._point = (place, None) if isinstance(place, _Sequence) else (place._place, place)
+
+    def insertPoint(self) -> Node:  # PyTorch's name
+        """Return the node before which `insertNode` adds."""
+        place, before = self._point
+        return place.returned if before is None else before
+
+    def insertConstant(self, value: Any) -> Value:  # PyTorch's name
+        """Add a constant where `insertNode` adds nodes."""
+        return self.insertNode(self.create_constant(value)).results[0]
+
+    def create_constant(self, value: Any, kind: IRType | None = None) -> Node:
+        """Return the node of a constant, outside of the graph."""
+        node = Node("prim::Constant", self, {} if value is None else {"value": value})
+        node.constant = value
+        node.results = [Value(self.fresh_name(), kind or IRType(_name_type(value)), node)]
+        return node
+
+    def makeMultiOutputIntoTuple(self) -> None:  # PyTorch's name
+        """Return several results as one tuple."""
+        node = self.create("prim::TupleConstruct", list(self.results))
+        inner = ", ".join(value.type().annotation_str for value in self.results)
+        node.results[0]._kind = IRType(f"Tuple[{inner}]")
+        self.body.append(node)
+        self.results = node.results
+        self.mark_changed()
+
+    def copy(self) -> Graph:
+        """Return a graph with copies of all nodes."""
+        result = Graph()
+        copy_sequence(self, result, {})
+        return result
+
+    def adopt(self, other: Graph) -> None:
+        """Take the place of another graph's contents."""
+        self.parameters, self.returned, self.body = other.parameters, other.returned, other.body
+        for node in (self.parameters, self.returned, *self.body):
+            node._place = self
+        self.mark_changed()
+
+    def lint(self) -> None:
+        """Raise RuntimeError if a node takes a value that is not defined before it."""
+        _check_order(self, set())
 
     def __str__(self) -> str:
-        inputs = ",\n      ".join(f"%{v.debugName()} : {v.type().show()}" for v in self.inputs())
-        lines = [f"graph({inputs}):", *(line for node in self.body for line in node.lines("  ")),
-                 f"  return ({', '.join('%' + v.debugName() for v in self.results)})"]
-        return "\n".join(lines) + "\n"
+        return print_graph(self)
 
     __repr__ = __str__
+
+    def str(self, print_source_ranges: bool = True) -> Text:
+        """Return the graph as text."""
+        return print_graph(self)
+
+
+Text = str  # within the class that has a method of this name
 
 
 class Node:
@@ -208,23 +334,44 @@ class Node:
 
     def __init__(self, kind: str, place: _Sequence,
                  attributes: dict[str, Any] | None = None) -> None:
-        self._kind, self._place, self.attributes = kind, place, attributes or {}
+        self._kind, self._place = kind, place
+        self.attributes: dict[str, Any] = attributes or {}
         self.arguments: list[Value] = []
         self.results: list[Value] = []
         self._blocks: list[Block] = []
         self.constant: Any = None
+        self.annotation: str | None = None  # a type that the node tests or creates
+        self.scope = ""
+        self.keywords: tuple[str, ...] = ()  # names of the last arguments, without a schema
 
     def kind(self) -> str:
         """Return the name, such as aten::add."""
         return self._kind
 
+    def root(self) -> Graph:
+        """Return the whole graph."""
+        return self._place.root()
+
     def inputs(self) -> Iterator[Value]:
         """Return the arguments."""
-        return iter(self.arguments)
+        return iter(list(self.arguments))
 
     def outputs(self) -> Iterator[Value]:
         """Return the results."""
-        return iter(self.results)
+        return iter(list(self.results))
+
+    def inputsAt(self, position: int) -> Value:  # PyTorch's name
+        """Return an argument."""
+        return self.arguments[position]
+
+    def outputsAt(self, position: int) -> Value:  # PyTorch's name
+        """Return a result."""
+        return self.results[position]
+
+    def input(self) -> Value:
+        """Return the only argument."""
+        (value,) = self.arguments
+        return value
 
     def output(self) -> Value:
         """Return the only result."""
@@ -239,9 +386,81 @@ class Node:
         """Return the number of results."""
         return len(self.results)
 
+    def hasMultipleOutputs(self) -> bool:  # PyTorch's name
+        """Return whether there is more than one result."""
+        return len(self.results) > 1
+
+    def addInput(self, value: Value) -> Value:  # PyTorch's name
+        """Add an argument."""
+        self.arguments.append(value)
+        self._place.mark_changed()
+        return value
+
+    def replaceInput(self, position: int, value: Value) -> None:  # PyTorch's name
+        """Replace an argument."""
+        self.arguments[position] = value
+        self._place.mark_changed()
+
+    def replaceInputWith(self, old: Value, new: Value) -> None:  # PyTorch's name
+        """Replace an argument wherever it is passed."""
+        self.arguments = [new if value is old else value for value in self.arguments]
+        self._place.mark_changed()
+
+    def removeInput(self, position: int) -> None:  # PyTorch's name
+        """Remove an argument."""
+        del self.arguments[position]
+        self._place.mark_changed()
+
+    def removeAllInputs(self) -> None:  # PyTorch's name
+        """Remove all arguments."""
+        self.arguments = []
+        self._place.mark_changed()
+
+    def addOutput(self) -> Value:  # PyTorch's name
+        """Add a tensor as a result."""
+        self.results.append(Value(self.root().fresh_name(), IRType("Tensor"), self))
+        return self.results[-1]
+
+    def eraseOutput(self, position: int) -> None:  # PyTorch's name
+        """Remove a result."""
+        del self.results[position]
+
+    def destroy(self) -> None:
+        """Remove the node from the graph."""
+        self._place.body[:] = [node for node in self._place.body if node is not self]
+        self._place.mark_changed()
+
+    def insertBefore(self, other: Node) -> Node:  # PyTorch's name
+        """Add the node before another."""
+        self._place = other._place
+        self._place.body.insert(_locate(other), self)
+        self._place.mark_changed()
+        return self
+
+    def insertAfter(self, other: Node) -> Node:  # PyTorch's name
+        """Add the node after another."""
+        self._place = other._place
+        self._place.body.insert(_locate(other) + 1, self)
+        self._place.mark_changed()
+        return self
+
+    def moveBefore(self, other: Node) -> None:  # PyTorch's name
+        """Move the node before another."""
+        self.destroy()
+        self.insertBefore(other)
+
+    def moveAfter(self, other: Node) -> None:  # PyTorch's name
+        """Move the node after another."""
+        self.destroy()
+        self.insertAfter(other)
+
+    def replaceAllUsesWith(self, other: Node) -> None:  # PyTorch's name
+        """Let nodes take another node's results in the place of this one's."""
+        self.root().replace_values(dict(zip(self.results, other.results, strict=True)))
+
     def blocks(self) -> Iterator[Block]:
         """Return the branches, or the loop's body."""
-        return iter(self._blocks)
+        return iter(list(self._blocks))
 
     def addBlock(self) -> Block:  # PyTorch's name
         """Add and return a branch."""
@@ -252,13 +471,65 @@ class Node:
         """Return the block or graph that holds the node."""
         return self._place
 
+    def prev(self) -> Node:
+        """Return the node before this one."""
+        at = _locate(self)
+        return self._place.body[at - 1] if at else self._place.parameters
+
+    def next(self) -> Node:
+        """Return the node after this one."""
+        at = _locate(self) + 1
+        return self._place.body[at] if at < len(self._place.body) else self._place.returned
+
+    def schema(self) -> str:
+        """Return the operator's schema, or "(no schema)"."""
+        from .schemas import find_schema
+
+        schema = find_schema(self)
+        return "(no schema)" if schema is None else str(schema)
+
+    def namedInput(self, name: str) -> Value:  # PyTorch's name
+        """Return the argument that the operator's schema has under a name."""
+        from .schemas import find_schema
+
+        schema = find_schema(self)
+        names = [] if schema is None else [argument.name for argument in schema.arguments]
+        return self.arguments[names.index(name)]
+
     def attributeNames(self) -> list[str]:  # PyTorch's name
         """Return the names of the attributes."""
         return list(self.attributes)
 
+    def hasAttributes(self) -> bool:  # PyTorch's name
+        """Return whether there are attributes."""
+        return bool(self.attributes)
+
     def hasAttribute(self, name: str) -> bool:  # PyTorch's name
         """Return whether there is an attribute."""
         return name in self.attributes
+
+    def kindOf(self, name: str) -> str:  # PyTorch's name
+        """Return the kind of an attribute: i for ints, f, s, t, or their plural."""
+        value = self.attributes[name]
+        first = (value[0] if value else 0) if isinstance(value, (list, tuple)) else value
+        kind = {bool: "i", int: "i", float: "f", str: "s", complex: "c"}.get(type(first), "t")
+        return kind + ("s" if isinstance(value, (list, tuple)) else "")
+
+    def copyAttributes(self, other: Node) -> None:  # PyTorch's name
+        """Take the attributes of another node."""
+        self.attributes, self.constant = dict(other.attributes), other.constant
+
+    def removeAttribute(self, name: str) -> None:  # PyTorch's name
+        """Remove an attribute."""
+        del self.attributes[name]
+        self._place.mark_changed()
+
+    def _set_attribute(self, name: str, value: Any) -> Node:
+        self.attributes[name] = value
+        if name == "value" and self._kind == "prim::Constant":
+            self.constant = value
+        self._place.mark_changed()
+        return self
 
     def s(self, name: str) -> str:
         """Return an attribute that is a text."""
@@ -268,27 +539,104 @@ class Node:
         """Return an attribute that is a number."""
         return int(self.attributes[name])
 
+    def f(self, name: str) -> float:
+        """Return an attribute that is a number."""
+        return float(self.attributes[name])
+
+    def t(self, name: str) -> Any:
+        """Return an attribute that is a tensor."""
+        return self.attributes[name]
+
+    ival = z = fs = ss = ts = t
+    i_ = f_ = s_ = t_ = z_ = ival_ = fs_ = ss_ = ts_ = is_ = _set_attribute
+
+    def g(self, name: str) -> Any:
+        """Return an attribute that is a graph."""
+        return self.attributes[name]
+
     def scopeName(self) -> str:  # PyTorch's name
-        """Return "": scripts have no scopes."""
+        """Return the names of the modules that ran the call, joined by slashes."""
+        return self.scope
+
+    def mustBeNone(self) -> bool:  # PyTorch's name
+        """Return whether the only result is None."""
+        return len(self.results) == 1 and self.results[0].type().kind() == "NoneType"
+
+    def sourceRange(self) -> str:  # PyTorch's name
+        """Return "": lines are not kept."""
         return ""
 
     def lines(self, indent: str) -> Iterator[str]:
         """Return the node's lines and those of its blocks."""
-        yield f"{indent}{self._describe()}"
+        yield f"{indent}{describe_node(self)}"
         for number, block in enumerate(self._blocks):
             yield from block.lines(number, indent + "  ")
-
-    def _describe(self) -> str:
-        results = ", ".join(f"%{v.debugName()} : {v.type().show()}" for v in self.results)
-        settings = ", ".join(f"{k}={_quote(k, v)}" for k, v in self.attributes.items())
-        arguments = ", ".join("%" + v.debugName() for v in self.arguments)
-        return f"{results} = {self._kind}{f'[{settings}]' if settings else ''}({arguments})"
 
     def __repr__(self) -> str:
         return "\n".join(self.lines(""))
 
 
-def _quote(name: str, value: Any) -> str:
-    if isinstance(value, str) and name in ("name", "value") and not value.startswith("__torch__"):
-        return '"' + value.encode("unicode_escape").decode().replace('"', '\\"') + '"'
-    return str(int(value)) if isinstance(value, bool) else str(value)
+# Python's `is` is no name of a method; PyTorch reads lists of ints by it all the same.
+setattr(Node, "is", Node.t)
+
+
+def _locate(node: Node) -> int:
+    return next(i for i, other in enumerate(node._place.body) if other is node)
+
+
+def _name_type(value: Any) -> str:
+    """Return the type of a constant."""
+    if value is None:
+        return "NoneType"
+    if isinstance(value, (list, tuple)):
+        inner = [_name_type(part) for part in value] or ["Tensor"]
+        return f"List[{inner[0]}]" if isinstance(value, list) else f"Tuple[{', '.join(inner)}]"
+    plain = (bool, int, float, str, complex)
+    return type(value).__name__ if isinstance(value, plain) else "Tensor"
+
+
+def copy_sequence(source: Any, target: Any, table: dict[Value, Value],
+                  name: Callable[[Value], str] = Value.debugName) -> None:
+    """Copy the inputs, nodes and results of a graph or block into an empty one.
+
+    `table`: what stands for the values of the source, to which those created here are added.
+    """
+    for value in source.parameters.results:
+        if value not in table:
+            table[value] = _copy_value(value, target.parameters, name)
+            target.parameters.results.append(table[value])
+    for node in source.body:
+        target.body.append(copy_node(node, target, table, name))
+    target.results = [table.get(value, value) for value in source.results]
+
+
+def copy_node(node: Node, place: Any, table: dict[Value, Value],
+              name: Callable[[Value], str] = Value.debugName) -> Node:
+    """Return a copy of a node with its blocks."""
+    result = Node(node._kind, place, dict(node.attributes))
+    result.constant, result.annotation = node.constant, node.annotation
+    result.scope, result.keywords = node.scope, node.keywords
+    result.arguments = [table.get(value, value) for value in node.arguments]
+    for block in node._blocks:
+        copy_sequence(block, result.addBlock(), table, name)
+    for value in node.results:
+        table[value] = _copy_value(value, result, name)
+        result.results.append(table[value])
+    return result
+
+
+def _copy_value(value: Value, node: Node, name: Callable[[Value], str]) -> Value:
+    result = Value(name(value), value._kind, node)
+    result.instance = value.instance
+    return result
+
+
+def _check_order(sequence: _Sequence, known: set[int]) -> None:
+    known = known | {id(value) for value in sequence.parameters.results}
+    for node in [*sequence.body, sequence.returned]:
+        for value in node.arguments:
+            if id(value) not in known:
+                raise RuntimeError(f"%{value.debugName()} not in scope: {node}")
+        for block in node._blocks:
+            _check_order(block, known)
+        known |= {id(value) for value in node.results}

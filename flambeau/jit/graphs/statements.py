@@ -5,18 +5,23 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .calls import Calls
 from .definitions import Definitions
+from .exits import remove_exits
+from .loops import Loops
 from .nodes import Graph, Node, Value
+from .types import split_type
 
 __all__ = ["build_graph"]
 
 
-class _Statements(Calls):
+class _Statements(Loops):
     """Adds the nodes of statements."""
 
-    def build(self, function: ast.FunctionDef, owner: str | None) -> Graph:
+    reassigned: frozenset[tuple[int, str]] = frozenset()  # objects' attributes that change
+
+    def build(self, function: ast.FunctionDef, owner: str | None, instance: Any = None) -> Graph:
         """Return the graph of a function, or of a method of the class `owner`."""
+        function = remove_exits(function)
         used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
         arguments = function.args.args
         for position, argument in enumerate(arguments):
@@ -25,22 +30,35 @@ class _Statements(Calls):
             name = argument.arg if argument.arg == "self" or argument.arg not in used \
                 else self.fresh(argument.arg)
             value = Value(name, self.kind(kind), self.graph.parameters)
+            value.instance = None if position else instance
             self.graph.parameters.results.append(value)
             self.names[argument.arg] = value
         self.graph.results = [self.run(function.body) or self.constant(None, "NoneType")]
         return self.graph
 
     def call_definition(self, function: ast.FunctionDef, arguments: list[Value]) -> Value:
+        if self._depth > 60:
+            raise NotImplementedError(f"the recursion of {function.name} in a graph")
+        self._depth += 1
         outer = self.names
-        parameters = function.args.args
-        defaults = dict(zip([a.arg for a in parameters][::-1], function.args.defaults[::-1],
-                            strict=False))
-        self.names = {a.arg: v for a, v in zip(parameters, arguments, strict=False)}
-        for argument in parameters[len(arguments):]:
-            self.names[argument.arg] = self.visit(defaults[argument.arg])
+        function = remove_exits(function)
+        self.names = dict(zip([a.arg for a in function.args.args], arguments, strict=True))
         result = self.run(function.body) or self.constant(None, "NoneType")
         self.names = outer
+        self._depth -= 1
         return result
+
+    _depth = 0
+
+    def resolve_instance(self, value: Value, owner: Value, name: str) -> None:
+        instance = owner.instance
+        if instance is None or (id(instance), name) in self.reassigned:
+            return
+        try:
+            child = instance._flambeau_get(name)
+        except AttributeError:
+            return
+        value.instance = child if hasattr(child, "_flambeau_type") else None
 
     def run(self, body: list[ast.stmt]) -> Value | None:
         """Add statements; return what they return, if they do."""
@@ -74,16 +92,16 @@ class _Statements(Calls):
     def _do_assign(self, node: ast.Assign) -> None:
         value = self.visit(node.value)
         for target in node.targets:
-            self._assign(target, value)
+            self.assign(target, value)
 
     def _do_annassign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             value = self.visit(node.value)
             if value.node().kind() != "prim::Constant":
                 value._kind = self.kind(ast.unparse(node.annotation))
-            self._assign(node.target, value)
+            self.assign(node.target, value)
 
-    def _assign(self, target: ast.expr, value: Value) -> None:
+    def assign(self, target: ast.expr, value: Value) -> None:
         if isinstance(target, ast.Name):
             self.names[target.id] = value
             if value.debugName().isdigit() and value.node().kind() != "prim::Constant":
@@ -91,51 +109,105 @@ class _Statements(Calls):
         elif isinstance(target, ast.Tuple | ast.List):
             self._unpack(target.elts, value)
         elif isinstance(target, ast.Attribute):
-            self.add("prim::SetAttr", [self.visit(target.value), value], "", {"name": target.attr})
+            self._set_attribute(self.visit(target.value), target.attr, value)
         elif isinstance(target, ast.Subscript):
-            owner = self.visit(target.value)
-            if owner.type().annotation_str == "Tensor":
-                place = self.visit(target)
-                name = "copy_" if value.type().annotation_str == "Tensor" else "fill_"
-                self.add(f"aten::{name}", [place, value], "Tensor")
-            else:
-                self.add("aten::_set_item", [owner, self.visit(target.slice), value], "")
+            self._set_item(target, value)
         else:
             raise NotImplementedError(f"an assignment to {ast.unparse(target)} in a graph")
 
+    def _set_attribute(self, owner: Value, name: str, value: Value) -> None:
+        if owner.type().annotation_str == "Tensor":
+            self.add(f"aten::set_{name}", [owner, value], "")
+            return
+        if owner.instance is not None and owner.instance._flambeau_type.attributes:
+            kind = owner.instance._flambeau_type.attributes.get(name)
+            if kind is not None and ast.unparse(kind) in self.definitions.classes:
+                place = (id(owner.instance), name)
+                if place not in self.reassigned:
+                    self.reassigned = self.reassigned | {place}
+                    raise _Reassigned
+        self.add("prim::SetAttr", [owner, value], "", {"name": name})
+
+    def _set_item(self, target: ast.Subscript, value: Value) -> None:
+        owner = self.visit(target.value)
+        if owner.type().annotation_str != "Tensor":
+            if owner.type().annotation_str in self.definitions.classes:
+                self.call_method(owner, "__setitem__", [self.visit(target.slice), value])
+            else:
+                self.add("aten::_set_item", [owner, self.visit(target.slice), value], "")
+            return
+        items = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        place, tensors = self.locate(owner, items)
+        is_tensor = value.type().annotation_str == "Tensor"
+        if tensors:
+            if not is_tensor:
+                value = self.add_operator("tensor", [value], {
+                    "dtype": self.add("prim::dtype", [owner], "int")}, is_known=False)
+            indices = self.add("prim::ListConstruct", tensors, "List[Optional[Tensor]]")
+            self.add_operator("index_put_", [place, indices, value], {})
+        else:
+            self.add_operator("copy_" if is_tensor else "fill_", [place, value], {})
+
     def _unpack(self, targets: list[ast.expr], value: Value) -> None:
         kind = value.type().annotation_str
-        inner: list[str] = ["Tensor"] * len(targets)
-        if kind.startswith(("Tuple[", "List[")):
-            parsed: Any = ast.parse(kind, mode="eval").body
-            parts = parsed.slice.elts if isinstance(parsed.slice, ast.Tuple) else [parsed.slice]
-            inner = [ast.unparse(part) for part in parts] * (
-                len(targets) if kind.startswith("List") else 1)
-        node = Node("prim::ListUnpack" if kind.startswith("List") else "prim::TupleUnpack",
-                    self.place)
+        head, parts = split_type(kind)
+        fields = self.definitions.list_fields(kind)
+        if fields is not None:
+            head, parts = "Tuple", list(fields.values())
+        if any(isinstance(target, ast.Starred) for target in targets):
+            raise NotImplementedError("a starred target in a graph")
+        self.note_inexact(head not in ("Tuple", "List", "Tensor"), "an unpacked value")
+        if head == "Tensor":
+            value = self.add_operator("unbind", [value, self.constant(0, "int")], {})
+            head, parts = "List", ["Tensor"]
+        inner = parts * len(targets) if head == "List" else parts or ["Tensor"] * len(targets)
+        node = Node("prim::ListUnpack" if head == "List" else "prim::TupleUnpack", self.place)
         node.arguments = [value]
         node.results = [Value(self.fresh(), self.kind(part), node) for part in inner]
         self.place.body.append(node)
         for target, result in zip(targets, node.results, strict=False):
-            self._assign(target, result)
+            self.assign(target, result)
 
     def _do_augassign(self, node: ast.AugAssign) -> None:
-        old, new = self.visit(node.target), self.visit(node.value)
-        self._assign(node.target, self.operate(type(node.op), old, new, in_place=True))
+        target = node.target
+        if isinstance(target, ast.Subscript):
+            owner = self.visit(target.value)
+            if owner.type().annotation_str == "Tensor":
+                self._write_part(owner, target, node)
+                return
+        old, new = self.visit(target), self.visit(node.value)
+        result = self.operate(type(node.op), old, new, in_place=True)
+        is_written = result.node().kind().endswith("_") and not isinstance(target, ast.Name)
+        if not is_written:  # else it is the same object
+            self.assign(target, result)
+        elif isinstance(target, ast.Name):
+            self.names[target.id] = result
+
+    def _write_part(self, owner: Value, target: ast.Subscript, node: ast.AugAssign) -> None:
+        items = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        place, tensors = self.locate(owner, items)
+        value = self.visit(node.value)
+        result = self.operate(type(node.op), self._index(place, tensors), value, in_place=True)
+        if tensors:
+            indices = self.add("prim::ListConstruct", tensors, "List[Optional[Tensor]]")
+            self.add_operator("index_put_", [place, indices, result], {})
 
     def _do_assert(self, node: ast.Assert) -> None:
         def fail() -> list[Value]:
-            message = self.constant("AssertionError: ", "str") if node.msg is None \
-                else self.visit(node.msg)
-            self.add("prim::RaiseException", [message, self.constant(None, "NoneType")], "")
+            message = self.constant("", "str") if node.msg is None else self.visit(node.msg)
+            self.add("prim::RaiseException", [
+                message, self.constant("AssertionError", "str")], "")
             return []
 
         self.branch(self.visit(node.test), [list, fail])
 
     def _do_raise(self, node: ast.Raise) -> None:
-        message = node.exc.args[0] if isinstance(node.exc, ast.Call) and node.exc.args else None
+        call = node.exc
+        message = call.args[0] if isinstance(call, ast.Call) and call.args else None
         text = self.constant("", "str") if message is None else self.visit(message)
-        self.add("prim::RaiseException", [text, self.constant(None, "NoneType")], "")
+        kind = self.constant(ast.unparse(call.func), "str") if isinstance(call, ast.Call) \
+            else self.constant(None, "NoneType")
+        self.add("prim::RaiseException", [text, kind], "")
 
     def _do_delete(self, node: ast.Delete) -> None:
         for target in node.targets:
@@ -147,84 +219,46 @@ class _Statements(Calls):
         for item, manager in zip(node.items, managers, strict=True):
             entered = self.add("prim::Enter", [manager], "Tensor")
             if item.optional_vars is not None:
-                self._assign(item.optional_vars, entered)
+                self.assign(item.optional_vars, entered)
         if _returns(node) or self.run(node.body) is not None:
             raise NotImplementedError("a return within a with statement in a graph")
         for manager in reversed(managers):
             self.add("prim::Exit", [manager], "Tensor")
 
     def _do_if(self, node: ast.If) -> None:
-        names = [name for name in _list_assigned(node)
-                 if name in self.names or name in _list_assigned_in(node.body)
-                 and name in _list_assigned_in(node.orelse)]
+        ways = (node.body, node.orelse)
+        raises = [_always_raises(way) for way in ways]
+        defined = [set(_list_assigned_in(way)) for way in ways]
+        names = [name for name in _list_assigned(node) if all(
+            name in self.names or name in known or fails
+            for known, fails in zip(defined, raises, strict=True))]
 
-        def way(body: list[ast.stmt]) -> list[Value]:
+        def way(body: list[ast.stmt], fails: bool, other: list[Value]) -> list[Value]:
             self.run(body)
-            return [self.names[name] for name in names]
+            return [self.names[name] if not fails or name in self.names else
+                    self.add("prim::Uninitialized", [], kind)
+                    for name, kind in zip(names, kinds[not fails], strict=True)]
 
+        kinds: list[list[str]] = [["Any"] * len(names)] * 2
         results = self.branch(self.visit(node.test), [
-            lambda: way(node.body), lambda: way(node.orelse)])
-        self._rename(names, results)
+            lambda: way(node.body, raises[0], []), lambda: way(node.orelse, raises[1], [])])
+        if any(raises) and not all(raises):
+            kept = list(results[0].node().blocks())[raises.index(False)].results if results else []
+            for result, value in zip(results, kept, strict=True):
+                result._kind = value.type()
+        self.rename(names, results)
 
-    def _rename(self, names: list[str], values: list[Value]) -> None:
-        for name, value in zip(names, values, strict=True):
-            value._name, self.names[name] = self.fresh(name), value
 
-    def _do_while(self, node: ast.While) -> None:
-        self._loop(node, self.constant(2**63 - 1, "int"), self.visit(node.test))
-
-    def _do_for(self, node: ast.For) -> None:
-        source = node.iter
-        if isinstance(source, ast.Call) and ast.unparse(source.func) == "range":
-            bounds = [self.visit(x) for x in source.args]
-            count = bounds[0] if len(bounds) == 1 else self.add("aten::__range_length", [
-                *bounds, *[self.constant(1, "int")] * (3 - len(bounds))], "int")
-            self._loop(node, count, self.constant(True, "bool"), None, bounds)
-        else:
-            values = self.visit(source)
-            count = self.add("aten::len", [values], "int")
-            self._loop(node, count, self.constant(True, "bool"), values)
-
-    def _loop(self, node: ast.While | ast.For, count: Value, condition: Value,
-              source: Value | None = None, bounds: list[Value] | None = None) -> None:
-        if _returns(node) or any(isinstance(n, ast.Break | ast.Continue) for n in ast.walk(node)):
-            raise NotImplementedError("break, continue and return within a loop in a graph")
-        names = [name for name in _list_assigned_in(node.body) if name in self.names]
-        loop, before = Node("prim::Loop", self.place), dict(self.names)
-        loop.arguments = [count, condition, *(self.names[name] for name in names)]
-        self.place.body.append(loop)
-        outer, self.place = self.place, loop.addBlock()
-        number = Value(self.fresh(), self.kind("int"), self.place.parameters)
-        self.place.parameters.results.append(number)
-        for name in names:
-            value = Value(self.fresh(name), before[name].type(), self.place.parameters)
-            self.place.parameters.results.append(value)
-            self.names[name] = value
-        if isinstance(node, ast.For):
-            self._assign(node.target, self._find_item(number, source, bounds or []))
-        self.run(node.body)
-        again = self.visit(node.test) if isinstance(node, ast.While) \
-            else self.constant(True, "bool")
-        self.place.results = [again, *(self.names[name] for name in names)]
-        self.place, self.names = outer, before
-        loop.results = [Value(self.fresh(), before[name].type(), loop) for name in names]
-        self._rename(names, loop.results)
-
-    def _find_item(self, number: Value, source: Value | None, bounds: list[Value]) -> Value:
-        if source is None:
-            if len(bounds) < 2:
-                return number
-            step = bounds[2] if len(bounds) > 2 else self.constant(1, "int")
-            return self.add("aten::__derive_index", [number, bounds[0], step], "int")
-        kind = source.type().annotation_str
-        inner = kind[5:-1] if kind.startswith("List[") else "Tensor" if kind == "Tensor" else "str"
-        return self.add("aten::select" if kind == "Tensor" else "aten::__getitem__",
-                        [source, *([self.constant(0, "int")] if kind == "Tensor" else []),
-                         number], inner)
+class _Reassigned(Exception):
+    """An attribute that holds an object is assigned: which object it holds is not known."""
 
 
 def _returns(node: ast.AST) -> bool:
     return any(isinstance(n, ast.Return) for n in ast.walk(node))
+
+
+def _always_raises(body: list[ast.stmt]) -> bool:
+    return any(isinstance(statement, ast.Raise) for statement in body)
 
 
 def _list_assigned_in(body: list[ast.stmt]) -> list[str]:
@@ -238,13 +272,23 @@ def _list_assigned(node: ast.If) -> list[str]:
 
 
 def build_graph(text: str, texts: dict[str, str], owner: str | None = None,
-                inlines: bool = False) -> Graph:
+                inlines: bool = False, constants: Any = (), instance: Any = None) -> Graph:
     """Return the graph of a function or method given as TorchScript's code.
 
     `texts`: the program's classes and functions by namespace. `owner`: the method's class.
-    `inlines`: put the nodes of called functions and methods in the place of calls.
+    `inlines`: put the nodes of called functions and methods in the place of calls. `constants`:
+    the program's tensors. `instance`: the module that the method belongs to; the graph must then
+    be exact, as it is run.
     Raises NotImplementedError for code that has no graph here.
     """
     (function,) = ast.parse(text).body
     assert isinstance(function, ast.FunctionDef)
-    return _Statements(Definitions(texts), inlines).build(function, owner)
+    definitions = Definitions(texts, constants)
+    reassigned: frozenset[tuple[int, str]] = frozenset()
+    while True:
+        statements = _Statements(definitions, inlines, instance is not None)
+        statements.reassigned = reassigned
+        try:
+            return statements.build(function, owner, instance)
+        except _Reassigned:
+            reassigned = statements.reassigned

@@ -6,6 +6,8 @@ import ast
 import collections
 import enum
 import keyword
+from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ...tensor.tensor import Tensor
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["ClassType", "Function", "define_class"]
 
 
+def _change_nothing() -> None:
+    """The code of a function without a graph is up to date."""
+
+
 class Function:
     """A function of an archive, translated on its first call."""
 
@@ -29,8 +35,11 @@ class Function:
         self.definition, self.filename = definition, filename
         self.name = self.__name__ = definition.name
         self.compiled: Any = None
+        self.own_graph: Any = None  # once somebody asked for it
+        self.follow: Callable[[], None] = _change_nothing  # brings the code up to date with it
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.follow()
         if self.compiled is None:
             self.compiled = self._compile()
         named = {mangle_local(k): v for k, v in kwargs.items()} if kwargs else kwargs
@@ -91,8 +100,30 @@ class Function:
         return f"{self.name}({', '.join(shown)}){result}"
 
     @property
+    def graph(self) -> Any:
+        """The function as a graph of TorchScript's nodes; passes change what it does."""
+        if self.own_graph is None:
+            graphs = import_module("..graphs.following", __package__)
+            graphs.build_function_graph(self, self.owner)
+        return self.own_graph
+
+    @property
+    def inlined_graph(self) -> Any:
+        """The same with the nodes of called functions in the place of calls."""
+        return import_module("..graphs.following", __package__).build_function_graph(
+            self, self.owner, inlines=True)
+
+    @property
+    def owner(self) -> str | None:
+        """The class that the function is a method of, or None."""
+        owner = self.qualified_name.rpartition(".")[0]
+        known = self.program.find_known(owner)
+        return owner if isinstance(known, ClassType) else None
+
+    @property
     def code(self) -> str:
         """The function's source, without the annotation of `self`."""
+        self.follow()
         lines, node = self.program.lines(self.filename), self.definition
         signature = lines[node.lineno - 1 : node.body[0].lineno - 1]
         body = lines[node.body[0].lineno - 1 : node.end_lineno]

@@ -39,14 +39,60 @@ class Program:
                 if text is not None:
                     self.define(name, text)
 
+    def add_function(self, qualified_name: str, text: str) -> None:
+        """Add a function to a namespace."""
+        space = qualified_name.rpartition(".")[0]
+        filename = f"code/{space.replace('.', '/')}.py"
+        known = "".join(self._files[filename][1]) if filename in self._files else ""
+        self.define(filename, known + text)
+
+    def replace_function(self, function: Function, text: str) -> None:
+        """Give a function or method another definition."""
+        tree, _ = self._files[function.filename]
+        owner = function.qualified_name.split(".")[-2]
+        (new,) = ast.parse(text).body
+        bodies = [tree.body, *(node.body for node in tree.body
+                               if isinstance(node, ast.ClassDef) and node.name == owner)]
+        for body in bodies:
+            for position, node in enumerate(body):
+                if node is function.definition:
+                    body[position] = new
+        tree = self.define(function.filename, ast.unparse(tree) + "\n")
+        self._refer_anew(tree, function)
+
+    def _refer_anew(self, tree: ast.Module, changed: Function) -> None:
+        """Let the functions of a file that was written anew refer to its lines."""
+        changed.compiled = None
+        for node in tree.body:
+            for known in self._defined.values():
+                if getattr(known, "filename", changed.filename) != changed.filename:
+                    continue
+                if isinstance(node, ast.FunctionDef) and isinstance(known, Function) \
+                        and known.name == node.name:
+                    known.definition = node
+                if isinstance(node, ast.ClassDef) and isinstance(known, ClassType) \
+                        and known.name == node.name:
+                    for row in node.body:
+                        method = known.methods.get(getattr(row, "name", ""))
+                        if isinstance(row, ast.FunctionDef) and method is not None \
+                                and method.filename == changed.filename:
+                            method.definition = row
+
     def texts(self) -> dict[str, str]:
         """Return the code by namespace."""
+        for kind in self.classes():
+            for method in kind.methods.values():
+                method.follow()
         return {name.removeprefix("code/").removesuffix(".py").replace("/", "."): "".join(lines)
                 for name, (_, lines) in self._files.items()}
 
     def classes(self) -> list[ClassType]:
         """Return the classes looked up so far."""
         return [v for v in self._defined.values() if isinstance(v, ClassType)]
+
+    def find_known(self, qualified_name: str) -> Any:
+        """Return a class or function that was looked up before, or None."""
+        return self._defined.get(qualified_name)
 
     def lines(self, filename: str) -> list[str]:
         """Return the lines of a code file."""

@@ -4,19 +4,50 @@ from __future__ import annotations
 
 import copy
 import io
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from ...nn.module import Module
+from ...tensor.tensor import Tensor
 
-__all__ = ["LoadedModule", "RecursiveScriptModule", "ScriptModule"]
+__all__ = ["LoadedModule", "RecursiveScriptModule", "ScriptMethod", "ScriptModule"]
 
 
 class ScriptModule(Module):
     """Base class of scripted, traced and loaded modules."""
 
     _flambeau_is_script = True
+
+    @property
+    def _c(self) -> Any:
+        return self.__dict__.get("_flambeau_replaced") or _ScriptObject(self)
+
+    @_c.setter
+    def _c(self, value: Any) -> None:
+        self.__dict__["_flambeau_replaced"] = value
+
+    def _flambeau_method_names(self) -> list[str]:
+        return ["forward"]
+
+    def _flambeau_bind(self, name: str) -> Any:
+        """Return a method that knows its graph."""
+        return getattr(self, name)
+
+    def _flambeau_list_attributes(self) -> list[str]:
+        state = self.__dict__
+        return [*state["_parameters"], *state["_buffers"], *state["_modules"], *(
+            name for name in state if not name.startswith("_"))]
+
+    def _flambeau_has_attribute(self, name: str) -> bool:
+        return name in self._flambeau_list_attributes()
+
+    def _flambeau_compile(self, preserved: tuple[str, ...] = ()) -> LoadedModule:
+        """Return the module as a program that has graphs. It shares the tensors."""
+        writing = import_module(f"{__package__}.writing.scripted_module")
+        result: LoadedModule = writing.Script(self, preserved=preserved).instantiate()
+        return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise RuntimeError("Pickling of ScriptModules is not supported: use torch.jit.save")
@@ -43,26 +74,108 @@ class ScriptModule(Module):
         return file.getvalue()
 
 
-class _ScriptObject:
-    """Stands for PyTorch's C++ object of a module: answers which methods it has."""
+class ScriptMethod:
+    """A method of a scripted or loaded module: a call, with the graph and code of what it runs."""
 
-    def __init__(self, module: RecursiveScriptModule) -> None:
-        self._module = module
+    __slots__ = ("__wrapped__", "_describe", "_function", "_owner", "name")
+
+    def __init__(self, function: Callable[..., Any], owner: Any, name: str,
+                 describe: Callable[[str], Any]) -> None:
+        self._function, self._owner, self.name, self._describe = function, owner, name, describe
+        self.__wrapped__ = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(self._owner, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("graph", "inlined_graph", "code"):
+            return self._describe(name)
+        return getattr(self._function, name)
+
+    @property
+    def __self__(self) -> Any:
+        return self._owner
+
+    @property
+    def __func__(self) -> Callable[..., Any]:
+        return self._function
+
+    @property
+    def owner(self) -> Any:
+        """The module's object."""
+        return self._owner._c
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the graph, which no executor optimizes for the arguments."""
+        return self.inlined_graph
+
+
+class _ScriptObject:
+    """Stands for PyTorch's C++ object of a module: its attributes and methods, and no more."""
+
+    def __init__(self, module: Any) -> None:
+        self.__dict__["_module"] = module
 
     @property
     def qualified_name(self) -> str:
         """The class's name in archives."""
-        return f"__torch__.{self._module.original_name}"
+        module = self._module
+        return f"__torch__.{getattr(module, 'original_name', type(module).__name__)}"
 
     def _method_names(self) -> list[str]:
-        return self._module._flambeau_method_names()
+        names: list[str] = self._module._flambeau_method_names()
+        return names
 
     def _has_method(self, name: str) -> bool:
         return name in self._method_names()
 
+    def _get_method(self, name: str) -> Any:
+        if not self._has_method(name):
+            raise AttributeError(f"Method '{name}' is not defined.")
+        return self._module._flambeau_bind(name)
+
+    def _get_methods(self) -> list[Any]:
+        return [self._module._flambeau_bind(name) for name in self._method_names()]
+
     def getattr(self, name: str) -> Any:
         """Return an attribute of the module."""
         return getattr(self._module, name)
+
+    def setattr(self, name: str, value: Any) -> None:
+        """Set an attribute of the module."""
+        setattr(self._module, name, value)
+
+    def hasattr(self, name: str) -> bool:
+        """Return whether the module has an attribute; methods are none."""
+        return bool(self._module._flambeau_has_attribute(name))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._has_method(name):
+            return self._module._flambeau_bind(name)
+        if self.hasattr(name):
+            value = getattr(self._module, name)
+            return value._c if isinstance(value, ScriptModule) else value
+        raise AttributeError(
+            f"'{self.qualified_name} (of Python compilation unit at: 0)' object does not have a "
+            f"field with name '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._module, name, value)
+
+    def dump_to_str(self, code: bool, attrs: bool, params: bool) -> str:
+        """Return the code and the attributes as text."""
+        lines = [f"module {self.qualified_name} {{"]
+        if code:
+            lines += [f"  {line}" for name in self._method_names()
+                      for line in str(self._module._flambeau_bind(name).code).splitlines()]
+        for name in self._module._flambeau_list_attributes() if attrs else ():
+            value = getattr(self._module, name)
+            if not isinstance(value, Module):
+                shown = value if params or not isinstance(value, Tensor) else "..."
+                lines.append(f"  {name} = {shown}")
+        return "\n".join([*lines, "}"]) + "\n"
 
 
 class RecursiveScriptModule(ScriptModule):
@@ -70,17 +183,11 @@ class RecursiveScriptModule(ScriptModule):
 
     original_name: str
 
-    @property
-    def _c(self) -> _ScriptObject:
-        return _ScriptObject(self)
-
-    def _flambeau_method_names(self) -> list[str]:
-        return ["forward"]
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         result = type(self).__new__(type(self))
         memo[id(self)] = result
-        result.__dict__.update({k: copy.deepcopy(v, memo) for k, v in self.__dict__.items()})
+        result.__dict__.update({k: copy.deepcopy(v, memo) for k, v in self.__dict__.items()
+                                if k not in ("_flambeau_graphs", "_flambeau_replaced")})
         return result
 
     def __copy__(self) -> Any:
@@ -97,9 +204,8 @@ class RecursiveScriptModule(ScriptModule):
 
     @property
     def graph(self) -> Any:
-        """Raise NotImplementedError: loaded and frozen modules have no graph; `code` shows the
-        program."""
-        error = NotImplementedError("torch.jit.ScriptModule.graph of a loaded or frozen module")
+        """Raise NotImplementedError: the program has no graph; `code` shows it."""
+        error = NotImplementedError("torch.jit.ScriptModule.graph of a module without a graph")
         error.add_note("print(module.code) shows the program; torch.fx.symbolic_trace and "
                        "torch.export.export give graphs")
         raise error
@@ -164,6 +270,27 @@ class LoadedModule(RecursiveScriptModule):
     def _flambeau_method_names(self) -> list[str]:
         return list(self._flambeau_type.methods)
 
+    def _flambeau_bind(self, name: str) -> ScriptMethod:
+        method = self._flambeau_method(name)
+        return ScriptMethod(method, self, name, partial(getattr, method))
+
+    def _flambeau_list_attributes(self) -> list[str]:
+        kind = self._flambeau_type
+        return [name for name in kind.attributes if name not in kind.constants]
+
+    def _flambeau_compile(self, preserved: tuple[str, ...] = ()) -> LoadedModule:
+        return self
+
+    @property
+    def graph(self) -> Any:
+        """`forward` as a graph of TorchScript's nodes; passes change what it does."""
+        return self._flambeau_method("forward").graph
+
+    @property
+    def inlined_graph(self) -> Any:
+        """The same with the nodes of called functions in the place of calls."""
+        return self._flambeau_method("forward").inlined_graph
+
     def _flambeau_get(self, name: str) -> Any:
         """Return a declared attribute. Raise AttributeError for other names."""
         attributes = self.__dict__
@@ -199,7 +326,7 @@ class LoadedModule(RecursiveScriptModule):
         kind = attributes.get("_flambeau_type")
         if kind is not None:
             if name in kind.methods:
-                return partial(kind.methods[name], self)
+                return self._flambeau_bind(name)
             if name in kind.constants:
                 return kind.constants[name]
         return super().__getattr__(name)

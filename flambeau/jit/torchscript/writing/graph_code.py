@@ -17,11 +17,11 @@ from ....tensor.devices import device
 from ....tensor.dtypes import dtype
 from ....tensor.layout import layout, memory_format
 from ....utils import _pytree as pytree
-from .archive import drop_state, write
+from .archive import Instance, drop_state, write
 from .classes import ClassWriter, write_attribute_read, write_literal
 from .functional_library import list_signatures, write_definitions
 
-__all__ = ["GraphCode", "save_graphs"]
+__all__ = ["GraphCode", "save_graphs", "write_graphs"]
 
 _PYTHON = {operator.add: "add", operator.sub: "sub", operator.mul: "mul",
            operator.floordiv: "floordiv", operator.mod: "remainder", operator.neg: "neg",
@@ -233,13 +233,11 @@ def _write_structure(tree: Any) -> tuple[str, str]:
     raise NotImplementedError(f"an output of type {type(tree).__name__}")
 
 
-def save_graphs(
-    module: Module, programs: dict[str, ExportedProgram], name: str, file: Any,
-    extra_files: dict[str, Any] | None = None, is_frozen: bool = False,
-) -> None:
-    """Write the archive of a module's methods; if `is_frozen`, without parameters and buffers.
+def write_graphs(module: Module, programs: dict[str, ExportedProgram], name: str
+                 ) -> tuple[Instance, dict[str, str], list[Any]]:
+    """Return the object, the texts and the constants of an archive of a module's methods.
 
-    Raises NotImplementedError, before writing anything, for a graph that TorchScript lacks.
+    Raises NotImplementedError for a graph that TorchScript lacks.
     """
     classes, constants = ClassWriter(), list[Any]()
     qualified = classes.name(name)
@@ -250,5 +248,16 @@ def save_graphs(
     functions = write_definitions(set[str]().union(*(code.functions for code in codes)))
     if functions:
         classes.add("__torch__.torch.nn.functional", functions)
-    texts = drop_state(classes.code) if is_frozen else classes.code
-    write(file, root, texts, constants, extra_files)
+    return root, classes.code, constants
+
+
+def save_graphs(
+    module: Module, programs: dict[str, ExportedProgram], name: str, file: Any,
+    extra_files: dict[str, Any] | None = None, is_frozen: bool = False,
+) -> None:
+    """Write the archive of a module's methods; if `is_frozen`, without parameters and buffers.
+
+    Raises NotImplementedError, before writing anything, for a graph that TorchScript lacks.
+    """
+    root, code, constants = write_graphs(module, programs, name)
+    write(file, root, drop_state(code) if is_frozen else code, constants, extra_files)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ....nn.module import Module
 from ....tensor.tensor import Tensor
+from ..instantiation import instantiate
 from . import script_classes
 from .annotations import is_named_tuple, is_written_class, type_of_value, type_text
 from .archive import Call, Instance, drop_state, write
@@ -68,8 +69,13 @@ class Script:
     """
 
     def __init__(self, module: Module, exported: tuple[str, ...] = (),
-                 function: Any = None) -> None:
+                 function: Any = None, preserved: tuple[str, ...] = ()) -> None:
+        """`exported`: methods to write too. `preserved`: paths of methods, and of attributes that
+        shall be read at run time."""
         self.module, self.state = module, ModuleState()
+        self._preserved_methods: list[tuple[Module, str]] = []
+        for path in preserved:
+            self._preserve(path)
         self._is_function = function is not None
         self._alive = list(module.modules())
         self._write_all(exported, function)
@@ -100,6 +106,23 @@ class Script:
                     self._names[id(module)], self.call_function(function))}
         for name in exported:
             self.call_method(module, name)
+        for owner, name in self._preserved_methods:
+            self.call_method(owner, name)
+
+    def _preserve(self, path: str) -> None:
+        owner, _, name = path.rpartition(".")
+        module: Any = self.module
+        for part in owner.split(".") if owner else ():
+            module = getattr(module, part)
+        value = getattr(module, name)
+        if isinstance(value, Module):
+            for inner in value.modules():
+                for setting in _collect_settings(inner):
+                    self.state.change(inner, setting)
+        elif callable(value):
+            self._preserved_methods.append((module, name))
+        elif not isinstance(value, Tensor):
+            self.state.change(module, name)
 
     @property
     def code(self) -> str:
@@ -108,23 +131,40 @@ class Script:
         name = self._names[id(self.module)]
         return "".join(line.removeprefix("  ") for line in lines).replace(f"self: {name}", "self")
 
-    def build_graph(self, inlines: bool = False) -> Any:
-        """Return `forward`, or the function, as a graph of TorchScript's nodes."""
+    def build_graph(self, inlines: bool = False, method: str = "forward") -> Any:
+        """Return a method, or the function, as a graph of TorchScript's nodes."""
         from ...graphs.statements import build_graph
 
-        if self._is_function:
-            return build_graph(self.write_functions, self.classes.code, None, inlines)
-        text = textwrap.dedent(self._methods[id(self.module)]["forward"])
-        return build_graph(text, self.classes.code, self._names[id(self.module)], inlines)
+        owner = None if self._is_function else self._names[id(self.module)]
+        text = self.write_functions if self._is_function else textwrap.dedent(
+            self._methods[id(self.module)][method])
+        graph = build_graph(text, self.classes.code, owner, inlines, self.constants)
+        graph.build_inlined = lambda: build_graph(text, self.classes.code, owner, True,
+                                                  self.constants)
+        return graph
+
+    def write_method(self, name: str) -> str:
+        """Return the code of a method."""
+        return textwrap.dedent(self._methods[id(self.module)][name])
+
+    def instantiate(self) -> Any:
+        """Return the module that the archive would hold, with the same tensors."""
+        return instantiate(self.root, self._list_code(), self.constants)
 
     def save(self, file: Any, extra_files: dict[str, Any] | None = None,
              is_frozen: bool = False) -> None:
         """Write an archive that PyTorch can read too; if `is_frozen`, without module state."""
+        code = self._list_code()
+        write(file, self.root, drop_state(code) if is_frozen else code, self.constants,
+              extra_files)
+
+    def _list_code(self) -> dict[str, str]:
+        """Return the code by namespace, with the functions of torch.nn that it calls."""
         names = {n for text in self.classes.code.values() for n in _FUNCTIONAL.findall(text)}
-        code = drop_state(self.classes.code) if is_frozen else dict(self.classes.code)
+        code = dict(self.classes.code)
         if names:
             code["__torch__.torch.nn.functional"] = write_definitions(names)
-        write(file, self.root, code, self.constants, extra_files)
+        return code
 
     # ------------------------------------------------------------- callbacks of function writers
 

@@ -19,6 +19,7 @@ from ....tensor.dtypes import (
 from .annotations import is_named_tuple, is_written_class
 from .embedded import is_traced
 from .functional_library import list_signatures
+from .source_expressions import is_module_method
 from .source_loops import SourceLoops
 from .static_values import Static
 
@@ -72,15 +73,8 @@ class SourceCalls(SourceLoops):
             call = self._apply(hooked, node)
             call.args.insert(0, ast.parse(function.text or "self", mode="eval").body)
             return call
-        if isinstance(value, types.MethodType) and isinstance(value.__self__, Module):
-            owner = self.scope.find(node.func.value)  # type: ignore[attr-defined]
-            if owner is None or owner.text is None:
-                self.refuse(node, f"the method {value.__name__} of a module that has no name here")
-            if value.__name__ == "forward":
-                self.unit.call_module(value.__self__)
-            else:
-                self.unit.call_method(value.__self__, value.__name__)
-            return self._apply(f"({owner.text}).{value.__name__}", node)
+        if is_module_method(value):
+            return self._apply(self.write_module_method(node.func, value), node)
         if isinstance(value, types.MethodType) and is_written_class(type(value.__self__)):
             self._change_object(node)
             return self._write_method(node)

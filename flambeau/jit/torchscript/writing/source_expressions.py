@@ -6,6 +6,7 @@ import ast
 import enum
 import inspect
 import textwrap
+import types
 import typing
 from typing import Any, NoReturn, Protocol
 
@@ -15,12 +16,13 @@ from ....tensor.devices import device
 from ....tensor.dtypes import dtype
 from ....tensor.layout import layout, memory_format
 from ....tensor.tensor import Tensor
+from ..script_module import ScriptMethod
 from .annotations import type_text
 from .classes import write_literal
 from .module_state import ModuleState
 from .static_values import Scope, Static
 
-__all__ = ["SourceExpressions", "Unit"]
+__all__ = ["SourceExpressions", "Unit", "is_module_method"]
 
 _MEMORY = ("torch.contiguous_format", "torch.preserve_format", "torch.channels_last",
            "torch.channels_last_3d")
@@ -29,6 +31,12 @@ _BUILTINS = frozenset("""
     len range int float bool str complex print min max abs sum all any round sorted zip enumerate
     ord chr hex oct bin divmod isinstance list tuple dict reversed
 """.split())
+
+
+def is_module_method(value: Any) -> bool:
+    """Return whether a value is a bound method of a module."""
+    return isinstance(value, (types.MethodType, ScriptMethod)) and isinstance(
+        value.__self__, Module)
 
 
 class Unit(Protocol):
@@ -181,7 +189,20 @@ class SourceExpressions(ast.NodeTransformer):
                 base = ast.parse(owner.text, mode="eval").body
                 return ast.Attribute(base, node.attr)
             return ast.Attribute(self.visit(node.value), node.attr)
+        if is_module_method(static.value):  # passed to fork
+            return ast.parse(self.write_module_method(node, static.value), mode="eval").body
         return self._write_known(node, static)
+
+    def write_module_method(self, node: ast.expr, value: Any) -> str:
+        """Write a method of a module and return the expression that reads it."""
+        owner = self.scope.find(node.value)  # type: ignore[attr-defined]
+        if owner is None or owner.text is None:
+            self.refuse(node, f"the method {value.__name__} of a module that has no name here")
+        if value.__name__ == "forward":
+            self.unit.call_module(value.__self__)
+        else:
+            self.unit.call_method(value.__self__, value.__name__)
+        return f"({owner.text}).{value.__name__}"
 
     def _write_own_member(self, node: ast.Attribute) -> ast.expr | None:
         """Write `self.name` if it is a property or class constant of a script class, else None."""
