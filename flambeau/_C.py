@@ -398,6 +398,8 @@ _FROM_MODULES = {
     "ScriptList": "jit.script_containers", "_Await": "_awaits", "JITException": "jit:Error",
     "Graph": "jit.graphs.nodes", "Node": "jit.graphs.nodes", "Value": "jit.graphs.nodes",
     "Block": "jit.graphs.nodes", "Use": "jit.graphs.nodes", "_freeze_module": "jit.bindings",
+    "_create_function_from_graph": "jit.graph_function:create_function_from_graph",
+    "parse_ir": "jit.graphs.parsing:parse_ir",
 }
 
 

@@ -9,9 +9,9 @@ from .graphs.nodes import Graph
 from .graphs.passes.constants import propagate_constants
 from .graphs.passes.dead_code import eliminate_dead_code
 from .graphs.passes.frozen_layers import (
-    concat_frozen_linear, fold_frozen_conv_add_or_sub, fold_frozen_conv_bn,
-    fold_frozen_conv_mul_or_div, fold_frozen_linear_bn, optimize_frozen_graph, remove_dropout,
-    transpose_frozen_linear,
+    concat_frozen_linear, convert_frozen_ops_to_mkldnn, fold_frozen_conv_add_or_sub,
+    fold_frozen_conv_bn, fold_frozen_conv_mul_or_div, fold_frozen_linear_bn,
+    optimize_frozen_graph, remove_dropout, transpose_frozen_linear,
 )
 from .graphs.passes.peephole import lower_simple_tuples, remove_detach, simplify_peepholes
 from .graphs.passes.subexpressions import eliminate_common_subexpressions
@@ -62,5 +62,6 @@ PASSES: dict[str, Any] = {
     "concat_frozen_linear": concat_frozen_linear, "frozen_linear_transpose":
     transpose_frozen_linear, "transpose_frozen_linear": transpose_frozen_linear,
     "optimize_frozen_graph": optimize_frozen_graph, "remove_detach": remove_detach,
+    "convert_frozen_ops_to_mkldnn": convert_frozen_ops_to_mkldnn,
     "constant_pooling": eliminate_common_subexpressions,
 }

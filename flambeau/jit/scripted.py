@@ -307,11 +307,21 @@ def _convert_module(module: Module, seen: dict[int, Module]) -> Module:
         attributes = dict(module.__dict__)
         for name in ("_parameters", "_buffers", "_modules"):
             attributes[name] = copy.copy(attributes[name])
-        result.__dict__.update(attributes)
+        result.__dict__.update({k: _copy_container(v) if k[0] != "_" else v
+                                for k, v in attributes.items()})
         for name, child in module._modules.items():
             if child is not None:
                 result._modules[name] = _convert_module(child, seen)
     return seen[id(module)]
+
+
+def _copy_container(value: Any) -> Any:
+    """Return a copy of a list or dict, which the scripted module does not share with Python's."""
+    if type(value) is list:
+        return [_copy_container(part) for part in value]
+    if type(value) is dict:
+        return {key: _copy_container(part) for key, part in value.items()}
+    return tuple(map(_copy_container, value)) if type(value) is tuple else value
 
 
 def _refuse_uninitialized(module: Module) -> None:

@@ -9,16 +9,19 @@ its aten operators. The graph cannot be run.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from .._higher_order_ops.active_export import jit_tracing
+from ..export.aten_functions import number_of_dtype
 from ..fx.node import map_arg
 from ..overrides import TorchFunctionMode, resolve_name
+from ..tensor.dtypes import dtype
 from ..tensor.tensor import Tensor
 from ..utils._python_dispatch import TorchDispatchMode
+from .graphs.nodes import Graph, Node, Value, type_of_value
 
-__all__ = ["Graph", "Node", "Scopes", "Value", "convert_graph", "get_trace_graph"]
+__all__ = ["Scopes", "convert_graph", "get_trace_graph"]
 
 # Functions that TorchScript traces as other operators, under the names of which they run.
 _COMPOSITES = ("multi_head_attention_forward", "lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -37,135 +40,6 @@ _OPERATORS = {"add": "add", "radd": "add", "iadd": "add_", "sub": "sub", "rsub":
               "isub": "sub_", "mul": "mul", "rmul": "mul", "imul": "mul_", "truediv": "div",
               "rtruediv": "div", "itruediv": "div_", "matmul": "matmul", "rmatmul": "matmul",
               "pow": "pow", "neg": "neg", "getitem": "index", "setitem": "index_put_"}
-
-
-class Type:
-    """A value's type: a tensor with a shape, a number, a text, a list or None."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def kind(self) -> str:
-        """Return TorchScript's name of the type's class."""
-        names = {bool: "BoolType", int: "IntType", float: "FloatType", str: "StringType",
-                 list: "ListType", tuple: "TupleType", type(None): "NoneType"}
-        return "TensorType" if isinstance(self._value, Tensor) else names.get(
-            type(self._value), "AnyType")
-
-    def sizes(self) -> list[int] | None:
-        """Return a tensor's shape."""
-        return list(self._value.shape) if isinstance(self._value, Tensor) else None
-
-    def dim(self) -> int | None:
-        """Return a tensor's rank."""
-        return self._value.dim() if isinstance(self._value, Tensor) else None
-
-    def dtype(self) -> Any:
-        """Return a tensor's dtype."""
-        return getattr(self._value, "dtype", None)
-
-    def scalarType(self) -> str | None:  # PyTorch's name
-        """Return the name of a tensor's dtype, such as Float."""
-        return self._value.type().split(".")[-1].removesuffix("Tensor") \
-            if isinstance(self._value, Tensor) else None
-
-    def __str__(self) -> str:
-        if isinstance(self._value, Tensor):
-            shape = ", ".join(map(str, self._value.shape))
-            return f"{self.scalarType()}({shape})"
-        return self.kind().removesuffix("Type").lower()
-
-
-class Value:
-    """An input or output of nodes."""
-
-    def __init__(self, value: Any, node: Node, name: str) -> None:
-        self._value, self._node, self._name = value, node, name
-
-    def type(self) -> Type:
-        """Return the type."""
-        return Type(self._value)
-
-    def node(self) -> Node:
-        """Return the node that computes the value."""
-        return self._node
-
-    def debugName(self) -> str:  # PyTorch's name
-        """Return the value's name in the graph."""
-        return self._name
-
-    def isCompleteTensor(self) -> bool:  # PyTorch's name
-        """Return whether it is a tensor whose shape is known."""
-        return isinstance(self._value, Tensor)
-
-    def toIValue(self) -> Any:  # PyTorch's name
-        """Return a constant's value, or None."""
-        return self._value if self._node.kind() == "prim::Constant" else None
-
-    def __repr__(self) -> str:
-        return f"{self._name} : {self.type()}"
-
-
-class Node:
-    """One operator."""
-
-    def __init__(self, kind: str, scope: str) -> None:
-        self._kind, self._scope = kind, scope
-        self._inputs: list[Value] = []
-        self._outputs: list[Value] = []
-
-    def kind(self) -> str:
-        """Return the operator's name, such as aten::linear."""
-        return self._kind
-
-    def scopeName(self) -> str:  # PyTorch's name
-        """Return the names that `push_scope` was given, joined by slashes."""
-        return self._scope
-
-    def inputs(self) -> Iterator[Value]:
-        """Return the inputs in the operator's order."""
-        return iter(self._inputs)
-
-    def outputs(self) -> Iterator[Value]:
-        """Return the outputs."""
-        return iter(self._outputs)
-
-    def output(self) -> Value:
-        """Return the only output."""
-        (value,) = self._outputs
-        return value
-
-    def __repr__(self) -> str:
-        outputs = ", ".join(map(repr, self._outputs))
-        inputs = ", ".join("%" + value.debugName() for value in self._inputs)
-        return f"{outputs} = {self._kind}({inputs}), scope: {self._scope}"
-
-
-class Graph:
-    """The nodes of a traced call, in order."""
-
-    def __init__(self) -> None:
-        self._parameters = Node("prim::Param", "")
-        self._nodes: list[Node] = []
-        self._results: list[Value] = []
-
-    def nodes(self) -> Iterator[Node]:
-        """Return the nodes."""
-        return iter(self._nodes)
-
-    def inputs(self) -> Iterator[Value]:
-        """Return the tensors that no node computes: arguments, parameters and buffers."""
-        return self._parameters.outputs()
-
-    def outputs(self) -> Iterator[Value]:
-        """Return what the call returned."""
-        return iter(self._results)
-
-    def __str__(self) -> str:
-        head = ", ".join(f"%{value!r}" for value in self.inputs())
-        body = "".join(f"  %{node!r}\n" for node in self._nodes)
-        results = ", ".join("%" + value.debugName() for value in self._results)
-        return f"graph({head}):\n{body}  return ({results})\n"
 
 
 class Scopes:
@@ -191,38 +65,48 @@ class _Writer:
     def __init__(self, scopes: Scopes) -> None:
         self.graph, self._scopes = Graph(), scopes
         self._values: dict[int, Value] = {}  # by id of the tensor
-        self._alive: list[Any] = []  # so that ids stay those of one tensor
+        self.inputs: list[Tensor] = []
+        self._alive: list[Any] = []  # so that ids stay those of one object
         self._count = 0
 
     def write(self, kind: str, args: list[Any], result: Any) -> None:
         """Add a node."""
-        node = Node(kind, "/".join(self._scopes.names))
-        node._inputs = [self.find(x) for x in args]
+        node = self._add(kind, [self.find(x) for x in args])
         results = result if isinstance(result, (tuple, list)) else [result]
-        node._outputs = [self._create(y, node) for y in results]
-        self.graph._nodes.append(node)
+        node.results = [self._create(y, node) for y in results]
+
+    def _add(self, kind: str, arguments: list[Value]) -> Node:
+        node = Node(kind, self.graph)
+        node.arguments, node.scope = arguments, "/".join(self._scopes.names)
+        self.graph.body.append(node)
+        return node
 
     def find(self, x: Any) -> Value:
         """Return the value of an argument: a node's output, an input of the graph, a list of
         those, or a constant."""
         if isinstance(x, Tensor):
             if id(x) not in self._values:
-                parameters = self.graph._parameters
-                parameters._outputs.append(self._create(x, parameters))
+                parameters = self.graph.parameters
+                parameters.results.append(self._create(x, parameters))
+                self.inputs.append(x)
             return self._values[id(x)]
-        is_list = isinstance(x, (list, tuple)) and any(isinstance(v, Tensor) for v in x)
-        node = Node("prim::ListConstruct" if is_list else "prim::Constant",
-                    "/".join(self._scopes.names))
-        if is_list:
-            node._inputs = [self.find(v) for v in x]
-        value = self._create(x, node)
-        node._outputs.append(value)
-        self.graph._nodes.append(node)
+        if isinstance(x, (list, tuple)) and any(isinstance(v, Tensor) for v in x):
+            return self.build("prim::ListConstruct", [self.find(v) for v in x], list(x))
+        constant = number_of_dtype(x) if isinstance(x, dtype) else x
+        value = self.build("prim::Constant", [], constant)
+        value.node().constant = constant
+        value.node().attributes = {} if constant is None else {"value": constant}
         return value
+
+    def build(self, kind: str, arguments: list[Value], x: Any) -> Value:
+        """Add a node with one result, which stands for `x`."""
+        node = self._add(kind, arguments)
+        node.results.append(self._create(x, node))
+        return node.results[0]
 
     def _create(self, x: Any, node: Node) -> Value:
         self._count += 1
-        value = Value(x, node, str(self._count))
+        value = Value(str(self._count), type_of_value(x), node)
         if isinstance(x, Tensor):
             self._values[id(x)] = value
             self._alive.append(x)
@@ -337,9 +221,9 @@ def get_trace_graph(
     >>> [node.kind() for node in graph.nodes()], list(graph.outputs())[0].type().sizes()
     (['aten::linear'], [1, 3])
     """
-    if return_inputs or _return_inputs_states:
+    if _return_inputs_states:
         raise NotImplementedError(
-            "torch.jit._get_trace_graph(return_inputs=True) is not implemented in flambeau")
+            "torch.jit._get_trace_graph(_return_inputs_states=True) is not implemented in flambeau")
     args = args if isinstance(args, tuple) else (args,)
     scopes, before = Scopes(), Scopes.current
     writer = _Writer(scopes)
@@ -353,7 +237,9 @@ def get_trace_graph(
     finally:
         Scopes.current = before
     results = result if isinstance(result, (tuple, list)) else [result]
-    writer.graph._results = [writer.find(y) for y in results if isinstance(y, Tensor)]
+    writer.graph.results = [writer.find(y) for y in results if isinstance(y, Tensor)]
+    if return_inputs:
+        return writer.graph, result, tuple(writer.inputs)
     return writer.graph, result
 
 
@@ -377,10 +263,8 @@ def convert_graph(graph: Any) -> Graph:
             outputs = map_arg(node.args[0], results.get)
             outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]
             if len(outputs) > 1 and all(isinstance(y, Tensor) for y in outputs):
-                writer.write("prim::TupleConstruct", list(outputs), tuple(outputs))
-                writer.graph._nodes[-1]._outputs = [
-                    writer._create(outputs, writer.graph._nodes[-1])]
-                writer.graph._results = writer.graph._nodes[-1]._outputs
+                writer.graph.results = [writer.build(
+                    "prim::TupleConstruct", list(map(writer.find, outputs)), tuple(outputs))]
             else:
-                writer.graph._results = [writer.find(y) for y in outputs if isinstance(y, Tensor)]
+                writer.graph.results = [writer.find(y) for y in outputs if isinstance(y, Tensor)]
     return writer.graph

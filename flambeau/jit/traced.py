@@ -16,13 +16,16 @@ from ..tensor.tensor import Tensor
 from ..utils import _pytree as pytree
 from . import trace_checking
 from .dynamic_trace import export_for_most_sizes
+from .graph_function import GraphFunction
 from .scripted import ScriptFunction, save_module, script
 from .torchscript import archive as torchscript_archive
 from .torchscript.instantiation import instantiate
-from .torchscript.script_module import LoadedModule, RecursiveScriptModule, ScriptModule
+from .torchscript.script_module import (
+    LoadedModule, RecursiveScriptModule, ScriptMethod, ScriptModule, ScriptObject,
+)
 from .torchscript.writing.graph_code import save_graphs, write_graphs
 from .torchscript.writing.scripted_module import is_quantized
-from .trace_graph import convert_graph
+from .traced_graph import build_trace_graph
 from .traced_values import check_input
 
 __all__ = ["TracedModule", "load", "save", "trace", "trace_module"]
@@ -92,10 +95,23 @@ class TracedModule(RecursiveScriptModule):
 
     @property
     def graph(self) -> Any:
-        """The nodes of forward's graph under TorchScript's names."""
-        return convert_graph(self._flambeau_program.graph)
+        """The nodes of forward's graph under TorchScript's names, which passes may change."""
+        return self._flambeau_describe("forward")
 
     inlined_graph = graph
+
+    def _flambeau_describe(self, method: str, what: str = "graph") -> Any:
+        """Return the graph or code of a method."""
+        if what == "code":
+            return str(self.__dict__["_flambeau_methods"][method].code)
+        known = self.__dict__.setdefault("_flambeau_graphs", {})
+        if method not in known:
+            known[method] = build_trace_graph(self, method)
+        return known[method]
+
+    def _flambeau_bind(self, name: str) -> Any:
+        return ScriptMethod(_run_method(name), self, name,
+                            partial(self._flambeau_describe, name))
 
     @property
     def code(self) -> str:
@@ -119,6 +135,13 @@ class TracedModule(RecursiveScriptModule):
             if list(programs) != ["forward"]:
                 raise
             archive.save(programs["forward"], f, extra_files=extra_files)
+
+
+def _run_method(name: str) -> Callable[..., Any]:
+    def run(module: TracedModule, *args: Any, **kwargs: Any) -> Any:
+        return module._flambeau_run(name, *args, **kwargs)
+
+    return run
 
 
 _STATE = ("_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set")
@@ -260,7 +283,8 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     >>> torch.jit.load(file)(torch.ones(4, 3)).shape
     torch.Size([4, 2])
     """
-    if isinstance(m, (RecursiveScriptModule, ScriptFunction)):
+    m = m._module if isinstance(m, ScriptObject) else m
+    if isinstance(m, (RecursiveScriptModule, ScriptFunction, GraphFunction)):
         m.save(f, _extra_files)
     elif isinstance(m, ScriptModule):
         save_module(m, f, _extra_files)

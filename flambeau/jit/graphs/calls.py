@@ -8,7 +8,7 @@ from typing import Any
 from .expressions import Expressions
 from .nodes import Node, Value
 from .schemas import choose_overload, list_results
-from .types import split_type
+from .types import IRType, split_type
 
 __all__ = ["Calls"]
 
@@ -34,6 +34,7 @@ _OF_TENSORS = {"size": "List[int]", "dim": "int", "numel": "int", "item": "numbe
 _OF_TEXTS = {"split": "List[str]", "rsplit": "List[str]", "splitlines": "List[str]",
              "find": "int", "rfind": "int", "index": "int", "rindex": "int", "count": "int",
              "partition": "Tuple[str, str, str]", "rpartition": "Tuple[str, str, str]"}
+_CREATORS = frozenset(("zeros", "ones", "empty", "rand", "randn", "full"))
 
 
 class Calls(Expressions):
@@ -49,6 +50,8 @@ class Calls(Expressions):
 
     def _call(self, node: ast.Call) -> Value:
         path = ast.unparse(node.func)
+        if path in ("torch.fork", "torch.wait", "torch.awaitable"):
+            path = path[6:]
         if path in ("annotate", "fork", "getattr"):
             return {"annotate": self._annotate, "fork": self.add_fork,
                     "getattr": self._read_by_name}[path](node)
@@ -119,6 +122,8 @@ class Calls(Expressions):
             result = "bool"
         elif result is None and name.startswith("prim::unchecked_unwrap"):
             result = split_type(arguments[0].type().annotation_str)[1][0]
+        elif result is None and name.startswith("quantized::"):
+            result = "Tensor"
         elif result is None and name.startswith("math::"):
             result = "int" if name[6:] in ("floor", "ceil", "gcd", "factorial") else "float"
         self.note_inexact(result is None, path)
@@ -131,8 +136,15 @@ class Calls(Expressions):
                      is_known: bool = True) -> Value:
         """Add an operator of aten, with its default arguments if its schema is known."""
         first = arguments[0].type().annotation_str if arguments else "Tensor"
-        schema = choose_overload(name, [x.type() for x in arguments],
-                                 {k: v.type() for k, v in keywords.items()})
+        kinds_by_name = {k: v.type() for k, v in keywords.items()}
+        schema = choose_overload(name, [x.type() for x in arguments], kinds_by_name) \
+            or choose_overload(name, [_drop_none(x.type()) for x in arguments], kinds_by_name)
+        start = 0 if name in _CREATORS else 1
+        if schema is None and (first == "Tensor" or not start) and arguments[start:] and all(
+                x.type().annotation_str == "int" for x in arguments[start:]):  # separate sizes
+            packed = self.add("prim::ListConstruct", arguments[start:], "List[int]")
+            arguments = [*arguments[:start], packed]
+            schema = choose_overload(name, [x.type() for x in arguments], kinds_by_name)
         if schema is None or first.startswith(("Dict[", "str")):
             result = _find_result(name, arguments)
             self.note_inexact(result is None and is_known, f"torch.{name}")
@@ -246,6 +258,12 @@ class Calls(Expressions):
     def may_inline(self, owner: Value, kind: str, name: str) -> bool:
         """Return whether the method of this name is certainly the one that is called."""
         return self.definitions.kind_of_class(kind) != "interface" and name != "__init__"
+
+
+def _drop_none(kind: IRType) -> IRType:
+    """Return the type of a value that is known not to be None where it is used."""
+    head, inner = split_type(kind.annotation_str)
+    return kind.derive(inner[0]) if head == "Optional" else kind
 
 
 def _find_builtin_result(path: str, arguments: list[Value]) -> str:

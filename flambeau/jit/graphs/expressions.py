@@ -177,8 +177,9 @@ class Expressions:
         declared = self.definitions.find_attribute(kind, name)
         self.note_inexact(declared is None, f"{kind}.{name}")
         value = self.add("prim::GetAttr", [owner], declared or "Tensor", {"name": name})
-        value._name = name if name not in self._used else self.fresh(name)
-        self._used.setdefault(name, 0)
+        shown = f"_{name}" if name[:1].isdigit() else name
+        value._name = shown if shown not in self._used else self.fresh(shown)
+        self._used.setdefault(shown, 0)
         self.resolve_instance(value, owner, name)
         return value
 

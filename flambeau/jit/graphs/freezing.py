@@ -69,6 +69,7 @@ class _Freezer:
         *parents, name = path.split(".")
         owner = self.module
         for parent in parents:
+            self._keep(owner, parent)
             owner = owner._flambeau_get(parent)
         if name in owner._flambeau_type.methods:
             self._graphs[Method(owner, name)] = self._build(owner, name)

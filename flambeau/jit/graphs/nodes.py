@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .printing import describe_node, print_block, print_graph
 from .types import IRType, TensorType
 
-__all__ = ["Block", "Graph", "Node", "Use", "Value"]
+__all__ = ["Block", "Graph", "Node", "Use", "Value", "type_of_value"]
 
 
 class Use(NamedTuple):
@@ -287,7 +287,7 @@ class Graph(_Sequence):
         """Return the node of a constant, outside of the graph."""
         node = Node("prim::Constant", self, {} if value is None else {"value": value})
         node.constant = value
-        node.results = [Value(self.fresh_name(), kind or IRType(_name_type(value)), node)]
+        node.results = [Value(self.fresh_name(), kind or IRType(name_type(value)), node)]
         return node
 
     def makeMultiOutputIntoTuple(self) -> None:  # PyTorch's name
@@ -584,15 +584,20 @@ def _locate(node: Node) -> int:
     return next(i for i, other in enumerate(node._place.body) if other is node)
 
 
-def _name_type(value: Any) -> str:
+def name_type(value: Any) -> str:
     """Return the type of a constant."""
     if value is None:
         return "NoneType"
     if isinstance(value, (list, tuple)):
-        inner = [_name_type(part) for part in value] or ["Tensor"]
+        inner = [name_type(part) for part in value] or ["Tensor"]
         return f"List[{inner[0]}]" if isinstance(value, list) else f"Tuple[{', '.join(inner)}]"
     plain = (bool, int, float, str, complex)
     return type(value).__name__ if isinstance(value, plain) else "Tensor"
+
+
+def type_of_value(value: Any) -> IRType:
+    """Return the type of an object; a tensor's with its sizes."""
+    return TensorType(value) if hasattr(value, "layout") else IRType(name_type(value))
 
 
 def copy_sequence(source: Any, target: Any, table: dict[Value, Value],

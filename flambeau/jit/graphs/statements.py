@@ -121,6 +121,10 @@ class _Statements(Loops):
             return
         if owner.instance is not None and owner.instance._flambeau_type.attributes:
             kind = owner.instance._flambeau_type.attributes.get(name)
+            if kind is not None and self.definitions.kind_of_class(
+                    ast.unparse(kind)) == "interface":
+                raise RuntimeError("Freezing does not support SetAttr on an interface type. "
+                                   f"SetAttr is attempted on '{name}'")
             if kind is not None and ast.unparse(kind) in self.definitions.classes:
                 place = (id(owner.instance), name)
                 if place not in self.reassigned:

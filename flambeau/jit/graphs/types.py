@@ -124,9 +124,11 @@ class TensorType(IRType):
 
     def __init__(self, value: Any) -> None:
         super().__init__("Tensor")
-        self._sizes, self._dtype, self._device = list(value.shape), value.dtype, value.device
+        self._sizes = [int.__add__(size, 0) for size in value.shape]  # of the example
+        self._dtype, self._device = value.dtype, value.device
         is_strided = str(value.layout) == "torch.strided"
-        self._strides: Sequence[int] | None = list(value.stride()) if is_strided else None
+        self._strides: Sequence[int] | None = [
+            int.__add__(step, 0) for step in value.stride()] if is_strided else None
         self._requires_grad = bool(value.requires_grad)
         self._name = value.type().split(".")[-1].removesuffix("Tensor")
 

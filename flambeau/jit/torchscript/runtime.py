@@ -37,6 +37,8 @@ class ScriptError(Exception):
 
 def _get(value: Any, name: str) -> Any:
     if isinstance(value, _OBJECTS):
+        if name in value._flambeau_type.methods:  # passed to fork
+            return partial(value._flambeau_type.methods[name], value)
         return value._flambeau_get(name)
     if isinstance(value, Tensor):
         read = _TENSOR_ATTRIBUTES.get(name)
@@ -81,7 +83,8 @@ def _find_method(value: Any, name: str) -> Any:
 
 def _check_callable(value: Any) -> Any:
     """Return a callable of the archive. Raise TypeError for other values."""
-    if isinstance(value, (Function, ClassType, LoadedModule)):
+    if isinstance(value, (Function, ClassType, LoadedModule)) or isinstance(
+            value, partial) and isinstance(value.func, Function):
         return value
     if isinstance(value, ScriptObject) and "__call__" in value._flambeau_type.methods:
         return partial(value._flambeau_type.methods["__call__"], value)

@@ -12,7 +12,7 @@ from typing import Any
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 
-__all__ = ["LoadedModule", "RecursiveScriptModule", "ScriptMethod", "ScriptModule"]
+__all__ = ["LoadedModule", "RecursiveScriptModule", "ScriptMethod", "ScriptModule", "ScriptObject"]
 
 
 class ScriptModule(Module):
@@ -22,7 +22,7 @@ class ScriptModule(Module):
 
     @property
     def _c(self) -> Any:
-        return self.__dict__.get("_flambeau_replaced") or _ScriptObject(self)
+        return self.__dict__.get("_flambeau_replaced") or ScriptObject(self)
 
     @_c.setter
     def _c(self, value: Any) -> None:
@@ -110,7 +110,7 @@ class ScriptMethod:
         return self.inlined_graph
 
 
-class _ScriptObject:
+class ScriptObject:
     """Stands for PyTorch's C++ object of a module: its attributes and methods, and no more."""
 
     def __init__(self, module: Any) -> None:

@@ -13,9 +13,10 @@ from ....nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 from ....tensor.promotion import promote_types
 from ....tensor.tensor import Tensor
 from ..nodes import Graph, Node, Value
+from .peephole import remove_detach
 
 __all__ = [
-    "concat_frozen_linear", "fold_frozen_conv_add_or_sub", "fold_frozen_conv_bn",
+    "concat_frozen_linear", "convert_frozen_ops_to_mkldnn", "fold_frozen_conv_add_or_sub", "fold_frozen_conv_bn",
     "fold_frozen_conv_mul_or_div", "fold_frozen_linear_bn", "optimize_frozen_graph",
     "remove_dropout", "transpose_frozen_linear",
 ]
@@ -28,13 +29,11 @@ _DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropo
 def optimize_frozen_graph(graph: Graph, optimize_numerics: bool = True) -> None:
     """Run the passes of this file; those that change roundings if `optimize_numerics`."""
     remove_dropout(graph)
-    concat_frozen_linear(graph)
-    if optimize_numerics:
-        for _ in range(2):  # one fold makes another possible
-            fold_frozen_conv_bn(graph)
-            fold_frozen_conv_add_or_sub(graph)
-            fold_frozen_conv_mul_or_div(graph)
-            fold_frozen_linear_bn(graph)
+    remove_detach(graph)
+    folds = (fold_frozen_conv_bn, fold_frozen_conv_add_or_sub, fold_frozen_conv_mul_or_div,
+             fold_frozen_linear_bn)
+    while optimize_numerics and sum(fold(graph) for fold in folds):
+        pass  # one fold makes another possible
 
 
 def remove_dropout(graph: Graph) -> bool:
@@ -51,6 +50,11 @@ def remove_dropout(graph: Graph) -> bool:
 
 def concat_frozen_linear(graph: Graph) -> bool:
     """Do nothing: linear layers of one input are joined for GPUs only."""
+    return False
+
+
+def convert_frozen_ops_to_mkldnn(graph: Graph) -> bool:
+    """Do nothing: there is no oneDNN."""
     return False
 
 

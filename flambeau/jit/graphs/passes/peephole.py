@@ -75,9 +75,12 @@ def lower_simple_tuples(graph: Graph) -> None:
 
 
 def remove_detach(graph: Graph) -> None:
-    """Leave out detach in a graph whose constants need no gradients, unless it hides a write."""
+    """Leave out detach in a frozen graph, unless a write or a comparison of objects sees it."""
     memory = Memory(graph)
+    compared = {value for node in graph.list_nodes() if node.kind() in (
+        "aten::__is__", "aten::__isnot__") for value in node.arguments}
     for node in graph.findAllNodes("aten::detach"):
-        if not memory.is_written(node.arguments[0]):
+        if not memory.is_written(node.arguments[0]) and compared.isdisjoint(
+                (node.arguments[0], node.results[0])):
             node.results[0].replaceAllUsesWith(node.arguments[0])
             node.destroy()

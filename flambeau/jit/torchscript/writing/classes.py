@@ -79,11 +79,13 @@ class ClassWriter:
                attributes: dict[str, tuple[str, Any]] | None = None,
                constants: dict[str, tuple[str, str]] | None = None,
                omitted: frozenset[str] = frozenset(),
-               declarations: Sequence[str] = ()) -> Instance:
+               declarations: Sequence[str] = (),
+               kinds: Mapping[str, str] | None = None) -> Instance:
         """Write the class of one module and return its object.
 
         `attributes`: (type, value) by name. `constants`: (type, text) by name. Declares the
         module's parameters and buffers, except buffers in `omitted`. `declarations`: more lines.
+        `kinds`: interfaces of children by name.
         """
         rows: dict[str, tuple[str, Any]] = {}
         buffers = {k: v for k, v in module._buffers.items() if k not in omitted}
@@ -100,6 +102,7 @@ class ClassWriter:
         ]
         declared = {k: kind for k, (kind, _) in rows.items()}
         declared.update({k: child.qualified_name for k, child in children.items()})
+        declared.update(kinds or {})
         if not all(map(_is_identifier, declared)):
             lines.append("  __annotations__ = []")
         lines += [f"  {k} : {kind}" if _is_identifier(k) else f'  __annotations__["{k}"] = {kind}'

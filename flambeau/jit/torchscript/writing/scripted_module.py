@@ -12,6 +12,8 @@ from typing import Any
 
 from ....nn.module import Module
 from ....tensor.tensor import Tensor
+from ...checking.interfaces import explain_class_mismatch, list_methods
+from ...checking.program import read_hints
 from ..instantiation import instantiate
 from . import script_classes
 from .annotations import is_named_tuple, is_written_class, type_of_value, type_text
@@ -108,6 +110,25 @@ class Script:
             self.call_method(module, name)
         for owner, name in self._preserved_methods:
             self.call_method(owner, name)
+        for interface in {kind for inner in module.modules()
+                          for kind in self._find_interfaces(inner).values()}:
+            self._write_implementations(interface)
+
+    def _find_interfaces(self, module: Module) -> dict[str, type]:
+        """Return the interfaces that a module's class declares for submodules."""
+        return {name: kind for name, kind in read_hints(type(module)).items()
+                if hasattr(kind, "_torchscript_interface") and name in module._modules}
+
+    def _write_implementations(self, interface: type) -> None:
+        """Write an interface's methods for each module that may be assigned to its attributes."""
+        for module in self.module.modules():
+            if is_embedded(module) or explain_class_mismatch(type(module), interface):
+                continue
+            for name in list_methods(interface):
+                if name == "forward":
+                    self.call_module(module)
+                else:
+                    self.call_method(module, name)
 
     def _preserve(self, path: str) -> None:
         owner, _, name = path.rpartition(".")
@@ -339,8 +360,10 @@ class Script:
             result.attributes = state
             return result
         hooks = self._hooks.get(id(module))
+        interfaces = {name: self.declare(kind)
+                      for name, kind in self._find_interfaces(module).items()}
         result = seen[id(module)] = self.classes.module(
-            module, self._names[id(module)], text, children, attributes,
+            module, self._names[id(module)], text, children, attributes, kinds=interfaces,
             declarations=[] if hooks is None else hooks.declarations())
         return result
 

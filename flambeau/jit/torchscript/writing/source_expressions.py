@@ -251,7 +251,7 @@ class SourceExpressions(ast.NodeTransformer):
         if static is not None and isinstance(static.value, (Module, Tensor)) and static.text:
             return ast.parse(static.text, mode="eval").body
         if isinstance(node.ctx, ast.Load) and static is not None \
-                and not isinstance(static.value, (list, dict)):
+                and not isinstance(static.value, (list, dict, Tensor)):
             return self._write_known(node, static)
         return ast.Subscript(self.visit(node.value), self.visit(node.slice))
 
