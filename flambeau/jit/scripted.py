@@ -13,6 +13,7 @@ import enum
 import functools
 import inspect
 import io
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -204,7 +205,7 @@ def _find_scripted_class(kind: type[Module]) -> type[ScriptedModule]:
 class _Method:
     """A method of a scripted class; on an instance, it knows its graph and code."""
 
-    def __init__(self, function: FunctionType) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:

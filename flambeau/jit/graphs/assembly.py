@@ -77,12 +77,12 @@ class _Assembly:
     def _write_code(self) -> dict[str, str]:
         replaced = {id(m): self._write_class(m) for m in self._modules.values()
                     if id(m) not in self._frozen.whole}
-        kept = {m._flambeau_type.qualified_name for m in self._modules.values()
+        whole = {m._flambeau_type.qualified_name for m in self._modules.values()
                 if id(m) in self._frozen.whole}
         code: dict[str, str] = {}
         for space, text in self._program.texts().items():
             parts = [ast.unparse(node) for node in ast.parse(text).body
-                     if not _is_module(node) or f"{space}.{node.name}" in kept]  # type: ignore[attr-defined]
+                     if not _is_module(node) or f"{space}.{node.name}" in whole]
             code[space] = "\n".join(parts) + "\n" if parts else ""
         for key, text in [*((self._names[key], text) for key, text in replaced.items()),
                           *self._writer.functions.items()]:

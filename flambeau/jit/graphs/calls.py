@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .expressions import Expressions
 from .nodes import Node, Value
 from .schemas import choose_overload, list_results
+from .subscripts import Subscripts
 from .types import IRType, split_type
 
 __all__ = ["Calls"]
@@ -37,7 +37,7 @@ _OF_TEXTS = {"split": "List[str]", "rsplit": "List[str]", "splitlines": "List[st
 _CREATORS = frozenset(("zeros", "ones", "empty", "rand", "randn", "full"))
 
 
-class Calls(Expressions):
+class Calls(Subscripts):
     """Adds the nodes of calls, or in their place those of the functions called."""
 
     def call_definition(self, function: ast.FunctionDef, arguments: list[Value]) -> Value:

@@ -17,6 +17,7 @@ class Definitions:
 
     def __init__(self, texts: dict[str, str], constants: Sequence[Any] = ()) -> None:
         self.constants = constants
+        self._attributes: dict[tuple[str, str], str | None] = {}
         self.functions: dict[str, ast.FunctionDef] = {}
         self.classes: dict[str, ast.ClassDef] = {}
         for space, text in texts.items():
@@ -48,6 +49,12 @@ class Definitions:
 
     def find_attribute(self, kind: str, name: str) -> str | None:
         """Return the type of a class's attribute, or None if it declares none."""
+        key = (kind, name)
+        if key not in self._attributes:
+            self._attributes[key] = self._read_attribute(kind, name)
+        return self._attributes[key]
+
+    def _read_attribute(self, kind: str, name: str) -> str | None:
         definition = self.classes.get(kind)
         for row in [] if definition is None else definition.body:
             target = row.target if isinstance(row, ast.AnnAssign) else row.targets[0] \

@@ -164,7 +164,7 @@ class Expressions:
             kind = owner.instance._flambeau_type.qualified_name
         if kind in self.definitions.enums:
             operator = {"name": "prim::EnumName", "value": "prim::EnumValue"}[name]
-            return self.add(operator, [owner], self._find_enum_type(kind, name))
+            return self.add(operator, [owner], _find_enum_type(self.definitions, kind, name))
         if kind in ("Tensor", "Device"):
             operator, result = _PROPERTIES.get(name, (f"prim::{name}", "Tensor"))
             if kind == "Device":
@@ -185,11 +185,6 @@ class Expressions:
 
     def resolve_instance(self, value: Value, owner: Value, name: str) -> None:
         """Note which object an attribute is, where that is known."""
-
-    def _find_enum_type(self, kind: str, attribute: str) -> str:
-        value = getattr(next(row for row in self.definitions.classes[kind].body
-                             if isinstance(row, ast.Assign)), "value", None)
-        return "str" if attribute == "name" else type(getattr(value, "value", "")).__name__
 
     def _binop(self, node: ast.BinOp) -> Value:
         return self.operate(type(node.op), self.visit(node.left), self.visit(node.right))
@@ -287,103 +282,11 @@ class Expressions:
         kinds = [part.type().annotation_str for part in parts[:2]] or ["str", "Tensor"]
         return self.add("prim::DictConstruct", parts, f"Dict[{', '.join(kinds)}]")
 
-    def _subscript(self, node: ast.Subscript) -> Value:
-        owner = self.visit(node.value)
-        kind = owner.type().annotation_str
-        if kind == "Tensor":
-            items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            return self._index(*self.locate(owner, items))
-        if isinstance(node.slice, ast.Slice):
-            return self._slice_container(owner, node.slice, kind)
-        index = self.visit(node.slice)
-        head, inner = split_type(kind)
-        if head == "Tuple" or self.definitions.list_fields(kind) is not None:
-            parts = inner if head == "Tuple" else list(
-                (self.definitions.list_fields(kind) or {}).values())
-            number = index.toIValue()
-            if number is None:
-                self.note_inexact(True, "an element of a tuple")
-            return self.add("prim::TupleIndex", [owner, index], parts[int(number or 0)])
-        if head not in ("List", "Dict", "str"):
-            return self.call_method(owner, "__getitem__", [index])
-        return self.add("aten::__getitem__", [owner, index], {
-            "List": inner[:1], "Dict": inner[1:], "str": ["str"]}[head][0])
 
-    def _slice_container(self, owner: Value, part: ast.Slice, kind: str) -> Value:
-        head, inner = split_type(kind)
-        if head == "Tuple":
-            bounds = [None if x is None else ast.literal_eval(x)
-                      for x in (part.lower, part.upper, part.step)]
-            chosen = range(len(inner))[slice(*bounds)]
-            parts = [self.add("prim::TupleIndex", [owner, self.constant(i, "int")], inner[i])
-                     for i in chosen]
-            return self.add("prim::TupleConstruct", parts,
-                            f"Tuple[{', '.join(inner[i] for i in chosen)}]")
-        return self.add("aten::slice", [owner, *self._bounds(part)], kind)
-
-    def _bounds(self, part: ast.Slice) -> list[Value]:
-        return [self.visit(x) if x is not None else self.constant(default, kind)
-                for x, default, kind in ((part.lower, None, "NoneType"),
-                                         (part.upper, None, "NoneType"), (part.step, 1, "int"))]
-
-    def locate(self, owner: Value, items: list[ast.expr]) -> tuple[Value, list[Value]]:
-        """Take the parts of a tensor by slices and numbers; return it and the tensors that index.
-
-        An axis without a tensor has None among those.
-        """
-        axis, tensors = 0, list[Value]()
-        for position, item in enumerate(items):
-            number = self.constant(axis, "int")
-            if isinstance(item, ast.Slice):
-                owner = self.add("aten::slice", [owner, number, *self._bounds(item)], "Tensor")
-                axis += 1
-            elif isinstance(item, ast.Constant) and item.value is None:
-                owner = self.add("aten::unsqueeze", [owner, number], "Tensor")
-                axis += 1
-            elif isinstance(item, ast.Constant) and item.value is Ellipsis:
-                rest = items[position + 1:]
-                if tensors or any(not isinstance(x, ast.Slice) for x in rest[1:]):
-                    raise NotImplementedError("numbers and tensors behind an ellipsis in a graph")
-                axis = -len(rest)
-            else:
-                value = self.visit(item)
-                if value.type().annotation_str in ("int", "number"):
-                    owner = self.add("aten::select", [owner, number, value], "Tensor")
-                elif value.type().annotation_str == "NoneType":
-                    owner = self.add("aten::unsqueeze", [owner, number], "Tensor")
-                    axis += 1
-                elif axis < 0:
-                    raise NotImplementedError("tensors behind an ellipsis in a graph")
-                else:
-                    none = self.constant(None, "NoneType")
-                    tensors += [none] * (axis - len(tensors)) + [self._as_index(value)]
-                    axis += 1
-        return owner, tensors
-
-    def _as_index(self, value: Value) -> Value:
-        kind = value.type().annotation_str
-        if kind.startswith("List["):
-            return self.add_operator("tensor", [value], {}, is_known=False)
-        if kind == "bool":
-            raise NotImplementedError("an index that is a bool in a graph")
-        return value
-
-    def _index(self, owner: Value, tensors: list[Value]) -> Value:
-        """Take the elements that tensors index."""
-        if not tensors:
-            return owner
-        indices = self.add("prim::ListConstruct", tensors, "List[Optional[Tensor]]")
-        return self.add("aten::index", [owner, indices], "Tensor")
-
-    def _listcomp(self, node: ast.ListComp) -> Value:
-        return self.comprehend(node)
-
-    def _dictcomp(self, node: ast.DictComp) -> Value:
-        return self.comprehend(node)
-
-    def comprehend(self, node: ast.ListComp | ast.DictComp) -> Value:
-        """Add a loop that fills a list or dict."""
-        raise NotImplementedError
+def _find_enum_type(definitions: Definitions, kind: str, attribute: str) -> str:
+    value = getattr(next(row for row in definitions.classes[kind].body
+                         if isinstance(row, ast.Assign)), "value", None)
+    return "str" if attribute == "name" else type(getattr(value, "value", "")).__name__
 
 
 def unify_types(kinds: list[str]) -> str:

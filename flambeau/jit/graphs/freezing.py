@@ -151,12 +151,12 @@ class _Freezer:
         changed = True
         while changed:
             changed = False
-            kept: set[Any] = set()
+            written: set[Any] = set()
             for key, owner in self._used.items():
                 if key in self._preserved:
-                    kept |= list_parts(_read(owner, key[1]))
+                    written |= list_parts(_read(owner, key[1]))
             for key, owner in self._used.items():
-                if key not in self._preserved and not kept.isdisjoint(
+                if key not in self._preserved and not written.isdisjoint(
                         list_parts(_read(owner, key[1]))):
                     self._preserved.add(key)
                     changed = True

@@ -143,6 +143,12 @@ class Loops(Calls):
         kind = inner[0] if inner else "str"
         return count, lambda number: [self.add("aten::__getitem__", [values, number], kind)]
 
+    def _listcomp(self, node: ast.ListComp) -> Value:
+        return self.comprehend(node)
+
+    def _dictcomp(self, node: ast.DictComp) -> Value:
+        return self.comprehend(node)
+
     def comprehend(self, node: ast.ListComp | ast.DictComp) -> Value:
         """Add a loop that fills a list or dict."""
         if len(node.generators) > 1:

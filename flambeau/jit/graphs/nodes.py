@@ -156,7 +156,8 @@ class _Sequence:
     def replace_values(self, table: dict[Value, Value]) -> None:
         """Let nodes and results take other values in the place of the table's keys."""
         for node in self.list_nodes(with_returns=True):
-            node.arguments = [_follow(value, table) for value in node.arguments]
+            if not table.keys().isdisjoint(node.arguments):
+                node.arguments = [_follow(value, table) for value in node.arguments]
         self.mark_changed()
 
     def findNode(self, kind: str, recurse: bool = True) -> Node | None:  # PyTorch's name

@@ -247,8 +247,8 @@ class _Statements(Loops):
         results = self.branch(self.visit(node.test), [
             lambda: way(node.body, raises[0], []), lambda: way(node.orelse, raises[1], [])])
         if any(raises) and not all(raises):
-            kept = list(results[0].node().blocks())[raises.index(False)].results if results else []
-            for result, value in zip(results, kept, strict=True):
+            ends = list(results[0].node().blocks())[raises.index(False)].results if results else []
+            for result, value in zip(results, ends, strict=True):
                 result._kind = value.type()
         self.rename(names, results)
 

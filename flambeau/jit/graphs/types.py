@@ -35,11 +35,11 @@ class IRType:
             _PLAIN.get(head) or _GENERIC.get(head, "ClassType")
 
     def __str__(self) -> Text:
-        return _write(self._parse())
+        return _write_text(self.annotation_str)
 
     def show(self) -> Text:
         """Return the type as graphs show it: List[int] is int[]."""
-        return _format(self._parse(), self._enums)
+        return _format_text(self.annotation_str, self._enums)
 
     def containedTypes(self) -> list[IRType]:  # PyTorch's name
         """Return the types of a container's elements."""
@@ -75,7 +75,7 @@ class IRType:
                 if mine[0] == "Optional" else [self.annotation_str]
             return all(any(self.derive(p).isSubtypeOf(self.derive(o)) for o in inner)
                        for p in parts)
-        return head == "Any" or _write(self._parse()) == _write(other._parse())
+        return head == "Any" or self == other
 
     def kind_of_tensor(self) -> TensorType | None:
         """Return what is known of a tensor; None for a type without sizes."""
@@ -105,18 +105,16 @@ class IRType:
         """Return the name of a tensor's dtype: unknown."""
         return None
 
-    def _parse(self) -> ast.expr:
-        return ast.parse(self.annotation_str, mode="eval").body
-
     def str(self) -> Text:
         """Return the type as graphs show it."""
         return self.show()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, IRType) and _write(self._parse()) == _write(other._parse())
+        return isinstance(other, IRType) and _write_text(
+            self.annotation_str) == _write_text(other.annotation_str)
 
     def __hash__(self) -> int:
-        return hash(_write(self._parse()))
+        return hash(_write_text(self.annotation_str))
 
 
 class TensorType(IRType):
@@ -182,6 +180,16 @@ def split_type(text: str) -> tuple[str, list[str]]:
                 else ast.unparse(node)), []
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     return ast.unparse(node.value), [ast.unparse(part) for part in parts]
+
+
+@cache
+def _write_text(text: str) -> str:
+    return _write(ast.parse(text, mode="eval").body)
+
+
+@cache
+def _format_text(text: str, enums: frozenset[str]) -> str:
+    return _format(ast.parse(text, mode="eval").body, enums)
 
 
 def _write(node: ast.expr) -> str:

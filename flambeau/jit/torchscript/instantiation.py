@@ -53,7 +53,8 @@ class _Objects:
     def _fill(self, value: Instance) -> None:
         if value.qualified_name.startswith("__torch__.torch.classes."):
             kind = packed_objects.start(value.qualified_name)
-            packed = self._known[id(value)] = object.__new__(kind)
+            packed: Any = object.__new__(kind)
+            self._known[id(value)] = packed
             packed_objects.restore(packed, self.create(value.attributes))
             return
         kind = self._program.find(value.qualified_name)

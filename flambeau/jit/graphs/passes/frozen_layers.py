@@ -16,9 +16,9 @@ from ..nodes import Graph, Node, Value
 from .peephole import remove_detach
 
 __all__ = [
-    "concat_frozen_linear", "convert_frozen_ops_to_mkldnn", "fold_frozen_conv_add_or_sub", "fold_frozen_conv_bn",
-    "fold_frozen_conv_mul_or_div", "fold_frozen_linear_bn", "optimize_frozen_graph",
-    "remove_dropout", "transpose_frozen_linear",
+    "concat_frozen_linear", "convert_frozen_ops_to_mkldnn", "fold_frozen_conv_add_or_sub",
+    "fold_frozen_conv_bn", "fold_frozen_conv_mul_or_div", "fold_frozen_linear_bn",
+    "optimize_frozen_graph", "remove_dropout", "transpose_frozen_linear",
 ]
 
 _CONVOLUTIONS = {"aten::conv1d": False, "aten::conv2d": False, "aten::conv3d": False}
@@ -70,8 +70,8 @@ def transpose_frozen_linear(graph: Graph) -> bool:
         product = graph.create("aten::matmul", [input, transposed]).insertBefore(node)
         result = product.results[0]
         if not bias.node().mustBeNone():
-            one = graph.create_constant(1).insertBefore(node).results[0]
-            result = graph.create("aten::add", [result, bias, one]).insertBefore(node).results[0]
+            alpha = graph.create_constant(1).insertBefore(node).results[0]
+            result = graph.create("aten::add", [result, bias, alpha]).insertBefore(node).results[0]
         node.results[0].replaceAllUsesWith(result)
         node.destroy()
         changed = True

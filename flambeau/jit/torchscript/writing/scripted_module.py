@@ -8,6 +8,7 @@ import re
 import sys
 import textwrap
 import typing
+from functools import partial
 from typing import Any
 
 from ....nn.module import Module
@@ -75,9 +76,8 @@ class Script:
         """`exported`: methods to write too. `preserved`: paths of methods, and of attributes that
         shall be read at run time."""
         self.module, self.state = module, ModuleState()
-        self._preserved_methods: list[tuple[Module, str]] = []
-        for path in preserved:
-            self._preserve(path)
+        self._preserved_methods = [place for path in preserved
+                                   for place in preserve(module, path, self.state)]
         self._is_function = function is not None
         self._alive = list(module.modules())
         self._write_all(exported, function)
@@ -110,40 +110,7 @@ class Script:
             self.call_method(module, name)
         for owner, name in self._preserved_methods:
             self.call_method(owner, name)
-        for interface in {kind for inner in module.modules()
-                          for kind in self._find_interfaces(inner).values()}:
-            self._write_implementations(interface)
-
-    def _find_interfaces(self, module: Module) -> dict[str, type]:
-        """Return the interfaces that a module's class declares for submodules."""
-        return {name: kind for name, kind in read_hints(type(module)).items()
-                if hasattr(kind, "_torchscript_interface") and name in module._modules}
-
-    def _write_implementations(self, interface: type) -> None:
-        """Write an interface's methods for each module that may be assigned to its attributes."""
-        for module in self.module.modules():
-            if is_embedded(module) or explain_class_mismatch(type(module), interface):
-                continue
-            for name in list_methods(interface):
-                if name == "forward":
-                    self.call_module(module)
-                else:
-                    self.call_method(module, name)
-
-    def _preserve(self, path: str) -> None:
-        owner, _, name = path.rpartition(".")
-        module: Any = self.module
-        for part in owner.split(".") if owner else ():
-            module = getattr(module, part)
-        value = getattr(module, name)
-        if isinstance(value, Module):
-            for inner in value.modules():
-                for setting in _collect_settings(inner):
-                    self.state.change(inner, setting)
-        elif callable(value):
-            self._preserved_methods.append((module, name))
-        elif not isinstance(value, Tensor):
-            self.state.change(module, name)
+        _write_implementations(self)
 
     @property
     def code(self) -> str:
@@ -301,26 +268,6 @@ class Script:
         """Return the expression for an Enum member."""
         return f"{self.declare(type(member))}.{member.name}"
 
-    def _convert_value(self, value: Any) -> Any:
-        """Convert an attribute's value to its archived form."""
-        if isinstance(value, enum.Enum):
-            return Call(self.declare(type(value)), value.value)
-        if isinstance(value, tuple):
-            items = tuple(map(self._convert_value, value))
-            return Call(self.declare(type(value)), items) if is_named_tuple(type(value)) else items
-        if isinstance(value, list):
-            return list(map(self._convert_value, value))
-        if isinstance(value, dict):
-            return {self._convert_value(k): self._convert_value(v) for k, v in value.items()}
-        if is_written_class(type(value)):
-            known = self._objects.get(id(value))
-            if known is None:
-                self._objects[id(value)] = known = Instance(self.declare(type(value)))
-                for name in script_classes.list_attribute_types(type(value), self):
-                    known.attributes[name] = self._convert_value(getattr(value, name))
-            return known
-        return value
-
     def grad_mode(self, enabled: bool) -> str:
         """Add the context class that enables or disables gradients; return its name."""
         space, name = "__torch__.torch.autograd.grad_mode", "enable_grad" if enabled else "no_grad"
@@ -345,7 +292,7 @@ class Script:
             value = getattr(module, name)
             kind = type_text(hints[name], self.declare) if name in hints \
                 else type_of_value(value, self.declare)
-            attributes[name] = (kind, self._convert_value(value))
+            attributes[name] = (kind, _convert_value(self, value))
         attributes |= {name: ("Tensor", value) for name, value in vars(module).items()
                        if isinstance(value, Tensor)}
         attributes = _collect_settings(module) | attributes
@@ -361,11 +308,69 @@ class Script:
             return result
         hooks = self._hooks.get(id(module))
         interfaces = {name: self.declare(kind)
-                      for name, kind in self._find_interfaces(module).items()}
+                      for name, kind in _find_interfaces(module).items()}
         result = seen[id(module)] = self.classes.module(
             module, self._names[id(module)], text, children, attributes, kinds=interfaces,
             declarations=[] if hooks is None else hooks.declarations())
         return result
+
+
+def _find_interfaces(module: Module) -> dict[str, type]:
+    """Return the interfaces that a module's class declares for submodules."""
+    return {name: kind for name, kind in read_hints(type(module)).items()
+            if hasattr(kind, "_torchscript_interface") and name in module._modules}
+
+
+def _write_implementations(script: Any) -> None:
+    """Write the methods of interfaces for each module that may be assigned to an attribute."""
+    modules = list(script.module.modules())
+    for interface in {kind for module in modules for kind in _find_interfaces(module).values()}:
+        for module in modules:
+            if is_embedded(module) or explain_class_mismatch(type(module), interface):
+                continue
+            for name in list_methods(interface):
+                if name == "forward":
+                    script.call_module(module)
+                else:
+                    script.call_method(module, name)
+
+
+def _convert_value(script: Script, value: Any) -> Any:
+    """Convert an attribute's value to its archived form."""
+    if isinstance(value, enum.Enum):
+        return Call(script.declare(type(value)), value.value)
+    if isinstance(value, tuple):
+        items = tuple(map(partial(_convert_value, script), value))
+        return Call(script.declare(type(value)), items) if is_named_tuple(type(value)) else items
+    if isinstance(value, list):
+        return list(map(partial(_convert_value, script), value))
+    if isinstance(value, dict):
+        return {_convert_value(script, k): _convert_value(script, v) for k, v in value.items()}
+    if is_written_class(type(value)):
+        known = script._objects.get(id(value))
+        if known is None:
+            script._objects[id(value)] = known = Instance(script.declare(type(value)))
+            for name in script_classes.list_attribute_types(type(value), script):
+                known.attributes[name] = _convert_value(script, getattr(value, name))
+        return known
+    return value
+
+
+def preserve(module: Any, path: str, state: ModuleState) -> list[tuple[Module, str]]:
+    """Let an attribute or those of a submodule be read at run time; return a method to write."""
+    *parents, name = path.split(".")
+    for part in parents:
+        module = getattr(module, part)
+    value = getattr(module, name)
+    if isinstance(value, Module):
+        for inner in value.modules():
+            for setting in _collect_settings(inner):
+                state.change(inner, setting)
+    elif callable(value):
+        return [(module, name)]
+    elif not isinstance(value, Tensor):
+        state.change(module, name)
+    return []
 
 
 def _collect_settings(module: Module) -> dict[str, tuple[str, Any]]:
