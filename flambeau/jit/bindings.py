@@ -48,7 +48,10 @@ def _canonicalize(graph: Graph, keep_unique_names: bool = True) -> Graph:
 
 
 def _peephole(graph: Graph, disable_shape_peepholes: bool = False) -> bool:
-    return simplify_peepholes(graph) | propagate_constants(graph)
+    changed = simplify_peepholes(graph) | propagate_constants(graph)
+    if changed:
+        eliminate_dead_code(graph)
+    return changed
 
 
 PASSES: dict[str, Any] = {
