@@ -269,7 +269,7 @@ def test_functions_of_graphs(torch):
 
 def test_passes(torch):
     def program(x):
-        unused = x * 3
+        unused = x * 3  # noqa: F841
         size = 2 + 3 * 4
         return x + size, x.t().t()
 
