@@ -47,7 +47,7 @@ _lock = threading.Lock()
 
 
 class Flag:
-    """`_is_hooked` of the class applies to every module; an instance sets its own."""
+    """`_flambeau_is_hooked` of the class applies to every module; an instance sets its own."""
 
     _flambeau_is_hooked = False
 

@@ -1,7 +1,7 @@
 """A module's hooks: how they are registered, and `Hooks`, which calls them around forward.
 
-A module has no hook dictionaries until one is accessed; this sets its flag `_is_hooked`, so that
-calling a module without hooks only tests that flag.
+A module has no hook dictionaries until one is accessed; this sets its flag `_flambeau_is_hooked`,
+so that calling a module without hooks only tests that flag.
 """
 
 from __future__ import annotations

@@ -121,12 +121,16 @@ def _softplus(b: GraphBuilder, node: Node, x: Any, beta: Any = 1, threshold: Any
     return b.op("Where", b.op("Greater", scaled, b.value(float(threshold), dtype)), value, soft)
 
 
-@converts("remainder", "fmod")
+@converts("fmod")
+def _fmod(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
+    dtype = node.meta["val"].dtype
+    return b.op("Mod", b.cast(x, dtype), b.cast(y, dtype), fmod=1)
+
+
+@converts("remainder")
 def _remainder(b: GraphBuilder, node: Node, x: Any, y: Any) -> str:
     dtype = node.meta["val"].dtype
     left, right = b.cast(x, dtype), b.cast(y, dtype)
-    if node.target.__name__.startswith("fmod"):
-        return b.op("Mod", left, right, fmod=1)
     if not dtype.is_floating_point:
         return b.op("Mod", left, right)
     quotient = b.op("Floor", b.op("Div", left, right))
@@ -201,11 +205,8 @@ def _masked_fill(b: GraphBuilder, node: Node, x: Any, mask: Any, value: Any) -> 
     return _where(b, node, mask, value, x)
 
 
-@converts("clamp", "clip", "hardtanh")
-def _clamp(b: GraphBuilder, node: Node, x: Any, min: Any = None, max: Any = None,
-           min_val: Any = -1.0, max_val: Any = 1.0) -> str:
-    if node.target.__name__.startswith("hardtanh"):
-        min, max = min_val if min is None else min, max_val if max is None else max
+@converts("clamp", "clip")
+def _clamp(b: GraphBuilder, node: Node, x: Any, min: Any = None, max: Any = None) -> str:
     dtype = node.meta["val"].dtype
     value = b.cast(x, dtype)
     if any(isinstance(v, Node) and b.rank(v) for v in (min, max)):
@@ -218,10 +219,20 @@ def _clamp(b: GraphBuilder, node: Node, x: Any, min: Any = None, max: Any = None
         else b.op("Clip", value, *bounds)
 
 
-@converts("clamp_min", "clamp_max")
-def _clamp_one(b: GraphBuilder, node: Node, x: Any, bound: Any) -> str:
-    lower = node.target.__name__.startswith("clamp_min")
-    return _clamp(b, node, x, bound, None) if lower else _clamp(b, node, x, None, bound)
+@converts("clamp_min")
+def _clamp_min(b: GraphBuilder, node: Node, x: Any, min: Any) -> str:
+    return _clamp(b, node, x, min, None)
+
+
+@converts("clamp_max")
+def _clamp_max(b: GraphBuilder, node: Node, x: Any, max: Any) -> str:
+    return _clamp(b, node, x, None, max)
+
+
+@converts("hardtanh")
+def _hardtanh(b: GraphBuilder, node: Node, x: Any, min_val: Any = -1.0,
+              max_val: Any = 1.0) -> str:
+    return _clamp(b, node, x, min_val, max_val)
 
 
 @converts("relu6")
@@ -284,11 +295,15 @@ def _rsqrt(b: GraphBuilder, node: Node, x: Any) -> str:
     return b.op("Reciprocal", b.op("Sqrt", b.cast(x, node.meta["val"].dtype)))
 
 
-@converts("log1p", "expm1")
-def _near_zero(b: GraphBuilder, node: Node, x: Any) -> str:
+@converts("log1p")
+def _log1p(b: GraphBuilder, node: Node, x: Any) -> str:
     single, value = (b.cast(v, node.meta["val"].dtype) for v in (1.0, x))
-    if node.target.__name__.startswith("log1p"):
-        return b.op("Log", b.op("Add", value, single))
+    return b.op("Log", b.op("Add", value, single))
+
+
+@converts("expm1")
+def _expm1(b: GraphBuilder, node: Node, x: Any) -> str:
+    single, value = (b.cast(v, node.meta["val"].dtype) for v in (1.0, x))
     return b.op("Sub", b.op("Exp", value), single)
 
 

@@ -113,15 +113,16 @@ def _scatter_into(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any, sou
     return str(b.op("Reshape", result, b.constant([], "int64")))
 
 
-@converts("scatter", "scatter_add", "scatter_reduce")
+@converts("scatter", "scatter_reduce", reduction=None)
+@converts("scatter_add", reduction="add")
 def _scatter(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any, src: Any = None,
-             reduce: Any = None, *, value: Any = None, include_self: bool = True) -> str:
-    name = node.target.__name__
-    reduction = "add" if name.startswith("scatter_add") else None
+             reduce: Any = None, *, value: Any = None, include_self: bool = True,
+             reduction: str | None) -> str:
     if reduce is not None:
         reduction = _REDUCTIONS.get(reduce)
         if reduction is None or not include_self:
-            raise NotImplementedError(f"{name} with reduce={reduce!r}, include_self={include_self}")
+            raise NotImplementedError(
+                f"scatter with reduce={reduce!r}, include_self={include_self}")
     dtype = node.meta["val"].dtype
     source = src if value is None else value
     if not isinstance(source, Node):
@@ -143,16 +144,16 @@ def _index_rows(b: GraphBuilder, x: Any, dim: int, index: Any, source: str) -> s
     return str(b.op("Expand", column, b.op("Shape", source)))
 
 
-@converts("index_copy", "index_add")
+@converts("index_copy", reduction=None)
+@converts("index_add", reduction="add")
 def _index_copy(b: GraphBuilder, node: Node, x: Any, dim: int, index: Any, source: Any, *,
-                alpha: Any = 1) -> str:
+                alpha: Any = 1, reduction: str | None) -> str:
     if not b.rank(x):
         raise NotImplementedError(f"{node.target} of a number")
     dtype = node.meta["val"].dtype
     part = b.cast(source, dtype)
     if alpha != 1:
         part = b.op("Mul", part, b.value(alpha, dtype))
-    reduction = "add" if node.target.__name__.startswith("index_add") else None
     return str(b.op("ScatterElements", b.value(x), _index_rows(b, x, dim, index, part), part,
                     axis=b.axis(x, dim), reduction=reduction))
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..fx.node import Node
-from .conversion_table import CONVERSIONS, converts
+from .conversion_table import CONVERSIONS, converts, converts_ranks
 from .graph_builder import DTYPES, GraphBuilder, short
 
 
@@ -22,13 +21,6 @@ _ONNX_MODES = {"nearest": "nearest", "bilinear": "linear", "linear": "linear",
 
 def _as_list(value: Any, count: int) -> list[int]:
     return list(value) if isinstance(value, (list, tuple)) else [value] * count
-
-
-def _read_spatial_rank(node: Node) -> int:
-    """Return the number of spatial axes in a pooling's name: 2 for max_pool2d."""
-    match = re.search(r"pool(\d)d", str(node.target.__name__))
-    assert match is not None
-    return int(match[1])
 
 
 def _apply_to_batch(
@@ -72,10 +64,10 @@ def _conv_transpose(b: GraphBuilder, node: Node, x: Any, weight: Any, bias: Any 
     ))
 
 
-@converts("max_pool1d", "max_pool2d", "max_pool3d")
+@converts_ranks("max_pool{n}d")
 def _max_pool(b: GraphBuilder, node: Node, x: Any, kernel: Any, stride: Any = None,
-              padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> str:
-    spatial_rank = _read_spatial_rank(node)
+              padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, *,
+              spatial_rank: int) -> str:
     return _apply_to_batch(b, x, spatial_rank, lambda value: b.op(
         "MaxPool", value, kernel_shape=_as_list(kernel, spatial_rank), ceil_mode=int(ceil_mode),
         strides=_as_list(stride or kernel, spatial_rank), pads=_as_list(padding, spatial_rank) * 2,
@@ -83,13 +75,12 @@ def _max_pool(b: GraphBuilder, node: Node, x: Any, kernel: Any, stride: Any = No
     ))
 
 
-@converts("avg_pool1d", "avg_pool2d", "avg_pool3d")
+@converts_ranks("avg_pool{n}d")
 def _avg_pool(b: GraphBuilder, node: Node, x: Any, kernel_size: Any, stride: Any = None,
               padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
-              divisor_override: Any = None) -> str:
+              divisor_override: Any = None, *, spatial_rank: int) -> str:
     if divisor_override is not None:
         raise NotImplementedError("avg_pool with divisor_override")
-    spatial_rank = _read_spatial_rank(node)
     return _apply_to_batch(b, x, spatial_rank, lambda value: b.op(
         "AveragePool", value, kernel_shape=_as_list(kernel_size, spatial_rank),
         strides=_as_list(stride or kernel_size, spatial_rank), ceil_mode=int(ceil_mode),
@@ -97,9 +88,9 @@ def _avg_pool(b: GraphBuilder, node: Node, x: Any, kernel_size: Any, stride: Any
     ))
 
 
-@converts("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
-def _adaptive_avg_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any) -> str:
-    spatial_rank = _read_spatial_rank(node)
+@converts_ranks("adaptive_avg_pool{n}d")
+def _adaptive_avg_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any, *,
+                       spatial_rank: int) -> str:
     lengths, output_sizes = b.tensor(x).shape[-spatial_rank:], _as_list(output_size, spatial_rank)
     sizes = [n if m is None else m for n, m in zip(lengths, output_sizes, strict=True)]
     if all(m == 1 for m in sizes):
@@ -128,9 +119,9 @@ def _pool_unevenly(b: GraphBuilder, x: Any, lengths: list[int], sizes: list[int]
     return value
 
 
-@converts("adaptive_max_pool1d", "adaptive_max_pool2d")
-def _adaptive_max_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any, *_: Any) -> str:
-    spatial_rank = _read_spatial_rank(node)
+@converts_ranks("adaptive_max_pool{n}d", (1, 2))
+def _adaptive_max_pool(b: GraphBuilder, node: Node, x: Any, output_size: Any, *_: Any,
+                       spatial_rank: int) -> str:
     lengths, sizes = b.tensor(x).shape[-spatial_rank:], _as_list(output_size, spatial_rank)
     if any(n % m for n, m in zip(lengths, sizes, strict=True)):
         raise NotImplementedError("adaptive_max_pool with windows of unequal size")
@@ -214,9 +205,10 @@ def _group_norm(b: GraphBuilder, node: Node, x: Any, num_groups: int, weight: An
     return result
 
 
-@converts("softmax", "log_softmax", "_softmax", "_log_softmax")
-def _softmax(b: GraphBuilder, node: Node, x: Any, dim: int, dtype: Any = None) -> str:
-    op_type = "LogSoftmax" if "log" in node.target.__name__ else "Softmax"
+@converts("softmax", "_softmax", op_type="Softmax")
+@converts("log_softmax", "_log_softmax", op_type="LogSoftmax")
+def _softmax(b: GraphBuilder, node: Node, x: Any, dim: int, dtype: Any = None, *,
+             op_type: str) -> str:
     return b.op(op_type, b.cast(x, node.meta["val"].dtype), axis=b.axis(x, dim))
 
 
@@ -306,9 +298,10 @@ for _name, _op_type in _REDUCTIONS.items():
     CONVERSIONS[_name] = _create_reduction(_op_type)
 
 
-@converts("any", "all")
-def _any(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False) -> str:
-    op_type = "ReduceMax" if node.target.__name__.startswith("any") else "ReduceMin"
+@converts("any", op_type="ReduceMax")
+@converts("all", op_type="ReduceMin")
+def _any(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False, *,
+         op_type: str) -> str:
     truth = b.op("Cast", b.op("Cast", b.value(x), to=_ONNX_BOOL), to=DTYPES["int64"])
     if b.rank(x):
         axes = [] if dim is None else [b.sizes(_as_list(dim, 1))]
@@ -316,12 +309,12 @@ def _any(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = F
     return b.op("Cast", truth, to=DTYPES[short(node.meta["val"].dtype)])
 
 
-@converts("max", "min")
-def _max(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    is_max = node.target.__name__.startswith("max")
+@converts("max", extreme="Max")
+@converts("min", extreme="Min")
+def _max(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False, *,
+         extreme: str) -> Any:
     if isinstance(dim, Node):
-        return b.op("Max" if is_max else "Min", b.value(x), b.value(dim))
-    op_type = "ReduceMax" if is_max else "ReduceMin"
+        return b.op(extreme, b.value(x), b.value(dim))
     if not b.rank(x):
         value = b.op("Identity", b.value(x))
         return value if dim is None else (value, b.constant(0, "int64"))
@@ -332,15 +325,16 @@ def _max(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = F
         return b.op("Cast", result, to=_ONNX_BOOL) if boolean else result
 
     if dim is None:
-        return finish(b.op(op_type, value, keepdims=0))
+        return finish(b.op(f"Reduce{extreme}", value, keepdims=0))
     axis, keep = b.axis(x, dim), int(keepdim)
-    return (finish(b.op(op_type, value, b.sizes([axis]), keepdims=keep)),
-            b.op("ArgMax" if is_max else "ArgMin", value, axis=axis, keepdims=keep))
+    return (finish(b.op(f"Reduce{extreme}", value, b.sizes([axis]), keepdims=keep)),
+            b.op(f"Arg{extreme}", value, axis=axis, keepdims=keep))
 
 
-@converts("argmax", "argmin")
-def _argmax(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False) -> str:
-    op_type = "ArgMax" if node.target.__name__.startswith("argmax") else "ArgMin"
+@converts("argmax", op_type="ArgMax")
+@converts("argmin", op_type="ArgMin")
+def _argmax(b: GraphBuilder, node: Node, x: Any, dim: Any = None, keepdim: bool = False, *,
+            op_type: str) -> str:
     if dim is None or not b.rank(x):
         result = b.op(op_type, b.op("Reshape", b.value(x), b.sizes([-1])), axis=0, keepdims=0)
         return b.op("Reshape", result, b.sizes([1] * b.rank(x))) if keepdim else result
@@ -362,19 +356,18 @@ def _cumsum(b: GraphBuilder, node: Node, x: Any, dim: int, **kwargs: Any) -> str
     return b.op("CumSum", value, b.constant(b.axis(x, dim), "int64"))
 
 
-@converts("var", "std")
+@converts("var", takes_root=False)
+@converts("std", takes_root=True)
 def _var(b: GraphBuilder, node: Node, x: Any, dim: Any = None, unbiased: Any = True,
-         keepdim: bool = False, correction: Any = None) -> str:
+         keepdim: bool = False, correction: Any = None, *, takes_root: bool) -> str:
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    count = 1
     dims = list(range(b.rank(x))) if dim is None else [b.axis(x, d) for d in _as_list(dim, 1)]
-    for d in dims:
-        count *= int(b.tensor(x).shape[d])
+    count = math.prod(int(b.tensor(x).shape[d]) for d in dims)
     subtracted = (1 if unbiased else 0) if correction is None else correction
     dtype = b.tensor(x).dtype
     axes = b.sizes(dims)
     centered = b.op("Sub", b.value(x), b.op("ReduceMean", b.value(x), axes, keepdims=1))
     total = b.op("ReduceSum", b.op("Mul", centered, centered), axes, keepdims=int(keepdim))
     result = b.op("Div", total, b.value(float(count - subtracted), dtype))
-    return b.op("Sqrt", result) if node.target.__name__.startswith("std") else result
+    return b.op("Sqrt", result) if takes_root else result

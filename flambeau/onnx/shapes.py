@@ -13,10 +13,15 @@ from .indexed import cast_to_index, join_indices
 _LAST = 2**63 - 1
 
 
-@converts("contiguous", "clone", "detach", "alias", "dropout", "feature_dropout", "lift_fresh_copy",
-          "alpha_dropout", "positive", "requires_grad_")
+@converts("contiguous", "clone", "detach", "alias", "lift_fresh_copy", "positive", "requires_grad_")
 def _same(b: GraphBuilder, node: Node, x: Any, *args: Any, **kwargs: Any) -> str:
-    if node.target.__name__.startswith(("dropout", "alpha")) and len(args) > 1 and args[1]:
+    return b.op("Identity", b.value(x))
+
+
+@converts("dropout", "feature_dropout", "alpha_dropout")
+def _dropout(b: GraphBuilder, node: Node, x: Any, p: float = 0.5, train: bool = False,
+             **kwargs: Any) -> str:
+    if train:
         raise NotImplementedError("dropout in training: call model.eval() before the export")
     return b.op("Identity", b.value(x))
 
@@ -153,15 +158,17 @@ def _stack(b: GraphBuilder, node: Node, tensors: Any, dim: int = 0) -> str:
     return b.op("Concat", *parts, axis=axis)
 
 
-@converts("chunk", "split", "tensor_split", "unbind")
+@converts("unbind")
+def _unbind(b: GraphBuilder, node: Node, x: Any, dim: int = 0) -> Any:
+    axis, count = b.axis(x, dim), len(node.meta["val"])
+    pieces = b.op("Split", b.value(x), outputs=count, axis=axis, num_outputs=count)
+    pieces = pieces if isinstance(pieces, tuple) else (pieces,)
+    return tuple(b.op("Squeeze", p, b.sizes([axis])) for p in pieces)
+
+
+@converts("chunk", "split", "tensor_split")
 def _split(b: GraphBuilder, node: Node, x: Any, size: Any = None, dim: int = 0) -> Any:
-    name = node.target.__name__.partition(".")[0]
     parts = node.meta["val"]
-    if name == "unbind":
-        axis = b.axis(x, size if isinstance(size, int) else dim)
-        pieces = b.op("Split", b.value(x), outputs=len(parts), axis=axis, num_outputs=len(parts))
-        pieces = pieces if isinstance(pieces, tuple) else (pieces,)
-        return tuple(b.op("Squeeze", p, b.sizes([axis])) for p in pieces)
     axis = b.axis(x, dim)
     lengths = b.sizes([int(p.shape[axis]) for p in parts])
     pieces = b.op("Split", b.value(x), lengths, outputs=len(parts), axis=axis)
@@ -322,9 +329,9 @@ def _roll(b: GraphBuilder, node: Node, x: Any, shifts: Any, dims: Any = ()) -> s
     return value
 
 
-@converts("tril", "triu")
-def _triangle(b: GraphBuilder, node: Node, x: Any, diagonal: int = 0) -> str:
-    upper = 1 if node.target.__name__.startswith("triu") else 0
+@converts("tril", upper=0)
+@converts("triu", upper=1)
+def _triangle(b: GraphBuilder, node: Node, x: Any, diagonal: int = 0, *, upper: int) -> str:
     value = b.value(x)
     boolean = short(b.tensor(x).dtype) == "bool"
     if boolean:
@@ -342,10 +349,10 @@ def _filled(b: GraphBuilder, node: Node, shape: str, value: Any) -> str:
                 shape)
 
 
-@converts("zeros", "ones", "empty")
-def _zeros(b: GraphBuilder, node: Node, *size: Any, **kwargs: Any) -> str:
+@converts("zeros", "empty", value=0)
+@converts("ones", value=1)
+def _zeros(b: GraphBuilder, node: Node, *size: Any, value: int, **kwargs: Any) -> str:
     lengths = size[0] if len(size) == 1 and isinstance(size[0], (list, tuple)) else size
-    value = 1 if node.target.__name__.startswith("ones") else 0
     return _filled(b, node, b.sizes(lengths), value)
 
 
@@ -354,10 +361,10 @@ def _full(b: GraphBuilder, node: Node, size: Any, fill_value: Any, **kwargs: Any
     return _filled(b, node, b.sizes(size), fill_value)
 
 
-@converts("new_zeros", "new_ones", "new_empty")
-def _new_zeros(b: GraphBuilder, node: Node, x: Any, *size: Any, **kwargs: Any) -> str:
+@converts("new_zeros", "new_empty", value=0)
+@converts("new_ones", value=1)
+def _new_zeros(b: GraphBuilder, node: Node, x: Any, *size: Any, value: int, **kwargs: Any) -> str:
     lengths = size[0] if len(size) == 1 and isinstance(size[0], (list, tuple)) else size
-    value = 1 if node.target.__name__.startswith("new_ones") else 0
     return _filled(b, node, b.sizes(lengths), value)
 
 
@@ -366,9 +373,9 @@ def _new_full(b: GraphBuilder, node: Node, x: Any, size: Any, value: Any, **kwar
     return _filled(b, node, b.sizes(size), value)
 
 
-@converts("zeros_like", "ones_like", "empty_like")
-def _like(b: GraphBuilder, node: Node, x: Any, **kwargs: Any) -> str:
-    value = 1 if node.target.__name__.startswith("ones") else 0
+@converts("zeros_like", "empty_like", value=0)
+@converts("ones_like", value=1)
+def _like(b: GraphBuilder, node: Node, x: Any, *, value: int, **kwargs: Any) -> str:
     return _filled(b, node, b.op("Shape", b.value(x)), value)
 
 

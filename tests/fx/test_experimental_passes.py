@@ -11,6 +11,7 @@ from flambeau.fx._lazy_graph_module import (
     _force_skip_lazy_graph_module, _LazyGraphModule, _make_graph_module, _use_lazy_graph_module,
 )
 from flambeau.fx.experimental import meta_tracer, optimization
+from flambeau.fx.experimental.const_fold import split_const_subgraphs
 from flambeau.fx.experimental.merge_matmul import merge_matmul
 from flambeau.fx.experimental.normalize import NormalizeArgs, NormalizeOperators
 from flambeau.fx.experimental.schema_type_annotation import AnnotateTypesWithSchema
@@ -183,3 +184,20 @@ def test_code_on_demand():
     assert "cos" in again.code
     assert torch.equal(again(x), x.cos())
     assert not isinstance(fx.symbolic_trace(lambda x: x), _LazyGraphModule)
+
+
+def test_folded_values_require_gradients_as_they_did_in_the_graph():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Parameter(torch.ones(2))
+            self.b = nn.Parameter(torch.full((2,), 3.0), requires_grad=False)
+
+        def forward(self, x):
+            return x * (self.a + self.b) - self.b * 2
+
+    net, x = Net(), torch.rand(2)
+    folded = split_const_subgraphs(net)
+    assert torch.equal(folded(x), net(x))
+    parts = getattr(folded, folded.fx_const_folded_attrs_name)
+    assert [part.requires_grad for part in parts] == [True, False]

@@ -132,6 +132,16 @@ def test_an_operator_without_conversion_is_named_before_anything_is_written(tmp_
     assert not file.exists()
 
 
+class DropsFeatures(nn.Module):
+    def forward(self, x):
+        return torch.feature_dropout(x, 0.5, True)
+
+
+def test_dropout_of_features_in_training_is_refused(tmp_path):
+    with pytest.raises(torch.onnx.OnnxExporterError, match=r"model.eval\(\) before the export"):
+        torch.onnx.export(DropsFeatures(), (torch.ones(2, 1, 3, 3),), tmp_path / "model.onnx")
+
+
 class AddsToAColumn(nn.Module):
     def forward(self, x):
         y = x * 2

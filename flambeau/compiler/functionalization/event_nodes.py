@@ -54,7 +54,7 @@ def add_draw(graph: Functionalization, event: Event) -> None:
     order = order_axes(window.strides)
     if isinstance(event.function, CounterDraw):
         shape = tuple(window.shape[i] for i in order)
-        new = event.function.node(shape, window.dtype, _require_counted_key(graph, event))
+        new = event.function.build_node(shape, window.dtype, _require_counted_key(graph, event))
         graph.write(window, permute(new, invert_permutation(order)))
         return
     slot = make_draw(event)

@@ -44,20 +44,21 @@ class CounterDraw:
     def __name__(self) -> str:
         return self.name
 
-    def node(self, shape: tuple[int, ...], dtype: np.dtype, key: Node) -> Node:
+    def build_node(self, shape: tuple[int, ...], dtype: np.dtype, key: Node) -> Node:
         """Build the node that computes the elements in memory order; `key` is a U64 scalar."""
         type = type_of(dtype)
         index = Node(Op.IOTA, (), (math.prod(shape),), Type.I64, {"axis": 0})
         place = cast(reshape(index, shape), Type.U64)
         computed = Type.F32 if type in _HALVES else type
         draw = _Bits(place, constant(self.stream, Type.U64), key)
-        return cast(FORMULAS[self.name](draw, computed, type, *self.numbers), type)
+        formula = _SAMPLERS[self.name].formula
+        return cast(formula(draw, computed, type, *self.numbers), type)
 
     def fill(self, array: np.ndarray, key: int) -> None:
         """Write the same numbers into an array of any strides."""
         order = order_axes(array.strides)
         target = array.transpose(order)
-        node = self.node(target.shape, array.dtype, constant(key, Type.U64))
+        node = self.build_node(target.shape, array.dtype, constant(key, Type.U64))
         target[...] = evaluate(Graph([], [], [node], []), [])[0][0]
 
 
@@ -68,7 +69,8 @@ def replace_draw(
 
     The original also runs if its parameters are illegal, so that it raises its own error.
     """
-    if original.__name__ not in FORMULAS:
+    sampler = _SAMPLERS.get(original.__name__)
+    if sampler is None:
         return None
     bound = inspect.signature(original).bind(*args, **kwargs)
     bound.apply_defaults()
@@ -79,10 +81,10 @@ def replace_draw(
     ):
         return None
     floating = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
-    if not floating and (original.__name__ != "fill_bernoulli" or array.dtype.kind not in "biu"):
+    if not floating and not (sampler.fills_integers and array.dtype.kind in "biu"):
         return None
     result = CounterDraw(original.__name__, stream, tuple(map(float, numbers.values())))
-    if not LEGAL[original.__name__](*result.numbers):
+    if not sampler.is_legal(*result.numbers):
         return None
     return result, default_generator if generator is None else generator
 
@@ -173,12 +175,25 @@ def _draw_normal(bits: _Bits, computed: Type, type: Type, mean: float, std: floa
     return _shift(_scale(normal, std), mean)
 
 
-FORMULAS: dict[str, Callable[..., Node]] = {
-    "fill_uniform": _draw_uniform, "fill_bernoulli": _draw_bernoulli, "fill_dropout": _draw_dropout,
-    "fill_normal": _draw_normal,
-}
-LEGAL: dict[str, Callable[..., bool]] = {
-    "fill_uniform": lambda low, high: -math.inf < low <= high < math.inf,
-    "fill_bernoulli": lambda p: 0 <= p <= 1, "fill_dropout": lambda p: 0 <= p <= 1,
-    "fill_normal": lambda mean, std: std >= 0,
+@dataclass(frozen=True)
+class _Sampler:
+    """The counter-based form of an eager sampler.
+
+    `is_legal`: whether the eager sampler accepts its parameters.
+    """
+
+    formula: Callable[..., Node]
+    is_legal: Callable[..., bool]
+    fills_integers: bool = False
+
+
+def _is_probability(p: float) -> bool:
+    return 0 <= p <= 1
+
+
+_SAMPLERS = {
+    "fill_uniform": _Sampler(_draw_uniform, lambda low, high: -math.inf < low <= high < math.inf),
+    "fill_bernoulli": _Sampler(_draw_bernoulli, _is_probability, fills_integers=True),
+    "fill_dropout": _Sampler(_draw_dropout, _is_probability),
+    "fill_normal": _Sampler(_draw_normal, lambda mean, std: std >= 0),
 }

@@ -34,8 +34,8 @@ class ShardingStrategy(Enum):
 
 
 class BackwardPrefetch(Enum):
-    """When backward starts to gather the parameters that it needs next: before (`PRE`) or after
-    (`POST`) the gradients of the current ones are computed."""
+    """When backward starts to gather the parameters that it needs next: before (`BACKWARD_PRE`) or
+    after (`BACKWARD_POST`) the gradients of the current ones are computed."""
 
     BACKWARD_PRE = auto()
     BACKWARD_POST = auto()

@@ -48,15 +48,17 @@ class FoldedGraphModule(GraphModule):
         self.has_folding_been_run = True
         folded = self.const_subgraph_module()
 
-        def parameter(value: Any) -> Any:
-            value = value if isinstance(value, Tensor) else Parameter(value)
-            value = value.detach().clone()
-            return Parameter(value, requires_grad=value.requires_grad)
-
         if isinstance(folded, (tuple, list)):
-            setattr(self, name, nn.ParameterList([parameter(value) for value in folded]))
+            setattr(self, name, nn.ParameterList(map(_create_parameter, folded)))
         else:
-            setattr(self, name, parameter(folded))
+            setattr(self, name, _create_parameter(folded))
+
+
+def _create_parameter(value: Any) -> Parameter:
+    """Return a folded value as a parameter; it requires a gradient if the value does."""
+    if not isinstance(value, Tensor):
+        return Parameter(value, requires_grad=False)
+    return Parameter(value.detach().clone(), requires_grad=value.requires_grad)
 
 
 def get_unique_attr_name_in_module(mod_traced: Any, name: str) -> str:
@@ -81,7 +83,7 @@ def _inline_module(gm: GraphModule, inline_mod_name: str, run_dce: bool = True) 
         raise AssertionError(f"Could not find call_module node for {inline_mod_name}")
     values: dict[Node, Any] = {}
 
-    def value(node: Node) -> Any:
+    def read_value(node: Node) -> Any:
         if isinstance(values[node], Node):
             values[node].meta = node.meta.copy()
         return values[node]
@@ -92,11 +94,11 @@ def _inline_module(gm: GraphModule, inline_mod_name: str, run_dce: bool = True) 
             passed = next(arguments, None)
             values[node] = call.kwargs.get(node.name, passed)
         elif node.op == "output":
-            result = map_arg(node.args[0], value)
+            result = map_arg(node.args[0], read_value)
             _replace_call(gm, call, result)
         else:
             with gm.graph.inserting_before(call):
-                values[node] = gm.graph.node_copy(node, value)
+                values[node] = gm.graph.node_copy(node, read_value)
     gm.graph.erase_node(call)
     if run_dce:
         gm.graph.eliminate_dead_code()
@@ -171,20 +173,10 @@ def split_const_subgraphs(
     call = next(n for n in split.graph.nodes
                 if n.op == "call_module" and n.target == "submod_0")
     constants = GraphModule(split, folded.graph)
-    sources = iter(call.args)
-    for node in constants.graph.nodes:
-        if node.op == "placeholder":  # all inputs of the constant part are attributes
-            source: Any = next(sources)
-            if source.op != "get_attr":
-                raise AssertionError(f"Expected get_attr, got {source.op}")
-            with constants.graph.inserting_before(node):
-                read = constants.graph.get_attr(source.target)
-            read.meta = node.meta.copy()
-            node.replace_all_uses_with(read)
-            constants.graph.erase_node(node)
-    several = isinstance(constants.graph.output_node().args[0], tuple)
+    _read_attributes(constants.graph, call)
     name = get_unique_attr_name_in_module(traced, "_FX_CONST_FOLDED_ATTRS")
-    setattr(split, name, nn.ParameterList() if several else Parameter())
+    has_several = isinstance(constants.graph.output_node().args[0], tuple)
+    setattr(split, name, nn.ParameterList() if has_several else Parameter())
     with split.graph.inserting_before(call):
         read = split.graph.get_attr(name)
     read.meta = call.meta.copy()
@@ -193,3 +185,19 @@ def split_const_subgraphs(
         _inline_module(split, "submod_1")
     split.graph.eliminate_dead_code()
     return FoldedGraphModule(split, split.graph, constants.graph, name, device_for_folded_attrs)
+
+
+def _read_attributes(constants: Graph, call: Node) -> None:
+    """Replace the inputs of the constant part by the attributes that its call passes."""
+    sources = iter(call.args)
+    for node in constants.nodes:
+        if node.op != "placeholder":
+            continue
+        source: Any = next(sources)
+        if source.op != "get_attr":
+            raise AssertionError(f"Expected get_attr, got {source.op}")
+        with constants.inserting_before(node):
+            read = constants.get_attr(source.target)
+        read.meta = node.meta.copy()
+        node.replace_all_uses_with(read)
+        constants.erase_node(node)

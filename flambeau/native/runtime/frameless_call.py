@@ -1,7 +1,7 @@
 """Frameless calls: a method in machine code that calls a function between steps of Python.
 
-A function called from Python code has that code's frame as its caller's. A function called by
-`FramelessCall` has the frame that calls the object: `sys._getframe(1)`, `stacklevel` and
+A function called from Python code has that code's frame as its caller's. A function called by a
+class with `install` has the frame that calls the object: `sys._getframe(1)`, `stacklevel` and
 tracebacks show what they would show had the function been called itself.
 
 The object's `_flambeau_serve(args, kwargs)` returns the result, or DIRECT to have its
@@ -26,7 +26,7 @@ DIRECT = object()  # call the function itself, with nothing before or after it
 Request = tuple[Callable[..., Any], tuple, dict[str, Any]]
 Steps = Generator[Request, Any, Any]
 
-# Parts: the three names, MISS, DIRECT and `_resume_after_error`.
+# Parts: the three names, MISS, DIRECT and `_clean_up`.
 _IR = """
 @parts = global [6 x ptr] zeroinitializer
 @_Py_NoneStruct = external global i8

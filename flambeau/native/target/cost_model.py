@@ -84,6 +84,16 @@ PREFAULT_BLOCK_BYTES = 2 << 20  # touched by a thread at a time: one huge page
 
 # --------------------------------------------------------------------------------------- GEMM
 
+# Rows and vectors of register tiles, by number of vector registers.
+GEMM_TILES = {32: (6, 4), 16: (4, 3)}  # of rows whose number is known only at run time
+NEAR_GEMM_TILES = {32: GEMM_TILES[32], 16: (6, 2)}  # the same in L1: one pointer serves all rows
+DYNAMIC_GEMM_TILES = {32: (8, 3), 16: (6, 2)}  # of products whose sizes are all run-time values
+MAX_TILE_ROWS, MAX_TILE_VECTORS = 30, 6
+ASSUMED_GEMM_DEPTH = 256  # if known only at run time
+FULL_TILE_RELATIVE_COST = 1.02  # without spare registers to schedule loads ahead
+UNEVEN_PACKING_RELATIVE_COST = 1.06  # of rows side by side that take several stores per step
+EVEN_PACKING_ROWS = 8
+SPARE_TILE_REGISTERS = 2
 MAX_GEMM_UNCUT_DEPTH = 2048  # one panel of b then fits L2
 MAX_GEMM_UNCUT_DYNAMIC_DEPTH = 1024  # the same for a depth known at run time
 MAX_GEMM_CACHED_DEPTH = 256  # of operands that the caller promises to be in L1

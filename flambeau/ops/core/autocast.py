@@ -79,7 +79,7 @@ def make_autocasting(
 ) -> Callable[..., Any]:
     """A composite operator that casts its inputs in an autocast region, then runs outside of it.
 
-    An argument that is no tensor raises PyTorch's TypeError, as `explaining` has it.
+    An argument that is no tensor raises PyTorch's TypeError, as `answer_failed` words it.
     """
 
     @functools.wraps(function)

@@ -11,12 +11,14 @@ from ...loop_ir.ir import (
     Apply, Axis, Contract, Index, Load, Scalar, Store, Type, iterate_subexpressions,
 )
 from ...target.cost_model import (
-    ASSUMED_COLUMN_VECTORS, BYTE_PRODUCT_BLOCK_QUADS, BYTE_PRODUCT_TILES,
-    GEMM_BLOCK_DEPTH, MAX_GEMM_CACHED_DEPTH, MAX_GEMM_UNCUT_DEPTH,
-    MAX_GEMM_UNCUT_DYNAMIC_DEPTH, MAX_SPLIT_RELATIVE_COST, MAX_UNPACKED_A_DEPTH,
+    ASSUMED_COLUMN_VECTORS, ASSUMED_GEMM_DEPTH, BYTE_PRODUCT_BLOCK_QUADS, BYTE_PRODUCT_TILES,
+    DYNAMIC_GEMM_TILES, EVEN_PACKING_ROWS, FULL_TILE_RELATIVE_COST, GEMM_BLOCK_DEPTH,
+    GEMM_TILES, MAX_GEMM_CACHED_DEPTH, MAX_GEMM_UNCUT_DEPTH, MAX_GEMM_UNCUT_DYNAMIC_DEPTH,
+    MAX_SPLIT_RELATIVE_COST, MAX_TILE_ROWS, MAX_TILE_VECTORS, MAX_UNPACKED_A_DEPTH,
     MAX_UNPACKED_A_SPAN_BYTES, MAX_UNROLLED_EPILOGUE_OPERATIONS, MIN_DEPTH_TO_UNROLL,
-    MIN_MULTIPLY_ADDS_TO_SPLIT, MIN_ROWS_TO_PACK_CACHED_B, MIN_ROWS_TO_PACK_FAR_B, L2Budget,
-    gemm_cycles, largest_share_cycles,
+    MIN_MULTIPLY_ADDS_TO_SPLIT, MIN_ROWS_TO_PACK_CACHED_B, MIN_ROWS_TO_PACK_FAR_B,
+    NEAR_GEMM_TILES, SPARE_TILE_REGISTERS, UNEVEN_PACKING_RELATIVE_COST, L2Budget, gemm_cycles,
+    largest_share_cycles,
 )
 from ..llvm.address import constant, multiply
 from ..llvm.byte_products import (
@@ -124,11 +126,11 @@ def choose_tile(
 
     `shares`: number of threads; `packed`: b is packed; `beside`: a is packed from adjacent rows.
     """
-    blocking = (6, 4) if registers == 32 else (4, 3)
+    default = GEMM_TILES[registers]
     if not is_known(m):
-        return blocking
+        return default
     vectors = -(-n // lanes) if is_known(n) else ASSUMED_COLUMN_VECTORS
-    depth = k if is_known(k) else 256
+    depth = k if is_known(k) else ASSUMED_GEMM_DEPTH
     if m * vectors * lanes * depth <= MIN_MULTIPLY_ADDS_TO_SPLIT:
         shares = 1
 
@@ -139,52 +141,67 @@ def choose_tile(
             )
         else:
             cycles = gemm_cycles(m, vectors, tile, depth, packed, registers)
-        r, v = tile
-        cycles *= 1.02 if r * v + v + 1 > registers - 2 else 1  # no room to schedule loads ahead
-        return cycles * (1.06 if beside and r % 8 else 1)  # such rows take several stores per step
+        if _count_registers(*tile) > registers - SPARE_TILE_REGISTERS:
+            cycles *= FULL_TILE_RELATIVE_COST
+        is_uneven = beside and tile[0] % EVEN_PACKING_ROWS
+        return cycles * (UNEVEN_PACKING_RELATIVE_COST if is_uneven else 1)
 
-    tiles = [(r, v) for v in range(1, min(6, max(vectors, 1)) + 1)
-             for r in range(1, min(30, max(m, 1)) + 1) if r * v + v + 1 <= registers]
-    best = min(tiles, key=lambda tile: cost(tile, min(shares, 2)), default=blocking)
-    if shares > 2:  # smaller tiles read more, and pay only where many threads would be idle
-        other = min(tiles, key=lambda tile: cost(tile, shares), default=blocking)
-        best = (
-            other if cost(other, shares) < MAX_SPLIT_RELATIVE_COST * cost(best, shares) else best
-        )
-    return best
+    tiles = [(r, v) for v in range(1, min(MAX_TILE_VECTORS, max(vectors, 1)) + 1)
+             for r in range(1, min(MAX_TILE_ROWS, max(m, 1)) + 1)
+             if _count_registers(r, v) <= registers]
+    best = min(tiles, key=lambda tile: cost(tile, min(shares, 2)), default=default)
+    if shares <= 2:
+        return best
+    # Smaller tiles read more, and pay only where many threads would be idle.
+    other = min(tiles, key=lambda tile: cost(tile, shares), default=default)
+    return other if cost(other, shares) < MAX_SPLIT_RELATIVE_COST * cost(best, shares) else best
+
+
+def _count_registers(rows: int, vectors: int) -> int:
+    """Return how many registers a tile takes: its sums, a row of b, and an element of a."""
+    return rows * vectors + vectors + 1
 
 
 def plan_gemm(p: GemmProblem, target: Any, shares: int) -> GemmPlan:
     """Choose tile, packing and blocks from the known extents, for `shares` threads."""
     if p.product is not Scalar.MUL:
         return plan_byte_products(p, target)
-    lanes, registers = target.lanes(p.type), target.vector_registers
-    half = p.a_type in (Type.F16, Type.BF16)
-    budget = L2Budget(target.l2_bytes)
+    registers, half = target.vector_registers, p.a_type in (Type.F16, Type.BF16)
     pairs = _uses_bf16_pairs(p, target)
-    lie_in_pairs = pairs and p.a_type is Type.BF16 and p.a_depth == p.a_type.size
-    pack_a = not lie_in_pairs and (half or pairs or _should_pack_a(p, budget))
-    pack_b = pairs or _should_pack_b(p, budget)
+    pack_a, pack_b = _choose_packing(p, L2Budget(target.l2_bytes), half, pairs)
     beside = p.a_row == p.a_type.size
-    rows, vectors = choose_tile(
-        p.m, p.n, p.k, lanes, registers, shares, pack_b, pack_a and beside
-    )
-    if registers == 16 and p.near and beside and not is_known(p.m):
-        rows, vectors = 6, 2  # one pointer serves all rows
-    tile = MicroTile(rows, vectors, lanes, p.type)
+    if p.near and beside and not is_known(p.m):
+        rows, vectors = NEAR_GEMM_TILES[registers]
+    else:
+        rows, vectors = choose_tile(p.m, p.n, p.k, target.lanes(p.type), registers, shares,
+                                    pack_b, pack_a and beside)
     if p.k == 0:  # nothing is read
         pack_a = pack_b = pairs = False
-    cut = not p.near if not is_known(p.k) else p.k > MAX_GEMM_UNCUT_DEPTH
-    depth = (
-        p.k if is_known(p.k) else MAX_GEMM_CACHED_DEPTH if p.near else MAX_GEMM_UNCUT_DYNAMIC_DEPTH
-    )
-    if cut and is_known(p.k):
-        depth = _choose_block_depth(p.k)
-        depth += depth % 2 if pairs else 0
+    depth, cut = _choose_depth(p, pairs)
     unroll = choose_unroll(rows, vectors, registers, depth, half and not pairs)
     unroll *= 2 if registers == 32 and unroll == 2 and not (is_known(p.k) or p.near) else 1
     multiply = dot_accumulate if pairs else None
+    tile = MicroTile(rows, vectors, target.lanes(p.type), p.type)
     return GemmPlan(tile, pack_a, pack_b, depth, cut, unroll, pairs, multiply)
+
+
+def _choose_packing(
+    p: GemmProblem, budget: L2Budget, half: bool, pairs: bool
+) -> tuple[bool, bool]:
+    """Return whether to pack a, and whether to pack b."""
+    lie_in_pairs = pairs and p.a_type is Type.BF16 and p.a_depth == p.a_type.size
+    pack_a = not lie_in_pairs and (half or pairs or _should_pack_a(p, budget))
+    return pack_a, pairs or _should_pack_b(p, budget)
+
+
+def _choose_depth(p: GemmProblem, pairs: bool) -> tuple[int, bool]:
+    """Return the depth of a block, at most, and whether there may be more than one block."""
+    if not is_known(p.k):
+        return (MAX_GEMM_CACHED_DEPTH, False) if p.near else (MAX_GEMM_UNCUT_DYNAMIC_DEPTH, True)
+    if p.k <= MAX_GEMM_UNCUT_DEPTH:
+        return p.k, False
+    depth = _choose_block_depth(p.k)
+    return depth + (depth % 2 if pairs else 0), True
 
 
 def plan_byte_products(p: GemmProblem, target: Any) -> GemmPlan:
@@ -225,7 +242,7 @@ def choose_unroll(rows: int, vectors: int, registers: int, depth: int, half: boo
         return 1
     if registers == 16:
         return 4 if depth > MIN_DEPTH_TO_UNROLL else 2
-    return 2 if rows * vectors + vectors + 1 <= registers - 3 else 1
+    return 2 if _count_registers(rows, vectors) <= registers - 3 else 1
 
 
 def _should_pack_a(p: GemmProblem, budget: L2Budget) -> bool:
@@ -280,7 +297,7 @@ def is_cheap_epilogue(body: list) -> bool:
 def plan_dynamic(context: Any, p: GemmProblem, depth: int = MAX_GEMM_UNCUT_DEPTH) -> GemmPlan:
     """A plan for run-time extents: it packs everything, and cuts a depth above about `depth`."""
     registers = context.target.vector_registers
-    rows, vectors = (8, 3) if registers == 32 else (6, 2)
+    rows, vectors = DYNAMIC_GEMM_TILES[registers]
     tile = MicroTile(rows, vectors, context.target.lanes(p.type), p.type)
     full_depth = depth // tile.columns * tile.columns
     unroll = choose_unroll(rows, vectors, registers, full_depth, False)

@@ -7,7 +7,7 @@ import math
 from .exponential import MAGIC32, MAGIC64
 from .vector_formulas import Lanes, Value, select_rare
 
-# pi / 2 in three parts; fused multiply-adds make the reduction exact up to FAR.
+# pi / 2 in three parts; fused multiply-adds make the reduction exact up to the limits below.
 HALF_PI_TERMS64 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33)
 HALF_PI_TERMS32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 MAX_REDUCIBLE_ANGLE64 = 1e15  # beyond, the C library reduces, lane by lane
