@@ -155,6 +155,9 @@ class Operator:
         self.overlap: Overlap = options.pop("overlap", _OVERLAPS.get(self.kind, Overlap.ANY))
         # Whether settings are rounded to half precision, where the first input has it.
         self.rounds_settings: bool = options.pop("rounds_settings", False)
+        # Computes a quotient of half precision in steps, of which each is rounded, as PyTorch does
+        # unless the divisor is a number: takes float32 arrays and a function that rounds.
+        self.steps_of_halves: Callable | None = options.pop("steps_of_halves", None)
         # A loss per element, which `reduction` combines (0 none, 1 mean, 2 sum).
         self.reduces: bool = options.pop("reduces", False)
         # The order of a node's edges, if it differs from the parameters' order.

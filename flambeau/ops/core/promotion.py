@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -48,6 +49,9 @@ def compute_pointwise(
     if half and operator.rounds_settings:
         attributes = tuple([round_setting(v, common.numpy) for v in attributes])
         options = {name: round_setting(v, common.numpy) for name, v in options.items()}
+    if half and operator.steps_of_halves is not None and _is_array(operands[1]):
+        arrays = [_cast(x, inside, common, operator) for x in operands]
+        return _compute_in_steps(operator.steps_of_halves, arrays, common.numpy)
     if half:
         y = _compute_halves(operator, operands, attributes, options, common)
     elif not attributes and not options:
@@ -60,6 +64,20 @@ def compute_pointwise(
     if half and y.dtype == types.float32.numpy:
         y = y.astype(common.numpy)
     return y
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, Tensor) and x._array.size != 1
+
+
+def _compute_in_steps(steps: Callable, arrays: list[np.ndarray], stored: np.dtype) -> np.ndarray:
+    """The result of half precision whose intermediate results are rounded, too."""
+    def rounded(y: np.ndarray) -> np.ndarray:
+        return y.astype(stored).astype(np.float32)
+
+    with np.errstate(all="ignore"):
+        y: np.ndarray = steps(*map(rounded, arrays), rounded)
+    return y.astype(stored)
 
 
 def round_setting(value: Any, stored: np.dtype) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,24 @@ _floor = dtype_refusals.Refusal(BOOL, COMPLEX, error=dtype_refusals.as_kernel("d
 _trunc = dtype_refusals.Refusal(BOOL, COMPLEX, error=dtype_refusals.as_kernel("div_trunc_cpu"))
 
 
+def _floor_in_steps(x: np.ndarray, y: np.ndarray, rounded: Callable) -> np.ndarray:
+    """floor(x / y) of half precision, in the steps of PyTorch's kernel."""
+    rest = rounded(np.fmod(x, y))
+    quotient = rounded(rounded(x - rest) / y)
+    quotient = np.where((rest != 0) & ((y < 0) != (rest < 0)), rounded(quotient - 1), quotient)
+    down = np.floor(quotient)
+    down = np.where(rounded(quotient - down) > 0.5, rounded(down + 1), down)
+    exact = x / y
+    return np.where(y == 0, exact, np.where(quotient == 0, np.copysign(0, exact), down))
+
+
+def _truncate_in_steps(x: np.ndarray, y: np.ndarray, rounded: Callable) -> np.ndarray:
+    """x / y of half precision, rounded toward zero after it was rounded to half precision."""
+    return np.trunc(rounded(x / y))
+
+
 @pointwise(ref=lambda x, y: np.floor(x / y), samples=pairs_nonzero, node="NotImplemented",
-           refuse=_floor)
+           refuse=_floor, steps_of_halves=_floor_in_steps)
 def floor_divide(input: Array | Number, other: Array | Number) -> Array:
     """Divide and round down, floor(input / other); RuntimeError for integer division by 0.
 
@@ -41,7 +58,7 @@ def floor_divide(input: Array | Number, other: Array | Number) -> Array:
 
 
 @pointwise(name="_div_floor", node="DivBackward2", ref=lambda x, y: np.floor(x / y), expose=(),
-           samples=pairs_nonzero, refuse=_floor)
+           samples=pairs_nonzero, refuse=_floor, steps_of_halves=_floor_in_steps)
 def div_floor(input: Array | Number, other: Array | Number) -> Array:
     """floor(input / other)."""
     _check_divisor(input, other)
@@ -54,7 +71,7 @@ def _(g: Tensor) -> Tensor:
 
 
 @pointwise(name="_div_trunc", node="DivBackward2", ref=lambda x, y: np.trunc(x / y), expose=(),
-           samples=pairs_nonzero, refuse=_trunc)
+           samples=pairs_nonzero, refuse=_trunc, steps_of_halves=_truncate_in_steps)
 def div_trunc(input: Array | Number, other: Array | Number) -> Array:
     """input / other rounded toward zero."""
     _check_divisor(input, other)
