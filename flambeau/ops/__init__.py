@@ -40,7 +40,7 @@ FAMILIES = {
         "cholesky eigen einsum grouped ldl linear low_rank lu matmul matrix_checks "
         "matrix_functions pinv products qr solves svd vector_distance vectors"
     ),
-    "spatial": "convolution fold grid_sample interpolation",
+    "spatial": "convolution fold grid_sample interpolation upsample",
     "spatial.pooling": "adaptive_pool avg_pool fractional_pool max_pool unpool",
     "normalization": "batch_norm group_norm layer_norm",
     "recurrent": "elman gru lstm",

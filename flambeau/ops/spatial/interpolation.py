@@ -180,7 +180,7 @@ def _name_nodes() -> dict[tuple[str, int, bool], str]:
     return result
 
 
-_NODES = _name_nodes()
+NODES = _name_nodes()
 
 
 def _find_overload(
@@ -191,7 +191,7 @@ def _find_overload(
     return mode, input._array.ndim - 2, antialias
 
 
-@composite(expose=("nn.functional",), explains=True, node=_NODES,
+@composite(expose=("nn.functional",), explains=True, node=NODES,
            overload=_find_overload)
 def interpolate(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
@@ -214,8 +214,7 @@ def interpolate(
     if recompute_scale_factor and size is not None:
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if factors is not None:
-        sizes = [convert_scalar(float(n * f), np.dtype(np.int64)).item()
-                 for n, f in zip(spatial, factors, strict=True)]
+        sizes = choose_lengths(spatial, factors)
         if recompute_scale_factor or mode == "area":
             factors = None
     if antialias and not (mode in SMOOTH_TAPS and input.dim() == 4):
@@ -227,7 +226,22 @@ def interpolate(
     if mode == "lanczos" and (align or not antialias):
         raise ValueError("Lanczos mode does not support align_corners=True" if align
                          else "Lanczos mode requires antialias=True")
+    return resample(input, sizes, factors, mode, align, antialias)
+
+
+def choose_lengths(spatial: tuple[int, ...], factors: Any) -> list[int]:
+    """Return the lengths of axes that are resized by factors."""
+    return [convert_scalar(float(n * f), np.dtype(np.int64)).item()
+            for n, f in zip(spatial, factors, strict=True)]
+
+
+def resample(
+    input: Tensor, sizes: list[int], factors: Any, mode: str, align: bool, antialias: bool
+) -> Tensor:
+    """Resize images to `sizes`. `factors`: for each axis the factor that stands for the ratio of
+    the lengths, or None."""
     _check_input(input, sizes, mode)
+    spatial = input._array.shape[2:]
     fixed_point = input._array.dtype == np.uint8 and mode in SMOOTH_TAPS  # the modes of images
     kind = np.float64 if input._array.dtype == np.float64 or fixed_point else np.float32
     factors = factors or [None] * len(sizes)
@@ -359,18 +373,3 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
     """
     _warn_old("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
-
-
-@composite(expose=("aten",))
-def _upsample_bilinear2d_aa(
-    input: Tensor, output_size: Any, align_corners: bool, scales_h: Any = None,
-    scales_w: Any = None, *, scale_factors: Any = None
-) -> Tensor:
-    """Resize images bilinearly, with antialiasing when downsampling.
-
-    >>> torch.ops.aten._upsample_bilinear2d_aa(torch.ones(1, 1, 4, 4), (2, 2), False).shape
-    torch.Size([1, 1, 2, 2])
-    """
-    size = None if output_size is None else tuple(output_size)
-    return interpolate(input, size, scale_factors, mode="bilinear", align_corners=align_corners,
-                       antialias=True)

@@ -43,7 +43,8 @@ def test_quotients_by_numbers_are_rounded_once(torch, kind):
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_special_quotients(torch, kind):
-    values = torch.tensor([0.0, -0.0, 2.0, -3.0, float("inf"), float("nan")]).to(getattr(torch, kind))
+    values = torch.tensor([0.0, -0.0, 2.0, -3.0, float("inf"), float("nan")],
+                          dtype=getattr(torch, kind))
     for mode in ("floor", "trunc"):
         y = torch.div(values[:, None], values, rounding_mode=mode).float()
         expected = torch.div(values.float()[:, None], values.float(), rounding_mode=mode)
