@@ -28,16 +28,16 @@ def test_both_overloads_resize_as_interpolate_does(torch, name):
     corners = [] if mode.startswith("nearest") else [False]
     operator = getattr(torch.ops.aten, name)
     by_size = interpolate(torch, name, x, size=size)
-    assert torch.equal(operator(x, size, *corners), by_size)
-    assert torch.equal(operator.default(x, size, *corners), by_size)
-    assert torch.equal(operator.vec(x, size, *corners, None), by_size)
+    torch.testing.assert_close(operator(x, size, *corners), by_size)
+    torch.testing.assert_close(operator.default(x, size, *corners), by_size)
+    torch.testing.assert_close(operator.vec(x, size, *corners, None), by_size)
     by_factor = interpolate(torch, name, x, scale_factor=factors)
-    assert torch.equal(operator.vec(x, None, *corners, factors), by_factor)
+    torch.testing.assert_close(operator.vec(x, None, *corners, factors), by_factor)
     own = list(by_factor.shape[2:])
-    assert torch.equal(operator.default(x, own, *corners, *factors), by_factor)
+    torch.testing.assert_close(operator.default(x, own, *corners, *factors), by_factor)
     last = {1: "scales", 2: "scales_w", 3: "scales_w"}[n]
     named = operator.default(x, own, *corners, *factors[:-1], **{last: factors[-1]})
-    assert torch.equal(named, by_factor)
+    torch.testing.assert_close(named, by_factor)
 
 
 def test_nodes_and_refusals(torch):
