@@ -106,7 +106,7 @@ def _slope_ref(g: np.ndarray, x: np.ndarray, approximate: str = "none") -> np.nd
     return g * (_gelu_ref(x + step, approximate) - _gelu_ref(x - step, approximate)) / (2 * step)
 
 
-@pointwise(ref=_slope_ref, samples=_double_samples(pairs_nonzero), expose=(), inplace=False)
+@pointwise(ref=_slope_ref, samples=_double_samples(pairs_nonzero), expose=("aten",), inplace=False)
 def gelu_backward(grad: Array, input: Array, *, approximate: str = "none") -> Array:
     """Return the cotangent of gelu's input."""
     return blockwise(_tanh_slope if approximate == "tanh" else _exact_slope, grad, input)

@@ -67,7 +67,7 @@ def _(g: Tensor, y: Tensor) -> Tensor:
     return threshold_backward(g, y, 0)
 
 
-@pointwise(expose=(),
+@pointwise(expose=("aten",),
            ref=lambda g, x, threshold: np.where(x <= threshold, 0, g),
            samples=lambda rng: ((a, {"threshold": 0.1}) for a, _ in pairs_nonzero(rng)),
            inplace=False)
@@ -251,7 +251,7 @@ def _hardswish_slope(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 @pointwise(ref=lambda g, x: g * np.clip(x / 3 + 0.5, 0, 1) * (x > -3), samples=_near_zero,
-           expose=(), inplace=False)
+           expose=("aten",), inplace=False)
 def hardswish_backward(grad: Array, input: Array) -> Array:
     """Return the cotangent of hardswish's input.
 

@@ -46,7 +46,7 @@ def _logistic_slope(grad: np.ndarray, output: np.ndarray) -> np.ndarray:
     return np.multiply(slope, grad)
 
 
-@pointwise(ref=lambda g, y: g * y * (1 - y), samples=pairs_nonzero, expose=(), inplace=False)
+@pointwise(ref=lambda g, y: g * y * (1 - y), samples=pairs_nonzero, expose=("aten",), inplace=False)
 def sigmoid_backward(grad: Array, output: Array) -> Array:
     """Return the cotangent of sigmoid's input from its output, grad * output * (1 - output)."""
     return blockwise(_logistic_slope, grad, output)
@@ -91,8 +91,8 @@ def _silu_slope(grad: np.ndarray, x: np.ndarray) -> np.ndarray:
     return grad * (s * (1 + x * (1 - s)))
 
 
-@pointwise(ref=lambda g, x: g * (np.exp(-x) * (1 + x) + 1) / (1 + np.exp(-x)) ** 2, expose=(),
-           samples=pairs_nonzero, inplace=False)
+@pointwise(ref=lambda g, x: g * (np.exp(-x) * (1 + x) + 1) / (1 + np.exp(-x)) ** 2,
+           expose=("aten",), samples=pairs_nonzero, inplace=False)
 def silu_backward(grad: Array, input: Array) -> Array:
     """Return the cotangent of silu's input."""
     return blockwise(_silu_slope, grad, input)
@@ -153,7 +153,7 @@ def _mish_slope_ref(g: np.ndarray, x: np.ndarray) -> np.ndarray:
     return g * (t + x * (1 - t**2) / (1 + np.exp(-x)))
 
 
-@pointwise(ref=_mish_slope_ref, expose=(), samples=pairs_nonzero, inplace=False)
+@pointwise(ref=_mish_slope_ref, expose=("aten",), samples=pairs_nonzero, inplace=False)
 def mish_backward(grad: Array, input: Array) -> Array:
     """Return the cotangent of mish's input."""
     return blockwise(_mish_slope, grad, input)

@@ -146,20 +146,17 @@ class Operator:
         # exceed one, as for pointwise operators and views. Programs for growing shapes rely on it.
         self.extents_follow: bool = options.pop(
             "extents_follow", self.kind in (Kind.POINTWISE, Kind.VIEW))
-        # How vmap treats the axis of examples (`ops/interception/batching_rules.py`). Leading axes
-        # are independent: the operator works on trailing matrices, rows or elements.
-        self.leading: bool = options.pop("leading", False)
+        # For vmap (`interception/batching_rules.py`): whether leading axes are independent; 2: of
+        self.leading: int = options.pop("leading", False)  # matrices, else of rows or elements.
         # Inputs whose first axis already holds independent examples, such as images or sequences.
         self.examples: tuple[str, ...] = options.pop("examples", ())
         # Which operands may overlap the tensor given as out=.
         self.overlap: Overlap = options.pop("overlap", _OVERLAPS.get(self.kind, Overlap.ANY))
         # Whether settings are rounded to half precision, where the first input has it.
         self.rounds_settings: bool = options.pop("rounds_settings", False)
-        # Computes a quotient of half precision in steps, of which each is rounded, as PyTorch does
-        # unless the divisor is a number: takes float32 arrays and a function that rounds.
+        # A quotient of half precision in steps that are rounded, unless the divisor is a number.
         self.steps_of_halves: Callable | None = options.pop("steps_of_halves", None)
-        # A loss per element, which `reduction` combines (0 none, 1 mean, 2 sum).
-        self.reduces: bool = options.pop("reduces", False)
+        self.reduces: bool = options.pop("reduces", False)  # a loss: 0 none, 1 mean, 2 sum
         # The order of a node's edges, if it differs from the parameters' order.
         self.edges: tuple[str, ...] = options.pop("edges", ())
 

@@ -81,7 +81,9 @@ def _put_in_front(operator: Operator, batch: Batch, values: list[Any]) -> Any:
         if isinstance(value, Tensor):
             ranks.add(value._array.ndim)
             lowered[i] = batch.expand(value)
-    return call_with(operator, lowered) if len(ranks) == 1 else NotImplemented
+    if len(ranks) > 1 or (operator.leading == 2 and min(ranks) < 2):  # an example is no matrix
+        return NotImplemented
+    return call_with(operator, lowered)
 
 
 def _fold(operator: Operator, batch: Batch, values: list[Any]) -> Any:

@@ -45,7 +45,7 @@ def _factor(A: Array) -> tuple[Array, Array]:
     return y, info
 
 
-@opaque(leading=True, layout=Layout.COLUMNS,
+@opaque(leading=2, layout=Layout.COLUMNS,
         name="_cholesky_ex", node="LinalgCholeskyExBackward0", expose=(), holomorphic=False,
         values=ONLY_RUNNING_TELLS,
         constant_outputs=(1,), result_type=return_type("linalg_cholesky_ex", "L", "info"),
@@ -151,7 +151,7 @@ def _factor_samples(rng: Rng) -> Iterator[Sample]:
         yield (rng.normal(size=b), np.tril(well_conditioned(rng, *a))), {}
 
 
-@opaque(leading=True, autocast=Policy.FULL,
+@opaque(leading=2, autocast=Policy.FULL,
         layout=Layout.COLUMNS, name="cholesky_solve", samples=_factor_samples, holomorphic=False,
         ref=lambda B, L: np.linalg.solve(L @ np.swapaxes(L, -1, -2), B))
 def cholesky_solve(input: Array, L: Array, upper: bool = False) -> Array:
@@ -191,7 +191,7 @@ def _factors(rng: Rng) -> Iterator[Sample]:
         yield (np.tril(well_conditioned(rng, *shape)),), {}
 
 
-@opaque(leading=True, autocast=Policy.FULL,
+@opaque(leading=2, autocast=Policy.FULL,
         layout=Layout.COLUMNS, name="cholesky_inverse", samples=_factors, holomorphic=False,
         ref=lambda L: np.linalg.inv(L @ np.swapaxes(L, -1, -2)))
 def cholesky_inverse(L: Array, upper: bool = False) -> Array:

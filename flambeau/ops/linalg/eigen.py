@@ -65,7 +65,7 @@ def _fill_with_nan(A: Array) -> tuple[Array, Array]:
     return L, np.full(A.shape, np.nan, A.dtype)
 
 
-@opaque(leading=True, layout=Layout.COLUMNS,
+@opaque(leading=2, layout=Layout.COLUMNS,
         name="_linalg_eigh", node="LinalgEighBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_eigh", "eigenvalues", "eigenvectors"),
         ref=lambda A: np.linalg.eigh(A), samples=None)
@@ -111,7 +111,7 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     return _eigh(A, UPLO, out=out)
 
 
-@opaque(leading=True,
+@opaque(leading=2,
         name="_linalg_eigvalsh", expose=(), differentiable=False, samples=_symmetric_samples,
         ref=lambda A: np.linalg.eigvalsh(A))
 def _eigvalsh(A: Array, UPLO: str = "L") -> Array:
@@ -151,7 +151,7 @@ def _check_general(A: Array, name: str) -> np.dtype:
     return np.result_type(A.dtype, np.complex64)
 
 
-@opaque(leading=True, layout=Layout.COLUMNS,
+@opaque(leading=2, layout=Layout.COLUMNS,
         name="_linalg_eig", node="LinalgEigBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_eig", "eigenvalues", "eigenvectors"),
         ref=lambda A: tuple(x.astype(complex) for x in np.linalg.eig(A)), samples=None)
@@ -194,7 +194,7 @@ def eig(A: Tensor, *, out: Any = None) -> Any:
     return _eig(A, out=out)
 
 
-@opaque(leading=True,
+@opaque(leading=2,
         name="_linalg_eigvals", expose=(), differentiable=False, samples=square_samples,
         ref=lambda A: np.linalg.eigvals(A).astype(complex))
 def _eigvals(A: Array) -> Array:

@@ -20,7 +20,7 @@ from .matrix_checks import (
 )
 
 
-@opaque(leading=True, layout=Layout.COLUMNS,
+@opaque(leading=2, layout=Layout.COLUMNS,
         name="_ldl_factor_ex", expose=(), node="NotImplemented", ref=None, samples=None,
         torch_kernel="linalg_ldl_factor_ex", values=ONLY_RUNNING_TELLS,
         result_type=return_type("linalg_ldl_factor_ex", "LD", "pivots", "info"))

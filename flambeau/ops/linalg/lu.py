@@ -168,7 +168,7 @@ def _(gs: tuple[None, Tensor, Tensor], ys: tuple[Tensor, ...]) -> Tensor:
     return None if gs[1] is None and gs[2] is None else compute_lu_cotangent(gs[1], gs[2], *ys)
 
 
-@opaque(leading=True, layout=Layout.COLUMNS,
+@opaque(leading=2, layout=Layout.COLUMNS,
         name="_lu_factor_ex", node="LinalgLuFactorExBackward0", expose=(), holomorphic=False,
         values=ONLY_RUNNING_TELLS,
         result_type=return_type("linalg_lu_factor_ex", "LU", "pivots", "info"),

@@ -85,7 +85,7 @@ def _evaluate_rational(A: Array, coefficients: tuple[int, ...]) -> Array:
     return np.linalg.solve(V - U, V + U)
 
 
-@opaque(leading=True,
+@opaque(leading=2,
         name="_matrix_exp", node="LinalgMatrixExpBackward0", expose=(), holomorphic=False,
         samples=square_samples, ref=_sum_series)
 def _matrix_exp(A: Array) -> Array:

@@ -62,7 +62,7 @@ def _check_pinv(A: Array) -> None:
         )
 
 
-@opaque(leading=True, name="_linalg_pinv", node="LinalgPinvBackward0", expose=(), holomorphic=False,
+@opaque(leading=2, name="_linalg_pinv", node="LinalgPinvBackward0", expose=(), holomorphic=False,
         samples=rectangular_samples, ref=lambda A: np.linalg.pinv(A))
 def _pinv(
     A: Array, atol: float | None = None, rtol: float | None = None, hermitian: bool = False
@@ -133,7 +133,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     return _pinv(input, 0.0, rcond)
 
 
-@opaque(leading=True,
+@opaque(leading=2,
         name="_matrix_rank", expose=(), differentiable=False, samples=rectangular_samples,
         ref=lambda A: np.linalg.matrix_rank(A))
 def _matrix_rank(A: Array, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Array:

@@ -109,6 +109,8 @@ def addmm(input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Nu
 def _(
     batch: Batch, input: Tensor, mat1: Tensor, mat2: Tensor, beta: Number, alpha: Number
 ) -> Tensor:
+    if mat1.dim() != 2 or mat2.dim() != 2:
+        return NotImplemented
     x, a, b = map(batch.plain, (input, mat1, mat2))
     y = _scale(a @ b, alpha)
     return batch.expand(y if beta == 0 else _scale(x, beta) + y)

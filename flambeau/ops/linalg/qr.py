@@ -33,7 +33,7 @@ def _check_mode(mode: str) -> None:
         )
 
 
-@opaque(leading=True, layout=Layout.COLUMNS,
+@opaque(leading=2, layout=Layout.COLUMNS,
         name="_linalg_qr", node="LinalgQrBackward0", expose=(), holomorphic=False,
         result_type=return_type("linalg_qr", "Q", "R"), samples=rectangular_samples,
         ref=lambda A: tuple(np.linalg.qr(A)))
@@ -146,7 +146,7 @@ def _raw_reference(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             np.stack([t for (_, t), _ in raw]).reshape(*x.shape[:-2], k))
 
 
-@opaque(leading=True, layout=Layout.COLUMNS,
+@opaque(leading=2, layout=Layout.COLUMNS,
         name="geqrf", ref=_raw_reference, samples=rectangular_samples,
         result_type=return_type("geqrf", "a", "tau"))
 def geqrf(input: Array) -> tuple[Array, Array]:

@@ -47,7 +47,7 @@ def _solve_by_columns(A: Array, B: Array) -> tuple[Array, Array]:
     return X, info
 
 
-@opaque(leading=True, layout=Layout.COLUMNS,
+@opaque(leading=2, layout=Layout.COLUMNS,
         name="_linalg_inv_ex", node="LinalgInvExBackward0", expose=(), holomorphic=False,
         values=ONLY_RUNNING_TELLS,
         samples=square_samples, constant_outputs=(1,),
@@ -143,7 +143,7 @@ def _solve_reference(A: np.ndarray, B: np.ndarray, left: bool = True) -> np.ndar
     return y[..., 0] if vector else y
 
 
-@opaque(leading=True, layout=Layout.COLUMNS,
+@opaque(leading=2, layout=Layout.COLUMNS,
         name="_linalg_solve", node="LinalgSolveExBackward0", expose=(), holomorphic=False,
         values=ONLY_RUNNING_TELLS,
         result_type=return_type("linalg_solve_ex", "result", "info"), constant_outputs=(1,),
@@ -264,7 +264,7 @@ def solve_triangular_matrices(A: Array, B: Array, upper: bool, unit: bool = Fals
     return y
 
 
-@opaque(leading=True, layout=Layout.COLUMNS,
+@opaque(leading=2, layout=Layout.COLUMNS,
         name="_linalg_solve_triangular", node="LinalgSolveTriangularBackward0", expose=(),
         samples=_triangular_samples, ref=lambda A, B, upper: np.linalg.solve(
             np.triu(A) if upper else np.tril(A), B), holomorphic=False)

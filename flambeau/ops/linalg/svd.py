@@ -59,7 +59,7 @@ def _decompose_nothing(A: Array, full_matrices: bool, vectors: bool) -> tuple:
     return U, S, Vh
 
 
-@opaque(leading=True, layout=Layout.COLUMNS,
+@opaque(leading=2, layout=Layout.COLUMNS,
         name="_linalg_svd", node="LinalgSvdBackward0", expose=(), holomorphic=False,
         samples=rectangular_samples, result_type=return_type("linalg_svd", "U", "S", "Vh"),
         ref=lambda A: np.linalg.svd(A, full_matrices=False))
@@ -127,7 +127,7 @@ def compute_svd_cotangent(
     return U @ (inner @ Vh) if m >= n else (U @ inner) @ Vh
 
 
-@opaque(leading=True,
+@opaque(leading=2,
         name="_linalg_svdvals", expose=(), node="LinalgSvdBackward0", holomorphic=False,
         differentiable=False, samples=rectangular_samples,
         ref=lambda A: np.linalg.svd(A, compute_uv=False))

@@ -350,6 +350,8 @@ def _(
     weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
     momentum: float = 0.1, eps: float = 1e-5
 ) -> Tensor:
+    if input.dim() < 2:
+        return NotImplemented
     axes, ends = [0, *range(2, input.dim())], [1] * (input.dim() - 2)
     if not training:
         if running_mean is None or running_var is None:

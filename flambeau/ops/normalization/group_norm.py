@@ -204,6 +204,8 @@ def _(
     bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
     shape = input.shape
+    if len(shape) < 2:
+        return NotImplemented
     rows = input.reshape(shape[0], num_groups, -1)
     return scale_channels(normalize(rows, [2], eps)[0].reshape(shape), weight, bias)
 

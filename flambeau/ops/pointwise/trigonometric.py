@@ -222,7 +222,7 @@ def _scale_by_tanh_slope(grad: np.ndarray, output: np.ndarray) -> np.ndarray:
     return np.multiply(slope, grad)
 
 
-@pointwise(ref=lambda g, y: g * (1 - y**2), samples=pairs_nonzero, expose=(), inplace=False)
+@pointwise(ref=lambda g, y: g * (1 - y**2), samples=pairs_nonzero, expose=("aten",), inplace=False)
 def tanh_backward(grad: Array, output: Array) -> Array:
     """Cotangent of tanh's input, computed from its output: grad * (1 - output**2)."""
     return blockwise(_scale_by_tanh_slope, grad, output)
