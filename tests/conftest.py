@@ -63,7 +63,7 @@ def _ambient_modes_end_with_their_test():
 
 
 @pytest.fixture(autouse=True)
-def _no_precedents(monkeypatch):
+def _no_signatures(monkeypatch):
     """How many calls are recorded does not depend on the tests that ran before."""
     name = "flambeau.compiler.trace.trace_signature._make_function_key"
     monkeypatch.setattr(name, lambda function: None)

@@ -34,7 +34,7 @@ from ..proof.watcher import Watcher
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.operands import collect_arrays, collect_tensors, flatten
 from ..trace.trace import UPDATE, Backward, Trace, address, collect_values
-from ..trace.trace_signature import Precedent
+from ..trace.trace_signature import TraceSignature
 from .escapes import explain_lost_backward, find_live_outputs, finish, list_live_bases
 from .lazy_call import Deferred
 from .live_tensors import find_live_tensors
@@ -150,14 +150,14 @@ def capture(
 @skip_in_stacks
 def capture_steps(
     function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False,
-    like: Precedent | None = None, prove: bool = False,
+    expected: TraceSignature | None = None, prove: bool = False,
 ) -> Steps:
     """Run function(*args, **kwargs), record it, and return the result and the trace.
 
     values: copy external memory, for the self-check.
     counter: draw counter-based random numbers.
-    like: the precedent that the call should match. If it does, nothing is computed: the result has
-    no values until the trace's `deferred` computes them.
+    expected: the signature that the call should match. If it does, nothing is computed: the result
+    has no values until the trace's `deferred` computes them.
     prove: watch the call opcode by opcode, for the trace's `proof`.
 
     The trace is None if a recording is already running or an argument is sparse. Exceptions of the
@@ -176,15 +176,16 @@ def capture_steps(
         watcher = _watch(function, args, kwargs, trace) if prove else None
         recorder.watcher = watcher
         states = [(t, t._array, t._requires_grad, t._node) for t in recorder.keep_alive[0][0]]
-        if like is not None:
-            _defer(recorder, like, watcher)
+        if expected is not None:
+            _defer(recorder, expected, watcher)
         try:
             swap_all(recorder)
             _recorders.current = recorder
             KernelPolicy.counts = False
-            fresh_memory = nullcontext() if like is None else allocate_outside_heap()
+            fresh_memory = nullcontext() if expected is None else allocate_outside_heap()
             with _refuse_warnings(recorder), fresh_memory:
-                result = yield from _record_call(recorder, function, args, kwargs, like, watcher)
+                result = yield from _record_call(
+                    recorder, function, args, kwargs, expected, watcher)
         except BaseException:
             recorder.compute()
             raise
@@ -207,9 +208,9 @@ def _watch(function: Callable, args: tuple, kwargs: dict, trace: Trace) -> Watch
     return watcher
 
 
-def _defer(recorder: Recorder, like: Precedent, watcher: Watcher | None) -> None:
+def _defer(recorder: Recorder, expected: TraceSignature, watcher: Watcher | None) -> None:
     """Defer the call's operators. If the proof reads shared memory, compute them first."""
-    recorder.deferred = recorder.trace.deferred = Deferred(recorder, like)
+    recorder.deferred = recorder.trace.deferred = Deferred(recorder, expected)
     if watcher is not None:
         watcher.facts.look = recorder.compute
 
@@ -244,8 +245,8 @@ def _add_effects(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> 
 
 @skip_in_stacks
 def _record_call(
-    recorder: Recorder, function: Callable, args: tuple, kwargs: dict, like: Precedent | None,
-    watcher: Watcher | None,
+    recorder: Recorder, function: Callable, args: tuple, kwargs: dict,
+    expected: TraceSignature | None, watcher: Watcher | None,
 ) -> Steps:
     """Run the function under the recorder and return its result."""
     trace = recorder.trace
@@ -258,15 +259,15 @@ def _record_call(
     except RecursionError:
         trace.add_problem("it returns a list or dict that holds itself", "")
         return result
-    if trace.deferred is not None and not _is_finished(trace, like):
+    if trace.deferred is not None and not _is_finished(trace, expected):
         trace.deferred.compute()
     record_backward(recorder, args, kwargs)
     return result
 
 
-def _is_finished(trace: Trace, like: Precedent | None) -> bool:
-    """Whether a deferred call did everything that its precedent did."""
-    return like is not None and like.matches_outline(trace) and not find_live_outputs(trace)
+def _is_finished(trace: Trace, expected: TraceSignature | None) -> bool:
+    """Whether a deferred call did everything that the expected signature lists."""
+    return expected is not None and expected.matches_outline(trace) and not find_live_outputs(trace)
 
 
 def _find_holders(trace: Trace, tensors: list[Any]) -> None:

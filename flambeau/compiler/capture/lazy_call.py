@@ -1,6 +1,6 @@
-"""Deferred calls: operators do not execute while the call matches its precedent.
+"""Deferred calls: operators do not execute while the call matches a stored signature.
 
-Tensors get uninitialized memory with the precedent's layout, and everything is recorded as usual.
+Tensors get uninitialized memory with the signature's layout, and everything is recorded as usual.
 If Python needs a value, or the call diverges, the recorded events are computed into that memory in
 order, and the call continues as a normal recorded call. A call that matches to the end gets its
 values from a program. If a call ends with an error, its events are computed too.
@@ -32,7 +32,7 @@ from ..trace.trace import (
     CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value, collect_values,
     map_values,
 )
-from ..trace.trace_signature import Geometry, Precedent
+from ..trace.trace_signature import Geometry, TraceSignature
 from .listed_history import attach
 
 if TYPE_CHECKING:
@@ -47,17 +47,17 @@ class Deferred:
     # Also of the update that ends the deferral: it is computed with the events before it.
     defers_update = True
 
-    def __init__(self, recorder: Recorder, precedent: Precedent) -> None:
-        self.recorder, self.trace, self.precedent = recorder, recorder.trace, precedent
+    def __init__(self, recorder: Recorder, signature: TraceSignature) -> None:
+        self.recorder, self.trace, self.signature = recorder, recorder.trace, signature
         self.values, self.trace.values = self.trace.values, False
         self.on = True
         self.originals: dict[int, tuple[Callable, bool]] = {}  # by event number
         self.scalars: dict[int, Any] = {}  # of updates
         self.pages = PagePrefaulter()  # pages that the program will write
         self.arena: Arena | None = None
-        if precedent.arena:
+        if signature.arena:
             with suppress(MemoryError):  # the program then reports the failed allocation
-                self.arena = Arena(precedent.arena)
+                self.arena = Arena(signature.arena)
                 self.pages.ask(self.arena.array)
 
     # ------------------------------------------------------------------------ recording
@@ -68,7 +68,7 @@ class Deferred:
         """Record an operator. Return its results without values, or NOT_NOW if it must run."""
         number = len(self.trace.events)
         event = Event(OPERATOR, operator=operator, args=refs)
-        if not self.precedent.matches_inputs(number, event, self.trace) \
+        if not self.signature.matches_inputs(number, event, self.trace) \
                 or not self._takes_values(operator, bound):
             return NOT_NOW
         try:
@@ -78,7 +78,7 @@ class Deferred:
         if arrays is None:
             return NOT_NOW
         self.originals[number] = original, swapped
-        is_tuple, _ = self.precedent.forms[number]
+        is_tuple, _ = self.signature.forms[number]
         source = next((x for x in bound if isinstance(x, Tensor)), None)
         with self.recorder.silence():
             tensors = [None if y is None else
@@ -104,14 +104,14 @@ class Deferred:
         """Allocate the results of an event; None if they lie on known memory."""
         owners: dict[int, np.ndarray] = {}
         result: list[np.ndarray | None] = []
-        _, parts = self.precedent.forms[number]
-        for value, part in zip(self.precedent.results[number], parts, strict=True):
+        _, parts = self.signature.forms[number]
+        for value, part in zip(self.signature.results[number], parts, strict=True):
             if value is None:
                 result.append(None)
                 continue
             if value.storage < len(self.trace.storages):
                 return None
-            geometry = self.precedent.wholes[value.storage]
+            geometry = self.signature.wholes[value.storage]
             owner = owners.get(value.storage)
             if owner is None:
                 owner = owners[value.storage] = allocate(geometry)
@@ -124,9 +124,9 @@ class Deferred:
         return result
 
     def copy_of(self, leaf: Tensor, g: Tensor) -> Tensor | None:
-        """Return a grad without values for a leaf; None unless the precedent writes one now."""
+        """Return a grad without values for a leaf; None unless the signature writes one now."""
         number = len(self.trace.events)
-        supplied = self.precedent.inputs
+        supplied = self.signature.inputs
         order = find_dense_order(leaf._array)
         if number >= len(supplied) or not supplied[number].startswith(WRITE) or order is None:
             return None
@@ -150,10 +150,10 @@ class Deferred:
         return result
 
     def compare_event(self, event: Event) -> None:
-        """Compare the event just recorded with the precedent; compute all values if it differs."""
+        """Compare the event just recorded with the signature; compute all values if it differs."""
         number = len(self.trace.events) - 1
-        precedent, trace = self.precedent, self.trace
-        if not precedent.matches_inputs(number, event, trace) or not precedent.matches_outputs(
+        signature, trace = self.signature, self.trace
+        if not signature.matches_inputs(number, event, trace) or not signature.matches_outputs(
             number, event, trace
         ):
             self.compute()

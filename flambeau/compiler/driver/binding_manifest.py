@@ -1,4 +1,4 @@
-"""Manifests: how a precedent's program is bound to a call, as plain data, so that a matching call
+"""Manifests: how a signature's program is bound to a call, as plain data, so that a matching call
 can skip building the graph and its bindings.
 
 A manifest records what the graph and bindings depend on besides the events, which are compared
@@ -29,7 +29,7 @@ from ..trace import bindings as bind
 from ..trace.trace import OPERATOR, UPDATE, Trace, Value
 
 _PLAIN = (type(None), bool, int, float, str)
-# Their sources are part of a precedent's key.
+# Their sources are part of a signature's key.
 _LIBRARY_MODULES = ("flambeau.ops.", "flambeau.optim.")
 _KINDS = {str(item): item for item in FROM_NUMPY}
 

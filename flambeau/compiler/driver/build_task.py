@@ -11,7 +11,7 @@ from ..ir.graph import Graph
 from ..runtime.optimizer_counters import RecordedGroup
 from ..runtime.sample_inputs import SampleInputs
 from ..trace.bindings import Bindings
-from ..trace.trace_signature import Precedent
+from ..trace.trace_signature import TraceSignature
 
 
 @dataclass(eq=False)
@@ -24,7 +24,7 @@ class BuildTask:
     proof: Any  # that the recorded call's Python may be skipped
     arguments: tuple = ()  # descriptions of (args, kwargs)
     groups: list[RecordedGroup] = field(default_factory=list)  # as they were in the recorded call
-    precedent: Precedent | None = None  # stored once the program is verified
+    signature: TraceSignature | None = None  # stored once the program is verified
     result: Any = None  # of the recorded call, if the program's results replace it
 
     step: Any = None

@@ -19,9 +19,10 @@ class CallPolicy:
         self.is_settled = bool(options.get("settled", False))
         # Whether NumPy evaluates graphs, as a reference without machine code.
         self.evaluates = bool(options["backend"] == "evaluate")
-        # Whether a step that cannot be compiled is an error; whether one is, too, whose Python has
-        # to run or whose operators have no native code: PyTorch's modes compile both.
+        # Whether a step that cannot be compiled is an error.
         self.raises = bool(options["fullgraph"])
+        # Whether it is an error, too, if Python code of the step has to run or an operator has no
+        # native code. PyTorch's modes compile such steps.
         self.is_strict = self.raises and self.is_synchronous
         self.draws_by_counter = bool(options["random"] == "counter")
         self.is_dynamic = bool(options["dynamic"])

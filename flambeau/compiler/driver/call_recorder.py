@@ -37,20 +37,20 @@ class CallRecorder:
     def blocks_on_build(self, specialization: Specialization) -> bool:
         """Whether calls wait for a program. They also wait for a cached one, because loading it is
         faster than an eager call."""
-        return self.policy.is_synchronous or specialization.precedent is not None
+        return self.policy.is_synchronous or specialization.signature is not None
 
     @skip_in_stacks
     def record(self, specialization: Specialization, args: tuple, kwargs: dict[str, Any]) -> Steps:
         """Record an eager call and return its result."""
         before = specialization.state
         waits = self.blocks_on_build(specialization)
-        precedent = None
+        signature = None
         if before.trace is None and not specialization.is_early:
-            precedent = specialization.precedent
+            signature = specialization.signature
         # Values are needed for the self-check if this call may get a program.
         values = waits or before.trace is not None
         result, trace = yield from capture_steps(
-            self.function, args, kwargs, values, self.policy.draws_by_counter, precedent,
+            self.function, args, kwargs, values, self.policy.draws_by_counter, signature,
             prove=True)
         if trace is None:
             return result
@@ -127,14 +127,14 @@ class CallRecorder:
                            divergence: tuple[str, str] | None) -> bool:
         """Guess whether the next calls will pass the guards of this call's program.
 
-        They probably will if this call did the same as the last one or as its precedent. In
-        synchronous mode, the first proved call is enough, unless its program would keep an object
-        that was only an argument of this call alive.
+        They probably will if this call did the same as the last one, or what its stored signature
+        lists. In synchronous mode, the first proved call is enough, unless its program would keep
+        an object alive that was only an argument of this call.
         """
         if last is not None:
             return divergence is None
         return not trace.pins and (
-            self.policy.is_synchronous or _matches_precedent(specialization, trace))
+            self.policy.is_synchronous or _matches_signature(specialization, trace))
 
     def _promote(self, specialization: Specialization, trace: Trace, args: tuple,
                  kwargs: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ class CallRecorder:
             specialization, trace, args, kwargs
         ):
             return
-        is_stored = _matches_precedent(specialization, trace)
+        is_stored = _matches_signature(specialization, trace)
         trace.compute_deferred()
         self.installer.build(specialization, trace, args, kwargs, is_stored,
                              self._is_warmup(specialization))
@@ -177,7 +177,7 @@ class CallRecorder:
             self.fallback.stop_skipping(specialization, *(problem if known else proof.why))
 
 
-def _matches_precedent(specialization: Specialization, trace: Trace) -> bool:
-    """Whether a call did the same as its precedent."""
-    known = specialization.precedent
+def _matches_signature(specialization: Specialization, trace: Trace) -> bool:
+    """Whether a call did what the stored signature lists."""
+    known = specialization.signature
     return known is not None and (trace.deferred is not None or known.matches(trace))

@@ -28,7 +28,7 @@ from ..capture.record_writes import CALLED_THROUGH
 from ..follow.hooks import ACTIVE
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.operands import flatten_call
-from ..trace.trace_signature import load_precedent, make_key
+from ..trace.trace_signature import load_signature, make_key
 from .call_policy import CallPolicy
 from .call_recorder import CallRecorder
 from .explanation import write_explanation
@@ -111,7 +111,7 @@ class Compiled:
         """Whether a program for these arguments is cached on disk."""
         if CHECK.value():
             return False
-        return load_precedent(self._make_precedent_key(args, {})) is not None
+        return load_signature(self._make_signature_key(args, {})) is not None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Bind as the function does: as a method, with one compiled function per object."""
@@ -209,7 +209,7 @@ class Compiled:
             self._specializations.invalidate(specialization, flatten_call(args, kwargs))
         specialization.calls += 1
         try:
-            self._load_precedent(specialization, args, kwargs)
+            self._load_signature(specialization, args, kwargs)
             if (specialization.calls > 1 or specialization.is_variant or self._policy.is_settled
                     or self._recorder.blocks_on_build(specialization)):
                 with recording(self._policy.is_synchronous):
@@ -234,19 +234,19 @@ class Compiled:
             self._specializations.note_accumulation(adopted.program.bindings.list_absent_grads())
         return (yield self._function, args, kwargs)
 
-    def _make_precedent_key(self, args: tuple, kwargs: dict[str, Any]) -> str | None:
-        """Return the cache key of the precedent for these arguments."""
+    def _make_signature_key(self, args: tuple, kwargs: dict[str, Any]) -> str | None:
+        """Return the cache key of the signature for these arguments."""
         return make_key(self._function, args, kwargs, read_ambient_modes(),
                         self._specializations.list_roots(), self._options)
 
-    def _load_precedent(self, specialization: Specialization, args: tuple,
+    def _load_signature(self, specialization: Specialization, args: tuple,
                         kwargs: dict[str, Any]) -> None:
-        """Load the precedent for these arguments, at most once."""
+        """Load the signature for these arguments, at most once."""
         if not specialization.is_looked_up:
             specialization.is_looked_up = True
-            specialization.precedent_key = self._make_precedent_key(args, kwargs)
+            specialization.signature_key = self._make_signature_key(args, kwargs)
             if not CHECK.value():
-                specialization.precedent = load_precedent(specialization.precedent_key)
+                specialization.signature = load_signature(specialization.signature_key)
 
 
 class BoundCompiled(Compiled):

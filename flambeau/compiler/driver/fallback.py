@@ -45,7 +45,7 @@ class Fallback:
 
     def stop(self, specialization: Specialization, reason: str, line: str) -> None:
         """Keep a specialization's calls eager, with a warning. Raises if fullgraph=True."""
-        specialization.precedent = None
+        specialization.signature = None
         specialization.become(Event.STOPPED, Eager(reason=reason))
         location = f" ({line})" if line else ""
         text = f"flambeau.compile: {self.name} stays eager: {reason}{location}"

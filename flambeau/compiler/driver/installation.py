@@ -17,7 +17,7 @@ from ..runtime.guarded_call import Program
 from ..runtime.sample_inputs import SampleInputs
 from ..trace.operands import flatten_call
 from ..trace.trace import Trace
-from ..trace.trace_signature import make_precedent, store_precedent
+from ..trace.trace_signature import make_signature, store_signature
 from ..validation.self_check import check
 from .build_task import BuildTask
 from .explanation import write_explanation
@@ -48,17 +48,17 @@ class Installer:
     def build(self, specialization: Specialization, trace: Trace, args: tuple,
               kwargs: dict[str, Any], is_stored: bool = False, is_warmup: bool = False) -> None:
         """Compile a recorded call: in the background, or at once if calls wait, in which case the
-        program's results may replace the call's. `is_stored`: its precedent is on disk.
+        program's results may replace the call's. `is_stored`: its signature is on disk.
         `is_warmup`: it is the first call."""
-        precedent = None if is_stored else make_precedent(trace, self.fallback.function)
-        task = self.builder.start(trace, args, kwargs, precedent)
+        signature = None if is_stored else make_signature(trace, self.fallback.function)
+        task = self.builder.start(trace, args, kwargs, signature)
         if can_commit(task.graph, task.bindings, trace.result):
-            task.precedent = precedent
+            task.signature = signature
             task.result = trace.result if self.policy.is_synchronous else None
         trace.release_memory()
         if self.policy.is_synchronous or trace.communicates or self.policy.evaluates:
-            if precedent is not None:
-                precedent.start = specialization.calls
+            if signature is not None:
+                signature.start = specialization.calls
             self.builder.compile(task)
             self.adopt(specialization, task, is_warmup)
             return
@@ -142,11 +142,11 @@ class Installer:
         )
         specialization.become(Event.INSTALLED, Installed(
             program=program, trace=state.trace, reachable=state.reachable))
-        if task.precedent is not None:
-            task.precedent.arena = task.step.size
-            task.precedent.table = task.step.key
-            store_precedent(specialization.precedent_key, task.precedent)
-        specialization.precedent = None
+        if task.signature is not None:
+            task.signature.arena = task.step.size
+            task.signature.table = task.step.key
+            store_signature(specialization.signature_key, task.signature)
+        specialization.signature = None
         self.specializations.register(program)
         task.bindings.release_recording()
         program.grads.note_counts()

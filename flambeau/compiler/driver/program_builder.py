@@ -16,7 +16,7 @@ from ..schedule.tasks import Task
 from ..trace.bindings import locate_version_bumps
 from ..trace.operands import flatten_call
 from ..trace.trace import Trace
-from ..trace.trace_signature import Precedent
+from ..trace.trace_signature import TraceSignature
 from ..validation.reference import Reference
 from .binding_manifest import read_manifest, write_manifest
 from .build_task import BuildTask
@@ -30,9 +30,9 @@ class ProgramBuilder:
         self.policy = policy
 
     def start(self, trace: Trace, args: tuple, kwargs: dict[str, Any],
-              precedent: Precedent | None = None) -> BuildTask:
-        """Build the graph and bindings of a recorded call. Raises Unfit. `precedent`: the call's
-        precedent, which receives the manifest."""
+              signature: TraceSignature | None = None) -> BuildTask:
+        """Build the graph and bindings of a recorded call. Raises Unfit. `signature`: the call's
+        signature, which receives the manifest."""
         leaves = flatten_call(args, kwargs)
         try:
             graph, bindings = trace_to_graph(trace, leaves)
@@ -40,8 +40,8 @@ class ProgramBuilder:
             raise
         except Exception as error:
             raise Unfit(describe_failure(error, "trace_to_graph")) from error
-        if precedent is not None:
-            precedent.recipe = write_manifest(trace, leaves, graph, bindings)
+        if signature is not None:
+            signature.manifest = write_manifest(trace, leaves, graph, bindings)
         bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
         return BuildTask(graph, bindings, trace.modes, trace.proof,
                          describe_arguments((args, kwargs)), snapshot_groups(bindings))
@@ -75,11 +75,11 @@ class ProgramBuilder:
         """Restore a program from disk; None if its manifest cannot be bound to this call."""
         from .program_cache import restore_program
 
-        known = trace.deferred.precedent
-        if known.recipe is None or known.table is None:
+        known = trace.deferred.signature
+        if known.manifest is None or known.table is None:
             return None
         leaves = flatten_call(args, kwargs)
-        result = read_manifest(known.recipe, trace, leaves)
+        result = read_manifest(known.manifest, trace, leaves)
         if result is None or not can_commit(*result, trace.result):
             return None
         graph, bindings = result

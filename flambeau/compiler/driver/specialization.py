@@ -6,7 +6,7 @@ from typing import Any
 
 from ..proof.guards import Proof, format_line
 from ..runtime.guarded_call import Program
-from ..trace.trace_signature import Precedent
+from ..trace.trace_signature import TraceSignature
 from .conditions import Conditions
 from .states import Event, Installed, New, State, check_transition
 
@@ -30,9 +30,9 @@ class Specialization:
         self.calls = 0  # calls that no program served
         self.unused_programs = 0  # consecutive programs whose guards failed before any call
         self.moved_line = ""  # the line that read the changed state
-        self.is_looked_up = False  # whether its precedent was looked up
-        self.precedent_key: str | None = None  # cache key of its precedent
-        self.precedent: Precedent | None = None  # a matching call in an earlier process
+        self.is_looked_up = False  # whether a stored signature was looked up
+        self.signature_key: str | None = None  # cache key of its signature
+        self.signature: TraceSignature | None = None  # of an equal call in an earlier process
 
     def become(self, event: Event, state: State) -> None:
         """Enter the state that an event leads to. Raises ImpossibleTransition if it is illegal."""
@@ -73,5 +73,5 @@ class Specialization:
 
     @property
     def is_early(self) -> bool:
-        """Whether the precedent had no program yet at this call."""
-        return self.precedent is not None and self.calls < self.precedent.start
+        """Whether the signature had no program yet at this call."""
+        return self.signature is not None and self.calls < self.signature.start

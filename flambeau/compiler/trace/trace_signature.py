@@ -1,8 +1,8 @@
-"""Precedent: a textual signature of a step's calls, stored on disk.
+"""TraceSignature: the text of a step's trace, stored on disk.
 
-It records that a call was proved and that its program passed the self-check. The next process
-compares its first call with the precedent event by event, so it can use the program without having
-executed any operator (capture/lazy_call.py).
+A call is stored if it was proved and its program passed the self-check. The next process compares
+its first call with the signature event by event, so it can use the program without having executed
+any operator (capture/lazy_call.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Undescribable(Exception):
 
 
 @dataclass
-class Precedent:
+class TraceSignature:
     """`inputs`: each event and its operands; `outputs`: its results. `results`: windows that
     operators return; `forms`: whether as a tuple, and which are parts of other arrays."""
 
@@ -58,7 +58,7 @@ class Precedent:
     start: int = 1  # the first call that got a program's results
     arena: int = 0  # bytes of the program's arena
     table: str | None = None  # cache key of its table
-    recipe: list | None = None  # how to bind it (driver/binding_manifest.py)
+    manifest: list | None = None  # how to bind it (driver/binding_manifest.py)
 
     def matches_outline(self, trace: Trace) -> bool:
         """Whether a call has the same events, header and storages, by count and description."""
@@ -100,7 +100,7 @@ class Precedent:
             return False
 
 
-def make_precedent(trace: Trace, function: Callable) -> Precedent | None:
+def make_signature(trace: Trace, function: Callable) -> TraceSignature | None:
     """Describe a call, before its trace drops its memory; None if it cannot be described."""
     if trace.problems or trace.backward is not None:
         return None
@@ -109,7 +109,7 @@ def make_precedent(trace: Trace, function: Callable) -> Precedent | None:
     try:
         files = {event.line.rpartition(":")[0] for event in trace.events if event.line}
         files.add(_find_file(function))
-        return Precedent(
+        return TraceSignature(
             _describe_header(trace),
             [_describe_storage(storage) for storage in trace.storages],
             [
@@ -131,12 +131,12 @@ def make_precedent(trace: Trace, function: Callable) -> Precedent | None:
 
 def make_key(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
              roots: Sequence[Module], options: dict[str, Any]) -> str | None:
-    """Return the cache key of such a call's precedent; None if its arguments cannot be described.
+    """Return the cache key of such a call's signature; None if its arguments cannot be described.
 
     roots: the modules that the function refers to by name.
     """
-    hope = _make_function_key(function)
-    if hope is None:
+    function_key = _make_function_key(function)
+    if function_key is None:
         return None
     try:
         form = [_describe_argument(args), _describe_argument(kwargs), repr(modes)]
@@ -146,11 +146,11 @@ def make_key(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tup
     form += ["lazy" if is_lazy(t) else f"{t._array.shape}{t._array.dtype}" for t in tensors]
     form += [repr([m.training for root in roots for m in root.modules()])]
     form += [f"{options['random']} {options['backend']}"]
-    return disk_cache.make_key("precedent", hope, *form)
+    return disk_cache.make_key("signature", function_key, *form)
 
 
-def load_precedent(key: str | None) -> Precedent | None:
-    """Load a precedent; None if there is none, or if a source file it depends on changed."""
+def load_signature(key: str | None) -> TraceSignature | None:
+    """Load a signature; None if there is none, or if a source file it depends on changed."""
     data = None if key is None else disk_cache.get(key)
     if data is None:
         return None
@@ -162,14 +162,14 @@ def load_precedent(key: str | None) -> Precedent | None:
     return result if same else None
 
 
-def store_precedent(key: str | None, precedent: Precedent) -> None:
-    """Store the precedent of calls whose program passed the self-check."""
+def store_signature(key: str | None, signature: TraceSignature) -> None:
+    """Store the signature of calls whose program passed the self-check."""
     if key is not None:
-        disk_cache.store(key, _serialize(precedent))
+        disk_cache.store(key, _serialize(signature))
 
 
 def _make_function_key(function: Callable) -> str | None:
-    """Return a key for everything that a function's precedents depend on except its arguments."""
+    """Return a key for everything that a function's signatures depend on except its arguments."""
     sources, bodies = hash_compiler_sources(), hash_library_sources()
     if sources is None or bodies is None:
         return None
@@ -178,14 +178,14 @@ def _make_function_key(function: Callable) -> str | None:
         name, code = _find_file(function), _find_code(function)
         first_line = f"{code.co_qualname} {code.co_firstlineno}"
         return disk_cache.make_key(
-            "hope", _VERSION, sources, bodies, np.__version__, llvm_version(), target.triple,
+            "function", _VERSION, sources, bodies, np.__version__, llvm_version(), target.triple,
             target.cpu, target.features, str(threads()), name, _hash_file(name), first_line,
         )
     except (_Undescribable, OSError):
         return None
 
 
-def _serialize(result: Precedent) -> bytes:
+def _serialize(result: TraceSignature) -> bytes:
     return json.dumps(
         [
             result.head,
@@ -207,7 +207,7 @@ def _serialize(result: Precedent) -> bytes:
             result.start,
             result.arena,
             result.table,
-            result.recipe,
+            result.manifest,
         ],
         separators=(",", ":"),
     ).encode()
@@ -217,10 +217,10 @@ def _list_geometry(shape: tuple, strides: tuple, kind: np.dtype) -> list:
     return [list(shape), list(strides), str(kind)]
 
 
-def _deserialize(data: bytes) -> Precedent:
+def _deserialize(data: bytes) -> TraceSignature:
     head, storages, wholes, takes, gives, results, forms, files, *rest = json.loads(data)
     kinds = {str(item): item for item in FROM_NUMPY}
-    return Precedent(
+    return TraceSignature(
         head, storages, [(tuple(a), tuple(b), kinds.get(c) or np.dtype(c)) for a, b, c in wholes],
         takes, gives,
         [tuple(None if v is None else

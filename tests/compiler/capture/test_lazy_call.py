@@ -1,4 +1,4 @@
-"""A first call that does what a precedent did runs no operator; another one is an eager one."""
+"""A first call that does what a stored signature lists runs no operator; any other is eager."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _no_precedents(folder, monkeypatch):
+def _no_signatures(folder, monkeypatch):
     """There are some here, in a cache of these tests' own."""
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(folder / "cache"))
 
 
 @pytest.fixture
 def steps(folder):
-    """The module of the step, of which there is a precedent."""
+    """The module of the step, of which there is a signature."""
     path = folder / "steps.py"
     fresh = not path.exists()
     path.write_text(SOURCE)

@@ -1,4 +1,4 @@
-"""A program of an earlier process is bound by its recipe, where that is one for the call."""
+"""A program of an earlier process is bound by its manifest, if that fits the call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flambeau.compiler.driver import (
     binding_manifest, installation, pipeline, program_builder, program_cache,
 )
 from flambeau.compiler.ir import source_hashes
-from flambeau.compiler.trace.trace_signature import Precedent
+from flambeau.compiler.trace.trace_signature import TraceSignature
 
 SOURCE = """
 import flambeau as torch
@@ -49,7 +49,7 @@ def training(form="tuple", make=torch.optim.Adam):
 
 
 @pytest.fixture(autouse=True)
-def _no_precedents(tmp_path, monkeypatch):
+def _no_signatures(tmp_path, monkeypatch):
     """There are some here, in a cache of the test's own, where every program is kept."""
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(pipeline, "MIN_CACHED_PLAN_SECONDS", 0.0)
@@ -191,7 +191,7 @@ def test_a_table_that_is_gone_is_made_anew(steps, graphs, monkeypatch):
     assert same(cold, warm)
 
 
-def test_other_sources_of_operators_are_no_precedent(steps, graphs, monkeypatch):
+def test_other_sources_of_operators_match_no_signature(steps, graphs, monkeypatch):
     trained(steps)
     graphs.clear()
     monkeypatch.setattr(source_hashes, "hash_sources", lambda *paths: "others")
@@ -201,13 +201,13 @@ def test_other_sources_of_operators_are_no_precedent(steps, graphs, monkeypatch)
 
 def recipes(monkeypatch, step, *args):
     """The recipes of what a step keeps."""
-    manifests, original = [], installation.store_precedent
+    manifests, original = [], installation.store_signature
 
-    def keep(key, precedent: Precedent):
-        manifests.append(precedent.recipe)
-        original(key, precedent)
+    def keep(key, signature: TraceSignature):
+        manifests.append(signature.manifest)
+        original(key, signature)
 
-    monkeypatch.setattr(installation, "store_precedent", keep)
+    monkeypatch.setattr(installation, "store_signature", keep)
     for _ in range(3):
         step(*args)
     return manifests

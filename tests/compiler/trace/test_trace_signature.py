@@ -9,7 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau.compiler.trace.trace_signature import make_precedent
+from flambeau.compiler.trace.trace_signature import make_signature
 from flambeau.compiler.trace.trace import Trace
 
 SOURCE = """
@@ -38,7 +38,7 @@ def training():
 
 
 @pytest.fixture(autouse=True)
-def _no_precedents(tmp_path, monkeypatch):
+def _no_signatures(tmp_path, monkeypatch):
     """There are some here, in a cache of the test's own."""
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "cache"))
 
@@ -72,7 +72,7 @@ def same(a, b):
     return len(a) == len(b) and all(map(np.array_equal, a, b))
 
 
-def test_a_precedent_saves_a_call_and_changes_no_bit(tmp_path):
+def test_a_signature_saves_a_call_and_changes_no_bit(tmp_path):
     steps = module(tmp_path)
     cold, calls = run(steps)
     assert calls == 1
@@ -85,7 +85,7 @@ def test_a_precedent_saves_a_call_and_changes_no_bit(tmp_path):
 def test_of_code_that_has_run_before_the_first_call_is_recorded(tmp_path, settled):
     net = module(tmp_path).training()[0].eval()
     x, wanted = torch.randn(12, 8), []
-    for needed in (3 - settled, 1):  # without a precedent, and with it
+    for needed in (3 - settled, 1):  # without a signature, and with it
         step = torch.compile(lambda x: net(x), options={"settled": settled})
         with torch.no_grad():
             for calls in range(1, 6):
@@ -172,7 +172,7 @@ def test_the_first_call_has_the_programs_results(tmp_path, monkeypatch):
         assert np.allclose(p.grad.numpy(), q.grad.numpy(), atol=1e-5)
 
 
-def test_another_text_of_the_file_has_no_precedent(tmp_path):
+def test_another_text_of_the_file_has_no_signature(tmp_path):
     run(module(tmp_path))
     assert run(module(tmp_path, SOURCE + "\n# other\n"), mode=None)[1] != 1
 
@@ -193,7 +193,7 @@ def test_what_changes_between_the_calls_is_seen_all_the_same(tmp_path):
     assert "its Python runs on every call" in step.explain()
 
 
-def test_writing_to_an_argument_has_no_precedent(tmp_path):
+def test_writing_to_an_argument_has_no_signature(tmp_path):
     def step(x):
         x.add_(1.0)
         return x * 2
@@ -207,7 +207,7 @@ def test_writing_to_an_argument_has_no_precedent(tmp_path):
         assert not compiled.is_cached(x)
 
 
-def test_a_function_without_a_file_has_no_precedent():
+def test_a_function_without_a_file_has_no_signature():
     space = {"torch": torch, "nn": nn}
     exec("def double(x):\n    return x * 2\n", space)
-    assert make_precedent(Trace(), space["double"]) is None
+    assert make_signature(Trace(), space["double"]) is None

@@ -14,12 +14,16 @@ from ...samples import hash_rows
 from ..rule import Rule
 
 _MAX_ROWS = 1 << 14  # rows that are remembered
-_TIMES = 6
-_NUMBERS = 4096  # of each tensor
+_STEPS = 6
+_NUMBERS = 4096  # of each tensor, which are compared
 _LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _MIN_NUMBERS = 64
 _MAX_DRAWS = 8  # of a step that are remembered
-_UNRELATED, _RELATED, _SAME = 0.1, 0.15, 0.999  # correlations: at most, at least, at most
+# Correlations of the input: with the target at most, with another draw between these. Those of
+# unrelated numbers are about 1 / sqrt(n); the bounds are some multiples of that for few numbers.
+_MAX_WITH_TARGET, _MAX_CHANCE_DEVIATIONS = 0.1, 3
+_MIN_WITH_DRAW, _MIN_DRAW_DEVIATIONS = 0.15, 4
+_MAX_WITH_DRAW = 0.999  # above, the input is the draw
 
 
 class TargetOfAnotherDraw(Rule):
@@ -32,7 +36,7 @@ class TargetOfAnotherDraw(Rule):
     why = (
         "A denoiser predicts the noise that was added to its input. Reported when the target is "
         "drawn in every step and the input contains a different draw of the same shape plus "
-        f"something else, {_TIMES} times; also when all rows of the input appeared in earlier "
+        f"something else, {_STEPS} times; also when all rows of the input appeared in earlier "
         "steps, so that they cannot contain this step's noise. Not reported for purely random "
         "inputs, as in trials with random data."
     )
@@ -104,22 +108,22 @@ for _ in range(9):
             return
         shape = target._array.shape
         self._look_for_clean(target._array, spots[0], call.spot)
-        other_draws = [d._array
-                       for d, _ in self.draws if d is not target and d._array.shape == shape]
-        chance_level = min(target._array.size, _NUMBERS) ** -0.5  # of numbers that are independent
+        other_draws = [draw._array for draw, _ in self.draws
+                       if draw is not target and draw._array.shape == shape]
+        deviation = min(target._array.size, _NUMBERS) ** -0.5
+        most = max(_MAX_WITH_TARGET, _MAX_CHANCE_DEVIATIONS * deviation)
+        least = max(_MIN_WITH_DRAW, _MIN_DRAW_DEVIATIONS * deviation)
         is_noised = any(
-            _correlate(source, target._array) < max(_UNRELATED, 3 * chance_level)
-            and any(max(_RELATED, 4 * chance_level) < _correlate(source, draw) < _SAME
-                    for draw in other_draws)
+            _correlate(source, target._array) < most
+            and any(least < _correlate(source, draw) < _MAX_WITH_DRAW for draw in other_draws)
             for source in (_select_part(array, shape) for array in self.inputs)
             if source is not None and source.size >= _MIN_NUMBERS
         )
         count = self.times.get(call.spot, 0) + 1 if is_noised else 0
         self.times[call.spot] = count
-        if count >= _TIMES:
+        if count >= _STEPS:
             self.report("the target is a different draw than the noise in the model's input",
-                        spots[0],
-                        call.spot, times=count)
+                        spots[0], call.spot, times=count)
 
     def _look_for_clean(self, target: np.ndarray, draw: Spot | None, loss: Spot | None) -> None:
         """Report inputs that are rows of earlier steps, and so contain no new noise."""
@@ -133,7 +137,7 @@ for _ in range(9):
         if len(self.rows) < _MAX_ROWS:
             self.rows.update(row for rows in hashes for row in rows)
         count = self.clean[loss] = self.clean.get(loss, 0) + 1 if is_clean else 0
-        if count >= _TIMES:
+        if count >= _STEPS:
             self.report("the target is noise that was drawn in this step, and the model's input "
                         "holds none: its rows were seen in earlier steps", self.called, loss, draw,
                         fix="pass the sample with the added noise to the model", times=count)

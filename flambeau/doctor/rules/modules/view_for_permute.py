@@ -12,6 +12,7 @@ from ...places import Spot
 from ...programs import edit
 from ..rule import Rule
 
+_MAX_PENDING = 64  # views that are remembered
 _PADDING = ("pad", "_pad", "constant_pad_nd", "cat")
 
 
@@ -64,7 +65,7 @@ out = nn.Conv2d(1, 4, 3)(images.view(8, 1, 12, 10))
         if old[:-2] != new[:-2]:
             self._tell(old, new, spot)
         elif not _is_padded(before):
-            self.pending = [*self.pending[-63:], (old, new, spot)]
+            self.pending = [*self.pending[1 - _MAX_PENDING:], (old, new, spot)]
 
     def _returns(self, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
         """Whether a view takes an earlier one back, of all of its rows or some."""

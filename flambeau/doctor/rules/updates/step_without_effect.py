@@ -13,6 +13,7 @@ from ...programs import edit
 from ..rule import Rule
 
 _STEPS = 8
+_MAX_COMPARED_PARAMETERS = 4
 
 
 class StepWithoutEffect(Rule):
@@ -83,7 +84,7 @@ for _ in range(9):
         if any(group["lr"] for group in update.optimizer.param_groups if "lr" in group):
             self.still[id(update.optimizer)] = -1
             return
-        self.before = [(p, p._array.copy()) for p in graded[:4]]
+        self.before = [(p, p._array.copy()) for p in graded[:_MAX_COMPARED_PARAMETERS]]
 
     def after_step(self, update: Update) -> None:
         if not self.before:
