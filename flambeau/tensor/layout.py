@@ -161,7 +161,11 @@ def ensure_strides(array: np.ndarray, strides: tuple[int, ...]) -> np.ndarray:
     if array.strides == strides:
         return array
     model = np.lib.stride_tricks.as_strided(np.zeros(1, array.dtype), array.shape, strides)
-    return np.empty_like(model, order="K", subok=False)
+    result = np.empty_like(model, order="K", subok=False)
+    if result.strides == strides or not result.size or any(
+            a != b for a, b, n in zip(result.strides, strides, result.shape, strict=True) if n > 1):
+        return result
+    return np.ndarray(result.shape, result.dtype, result, 0, strides)  # NumPy sets those of ones
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:

@@ -8,7 +8,6 @@ values from a program. If a call ends with an error, its events are computed too
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -287,8 +286,10 @@ HANDLERS: dict[str, Callable[[_Computation, int, Event], None]] = {
 def allocate(geometry: Geometry) -> np.ndarray:
     """Allocate an array; zero it if it is small or may be used as indices."""
     shape, strides, dtype = geometry
-    is_zeroed = dtype.kind in "biu" or math.prod(shape) <= MAX_ZEROED_ELEMENTS
-    return ensure_strides(np.zeros(shape, dtype) if is_zeroed else np.empty(shape, dtype), strides)
+    result = ensure_strides(np.empty(shape, dtype), strides)
+    if dtype.kind in "biu" or result.size <= MAX_ZEROED_ELEMENTS:
+        result.fill(0)
+    return result
 
 
 def _find_memory(storage: Storage) -> np.ndarray:

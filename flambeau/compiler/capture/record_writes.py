@@ -251,12 +251,13 @@ def record_reserved(r: Recorder, original: Callable, *args: Any, **kwargs: Any) 
     return result
 
 
-def _record_tensor(r: Recorder, original: Callable, data: Any, **kwargs: Any) -> Any:
+def _record_tensor(r: Recorder, original: Callable, *args: Any, **kwargs: Any) -> Any:
+    data = kwargs["data"] if "data" in kwargs else args[-1]
     if not isinstance(data, Tensor) and collect_tensors(data):
         r.compute()
-        note_host_read(r, "tensor")
+        note_host_read(r, original.__name__)
     with r.silence():
-        result = original(data, **kwargs)
+        result = original(*args, **kwargs)
     if isinstance(data, (Tensor, np.ndarray)):
         r.write(result._array, data._array if isinstance(data, Tensor) else data)
     else:
@@ -315,6 +316,7 @@ def _patch_factories(r: Recorder) -> Pairs:
     for name in _RESERVING:
         yield functions[name], pass_through_unless_on(r, record_reserved)
     yield ops.tensor, pass_through_unless_on(r, _record_tensor)
+    yield interchange.new_tensor, pass_through_unless_on(r, _record_tensor)
     yield interchange.from_numpy, pass_through_unless_on(r, _record_from_numpy)
     yield norm_formulas.allocate_statistics, pass_through_unless_on(r, _record_statistics)
     yield tensors.wrap, pass_through_unless_on(r, _record_wrap)

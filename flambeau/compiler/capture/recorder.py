@@ -252,7 +252,9 @@ class Recorder:
         """Record an operator's results, unless they are views of its arguments."""
         outputs = result if isinstance(result, (tuple, list)) else (result,)
         seen = {id(find_owner(a)) for a in collect_arrays(bound)}
-        if operator.selects_by_mask and any(a.dtype == np.bool_ for a in collect_arrays(bound[1:])):
+        when = operator.value_dependent_shape
+        if when == "always" or when == "masks" and any(
+                a.dtype == np.bool_ for a in collect_arrays(bound[1:])):
             self.problem(f"the shape of what {operator.name} gives depends on values")
         fresh = [y for y in outputs if isinstance(y, Tensor)
                  and id(find_owner(y._array)) not in seen]

@@ -96,6 +96,9 @@ def _hook_operators() -> Iterator[Hook]:
     for operator in OPERATORS.values():
         if operator.kind is Kind.COMPOSITE:
             continue
+        if operator.value_dependent_shape == "always":
+            yield _barrier(operator.function)
+            continue
         yield _hook_operator(operator.function, operator, False)
         twin = getattr(operator, "twin", None)
         if twin is not None:
@@ -411,6 +414,7 @@ def _hook_factories() -> Iterator[Hook]:
     for name in r._RESERVING:
         yield _hook(everything[name], _list_allocation)
     yield _hook(ops.tensor, _tensor)
+    yield _hook(interchange.new_tensor, _tensor)
     yield _hook(interchange.from_numpy, _adopt_numpy)
     yield _hook(norm_formulas.allocate_statistics, functools.partial(r._record_statistics, NOW))
     yield _hook_recording(tensors.wrap, _adapt_recorder(r._record_wrap))
@@ -442,15 +446,16 @@ def _list_constant(original: Callable, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
-def _tensor(original: Callable, data: Any, **kwargs: Any) -> Any:
+def _tensor(original: Callable, *args: Any, **kwargs: Any) -> Any:
     session = ACTIVE.session
+    data = kwargs["data"] if "data" in kwargs else args[-1]
     foreign = not isinstance(data, Tensor) and (
         hasattr(data, "__array__") or hasattr(data, "__array_interface__"))
     if not isinstance(data, Tensor) and collect_tensors(data):
         session.flush()
         foreign = True
     with session.silence():
-        result = original(data, **kwargs)
+        result = original(*args, **kwargs)
     if isinstance(data, Tensor):
         NOW.write(result._array, data._array)
     elif foreign:

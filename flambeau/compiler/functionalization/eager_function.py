@@ -17,7 +17,7 @@ from ...tensor.tensor import Tensor, wrap
 from ...tensor.tree import collect_leaves, map_leaves
 from ..trace.operands import flatten, unbind_call
 from ..trace.trace import Event, Value, collect_values, map_values
-from .complex_pairs import as_pairs, convert_from_pairs
+from .complex_pairs import as_pairs, convert_from_pairs, is_complex
 
 
 class _Hole:
@@ -44,6 +44,8 @@ class EagerFunction:
         tensors = collect_values((event.args, event.kwargs))
         self._dtypes = [v.dtype for v in tensors]
         self._written = [tensors.index(t) for t in targets if t is not None]
+        self._takes_arrays_as_they_are = not self._written and not any(map(is_complex, tensors))
+        self._returns_complex = any(v is not None and is_complex(v) for v in event.results)
         self._args, self._kwargs = self._prepare(event)
         # Positional arguments that are tensors, and those that contain some.
         self._holes = [(k, x) for k, x in enumerate(self._args) if x.__class__ is _Hole]
@@ -65,8 +67,9 @@ class EagerFunction:
         return list(args), kwargs
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        tensors = [wrap(convert_from_pairs(a.copy() if i in self._written else a, dtype))
-                   for i, (a, dtype) in enumerate(zip(arrays, self._dtypes, strict=True))]
+        tensors = [*map(wrap, arrays)] if self._takes_arrays_as_they_are else [
+            wrap(convert_from_pairs(a.copy() if i in self._written else a, dtype))
+            for i, (a, dtype) in enumerate(zip(arrays, self._dtypes, strict=True))]
 
         def fill(leaf: Any) -> Any:
             return leaf.fill(tensors) if leaf.__class__ is _Hole else leaf
@@ -81,4 +84,6 @@ class EagerFunction:
             new = self.function(*args, **kwargs)
         new = new if self.operator is not None and isinstance(new, (tuple, list)) else flatten(new)
         outputs = [y._array for y, v in zip(new, self._results, strict=False) if v is not None]
+        if self._takes_arrays_as_they_are and not self._returns_complex:
+            return outputs
         return [as_pairs(y) for y in (*outputs, *(tensors[i]._array for i in self._written))]

@@ -106,7 +106,7 @@ class ReturnedValues:
         region = self.graph.region(value)
         if self._is_part(value):
             self.crowds.setdefault(id(region), -1)
-        if id(region) not in self.crowds and array.base is None and array.flags.c_contiguous:
+        if id(region) not in self.crowds and array.base is None and _is_row_major(array):
             self.graph.bindings.expected.append(array.copy())
             self.graph.outputs.append(self.graph.read(value))
             return bind.Output(len(self.graph.outputs) - 1, array.shape, tuple(range(array.ndim)))
@@ -137,12 +137,12 @@ class ReturnedValues:
         order = order_axes(array.strides)
         packed = compute_byte_strides(tuple(array.shape[i] for i in order), array.itemsize)
         strides = tuple(packed[i] for i in invert_permutation(order))
-        if strides != array.strides:
+        if array.size and strides != array.strides:
             self.crowds[id(region)] = -1
             return self._bind_part(region, array, value)
         self.graph.bindings.expected.append(as_pairs(array.transpose(order)).copy())
         self.graph.outputs.append(permute_window(self.graph.read(value), order))
-        window = 0, strides, array.dtype
+        window = 0, array.strides, array.dtype
         return bind.Output(len(self.graph.outputs) - 1, array.shape, (), window)
 
     def _list_grad_storages(self) -> set[int]:
@@ -183,7 +183,14 @@ class ReturnedValues:
             self.graph.outputs.append(reshape_node(region.value, shape))
             self.crowds[id(region)] = len(self.graph.outputs) - 1
         number = self.crowds[id(region)]
-        if owned and self.graph.outputs[number].shape == array.shape:
+        is_alike = self.graph.outputs[number].shape == array.shape and not is_complex(value)
+        if owned and is_alike:
             return bind.Output(number, array.shape, tuple(range(array.ndim)))
         geometry = value.offset - region.offset, value.strides, value.dtype
         return bind.Output(number, value.shape, (), geometry)
+
+
+def _is_row_major(array: np.ndarray) -> bool:
+    """Whether an array has the strides of a new one, also along axes of one element."""
+    return array.flags.c_contiguous and (
+        not array.size or array.strides == compute_byte_strides(array.shape, array.itemsize))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from .graph import Graph, Node, Op
 Arrays = Sequence[np.ndarray]
 _TOKEN = np.zeros(1, np.int32)
 EXCHANGE_TURN = "turn"  # attribute of an exchange's CALL nodes: EARLY or LATE
-_REFUSALS = (RuntimeError, ValueError, IndexError, ArithmeticError)  # what operators raise
+REFUSALS = (RuntimeError, ValueError, IndexError, ArithmeticError)  # what operators raise
 EARLY, LATE = -1, 1  # the call runs as early, or as late, as its operands allow
 
 
@@ -108,19 +108,15 @@ def list_exchanges(graph: Graph) -> list[Exchange]:
                 .values())
 
 
-@contextmanager
-def check_run(call: Node) -> Iterator[None]:
-    """Raise CheckFailed if an eager function inside rejects its values.
+def fail_check(call: Node, error: Exception) -> NoReturn:
+    """Raise CheckFailed where an eager function rejected its values with `error`.
 
     Nothing is written yet, and the eager call that runs instead raises the real error. Errors of an
     exchange propagate unchanged, because other processes took part.
     """
-    try:
-        yield
-    except _REFUSALS as error:
-        if EXCHANGE_TURN in call.attributes:
-            raise
-        raise CheckFailed from error
+    if EXCHANGE_TURN in call.attributes:
+        raise error
+    raise CheckFailed from error
 
 
 @contextmanager

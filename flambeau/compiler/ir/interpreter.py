@@ -17,7 +17,7 @@ from ...native.loop_ir.numpy_forms import (
 )
 from ...native.loop_ir.philox import philox, philox_word
 from .errors import CheckFailed
-from .exchange import check_run
+from .exchange import REFUSALS, fail_check
 from .graph import Graph, Node, Op
 from .recurrence import evaluate_recurrence, evaluate_recurrence_gradient
 
@@ -62,8 +62,10 @@ def _evaluate_node(
     if node.op is Op.CALL:
         group = id(node.group)
         if group not in calls:
-            with check_run(node):
+            try:
                 calls[group] = node.function(*inputs)
+            except REFUSALS as error:
+                fail_check(node, error)
         result = calls[group]
         return np.asarray(result[node.output] if isinstance(result, (tuple, list)) else result)
     return np.asarray(RULES[node.op](node, *inputs))

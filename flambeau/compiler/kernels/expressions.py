@@ -125,8 +125,10 @@ class ExpressionBuilder:
         window = view_through(
             make_contiguous_view(node.inputs[0].shape).pad(node.low, node.high), chain
         )
-        assert window is not None, node
-        mask = self.mask(window)
+        if window is None:  # of constants, which no strides need to reach
+            _, mask = map_to_source(self.point, (node, *chain))
+        else:
+            mask = self.mask(window)
         if mask is None or (isinstance(inner, Load) and inner.mask is not None):
             return inner
         return Apply(Scalar.WHERE, (mask, inner, Constant(node.type, 0)), node.type)

@@ -14,12 +14,13 @@ import numpy as np
 from ...native.loop_ir.numpy_forms import dtype_of
 from ..fusion.placement import Home, Place
 from ..ir.graph import Node
+from ..trace.trace import address
 
 if TYPE_CHECKING:
     from .executable import Step
 
-# Return the array of a place, given the run's inputs by slot and its outputs.
-Locate = Callable[[dict[int, Any], list[np.ndarray]], np.ndarray]
+# An array, or a function that returns it, given the run's inputs by slot and its outputs.
+Located = np.ndarray | Callable[[dict[int, Any], list[np.ndarray]], np.ndarray]
 
 
 class EagerCalls:
@@ -27,8 +28,7 @@ class EagerCalls:
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        # By node id: the function's options, locations of arguments, locations of results.
-        self._places: dict[int, tuple[dict[str, Any], list[Locate], list[Locate]]] = {}
+        self._runs: dict[int, Callable[[dict[int, Any], list[np.ndarray]], None]] = {}  # by node id
         self._results: dict[int, Any] = {}  # by group of nodes, during a run
 
     def forget(self) -> None:
@@ -37,29 +37,36 @@ class EagerCalls:
 
     def run(self, node: Node, inputs: dict[int, Any], outputs: list[np.ndarray]) -> None:
         """Call a node's function and store the result; nodes of one call share its results."""
-        calls = self._places.get(id(node))
-        if calls is None:
-            calls = self._places[id(node)] = self._locate_all(node)
-        options, operands, targets = calls
-        results = self._results.get(id(node.group))
-        if results is None:
-            results = node.function(*[locate(inputs, outputs) for locate in operands], **options)
-            self._results[id(node.group)] = results
-        result = results[node.output] if isinstance(results, tuple | list) else results
-        for locate in targets:
-            target = locate(inputs, outputs)
-            if not _is_same_memory(target, result):
-                target[...] = result
+        run = self._runs.get(id(node))
+        if run is None:
+            run = self._runs[id(node)] = self._prepare(node)
+        run(inputs, outputs)
 
-    def _locate_all(self, node: Node) -> tuple[dict[str, Any], list[Locate], list[Locate]]:
-        layout = self.step.layout
+    def _prepare(self, node: Node) -> Callable[[dict[int, Any], list[np.ndarray]], None]:
+        layout, function, known = self.step.layout, node.function, self._results
+        group, number = id(node.group), node.output
         replaced = layout.list_replaced(node)
-        return ({"replaced": replaced} if replaced else {},
-                [self._locate(layout.locate(operand)) for operand in node.inputs],
-                [self._locate(place) for place in layout.targets(node)])
+        options = {"replaced": replaced} if replaced else {}
+        operands = [self._locate(layout.locate(operand)) for operand in node.inputs]
+        targets = [self._locate(place) for place in layout.targets(node)]
 
-    def _locate(self, place: Place) -> Locate:
-        """Return a function that returns a buffer as a NumPy array."""
+        def run(inputs: dict[int, Any], outputs: list[np.ndarray]) -> None:
+            results = known.get(group)
+            if results is None:
+                results = known[group] = function(
+                    *[x if x.__class__ is np.ndarray else x(inputs, outputs) for x in operands],
+                    **options)
+            kind = results.__class__
+            result = results[number] if kind is list or kind is tuple else results
+            for x in targets:
+                target = x if x.__class__ is np.ndarray else x(inputs, outputs)
+                if not _is_same_memory(target, result):
+                    target[...] = result
+
+        return run
+
+    def _locate(self, place: Place) -> Located:
+        """Return a buffer as an array, or a function that returns it if it differs between runs."""
         memory, window = place.memory, place.window
         dtype = dtype_of(memory.type)
         strides = tuple(s * dtype.itemsize for s in window.strides)
@@ -70,8 +77,7 @@ class EagerCalls:
                 flat = self.step.arena[start : start + memory.bytes].view(dtype)
             else:
                 flat = np.ascontiguousarray(memory.value, dtype).reshape(-1)
-            fixed = as_strided(flat[offset:], shape, strides)
-            return lambda inputs, outputs: fixed
+            return as_strided(flat[offset:], shape, strides)
         index, is_output = memory.index, memory.home is Home.OUTPUT
 
         def locate(inputs: dict[int, Any], outputs: list[np.ndarray]) -> np.ndarray:
@@ -91,6 +97,9 @@ class EagerCalls:
 
 def _is_same_memory(target: np.ndarray, result: Any) -> bool:
     """Return whether a function wrote its result directly to the target."""
-    return (isinstance(result, np.ndarray) and result.shape == target.shape
-            and result.strides == target.strides and result.dtype == target.dtype
-            and result.ctypes.data == target.ctypes.data)
+    if result is target:
+        return True
+    if result.__class__ is not np.ndarray or result.base is None:  # a new array
+        return False
+    return (result.shape == target.shape and result.strides == target.strides
+            and result.dtype == target.dtype and address(result) == address(target))

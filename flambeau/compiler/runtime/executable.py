@@ -27,7 +27,7 @@ from ...native.target.graph_costs import MIN_PARALLEL_WORK
 from ...native.target.load_balance import TYPICAL_THREADS
 from ..fusion.placement import Home
 from ..ir.errors import CheckFailed
-from ..ir.exchange import EXCHANGE_TURN, check_run
+from ..ir.exchange import EXCHANGE_TURN, REFUSALS, fail_check
 from ..ir.graph import Graph, Node
 from ..schedule.arena import Arena
 from ..schedule.program_table import ProgramTable
@@ -57,9 +57,11 @@ class Check:
     slot: int | None
     address: int
 
-    def require(self, table: list[int]) -> None:
-        """Raise CheckFailed if the bool is False. `table`: the addresses of the slots."""
-        address = self.address if self.slot is None else table[self.slot] + self.address
+    def require(self, table: list[np.ndarray]) -> None:
+        """Raise CheckFailed if the bool is False. `table`: the arrays of the slots."""
+        address = self.address
+        if self.slot is not None:
+            address += table[self.slot].ctypes.data
         if not ctypes.c_bool.from_address(address).value:
             raise CheckFailed
 
@@ -254,9 +256,9 @@ class Step:
         return run
 
     def run_parts(
-        self, values: Sequence[Any], start: Callable[[LaunchTable, list[int]], None],
+        self, values: Sequence[Any], start: Callable[[LaunchTable, list[np.ndarray]], None],
         call: Callable[..., None] | None = None, outputs: list[np.ndarray] | None = None,
-        check: Callable[[Check, list[int]], None] = Check.require,
+        check: Callable[[Check, list[np.ndarray]], None] = Check.require,
     ) -> list[np.ndarray]:
         """Run the parts in order: `start` each launch table, `call` each eager function, `check`
         each check."""
@@ -269,16 +271,17 @@ class Step:
         for slot, cell in self.cells.items():
             cell[()] = inputs[slot]
         self.calls.forget()  # of an interrupted run
-        table = [inputs[k].ctypes.data for k in self._arrays]
-        table += [array.ctypes.data for array in outputs]
+        table = [*[inputs[k] for k in self._arrays], *outputs]
         for part in self.parts:
             if isinstance(part, LaunchTable):
                 start(part, table)
             elif isinstance(part, Check):
                 check(part, table)
             else:
-                with check_run(part.node):
+                try:
                     (call or self.calls.run)(part.node, inputs, outputs)
+                except REFUSALS as error:
+                    fail_check(part.node, error)
         self.calls.forget()
         return outputs
 

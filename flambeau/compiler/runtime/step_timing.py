@@ -44,7 +44,7 @@ def _time_once(step: Step, values: Sequence[Any]) -> tuple[float, list[tuple[flo
     totals: list[float] = []
     times: list[tuple[float, float]] = []
 
-    def part(program: LaunchTable, table: list[int]) -> None:
+    def part(program: LaunchTable, table: list[np.ndarray]) -> None:
         timing = program.measure(table, step.count())
         totals.append(float(timing.finish.max() - timing.begin[0, 0]))
         for t, mean in zip(timing.records, timing.busy.mean(axis=0), strict=True):

@@ -103,7 +103,8 @@ class Output:
             return array.transpose(self.order)
         offset, strides, dtype = self.window
         if 0 in self.shape:
-            return np.lib.stride_tricks.as_strided(array.view(dtype), self.shape, strides)
+            nothing = array.reshape(-1)[:0].view(dtype)
+            return np.lib.stride_tricks.as_strided(nothing, self.shape, strides)
         return np.ndarray(self.shape, dtype, array, offset, strides)
 
 

@@ -121,8 +121,9 @@ class Operator:
         self.values: ValueRule | None = options.pop("values", None)
         # The result that holds indices along the first input's axis `dim` (None: flat indices).
         self.index_output: int | None = options.pop("index_output", None)
-        # Whether bool arrays after the first input select elements: shapes depend on values.
-        self.selects_by_mask: bool = options.pop("selects_by_mask", False)
+        # When shapes depend on values: "masks", which select elements, after the first input;
+        # "always"; "" for never.
+        self.value_dependent_shape: str = options.pop("value_dependent_shape", "")
 
     def _read_facts(self, options: dict[str, Any]) -> None:
         """Read the options that few operators set: unusual parameters, linearity, vmap rules."""

@@ -108,7 +108,9 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
             device=device or data.device, dtype=dtype or data.dtype)
     if isinstance(data, np.ndarray) and (dtype is None or from_numpy_dtype(data.dtype) is dtype):
         return place(from_numpy(data)._array, device)
-    return place(convert_to_array(data, dtype, copy=False), device)
+    if isinstance(data, (TypedStorage, UntypedStorage, np.ndarray)):
+        return place(convert_to_array(data, dtype, copy=False), device)
+    return tensor(data, dtype=dtype, device=device)
 
 
 @public()
@@ -351,7 +353,7 @@ def _new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tens
     return empty(*(args or (0,)), dtype=self.dtype, device=device)
 
 
-def _new_tensor(
+def new_tensor(
     self: Tensor, data: Any, *, dtype: Dtype | None = None, device: Any = None,
     requires_grad: bool = False, layout: Any = None, pin_memory: bool = False,
 ) -> Tensor:
@@ -367,7 +369,7 @@ def _new_tensor(
 
 
 _methods: Any = Tensor
-_methods.new, _methods.new_tensor = _new, _new_tensor
+_methods.new, _methods.new_tensor = _new, new_tensor
 
 # ----------------------------------------------------------------------------- tensors to data
 

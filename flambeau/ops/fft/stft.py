@@ -9,7 +9,7 @@ import numpy as np
 from ...native.foundation.user_frames import warn
 from ...tensor.capture_marks import holds
 from ...tensor.promotion import legacy_name
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.operator import PUBLIC
 from ..core.registry import composite
@@ -46,8 +46,7 @@ def _check_frames(
 def _fill_window(window: Tensor | None, like: Tensor, length: int, n_fft: int) -> Tensor:
     """The window in the middle of a frame of n_fft; ones where none is given."""
     if window is None:
-        kind = like._array.real.dtype
-        window = wrap(np.ones(length, kind))
+        window = like.new_ones(length, dtype=like.dtype.to_real())
     left = (n_fft - length) // 2
     if length == n_fft:
         return window

@@ -453,14 +453,13 @@ def _keep(g: Any, dim: Any, index: Any, include_self: Any) -> Any:
     """The part of a cotangent that reaches `input`: zero where it was replaced."""
     if include_self:
         return g
-    return _scatter(g, dim, index, wrap(np.zeros((), g._array.dtype)))
+    return _scatter(g, dim, index, g.new_zeros(()))
 
 
 def _differentiate_product(
     g: Any, input: Any, dim: Any, index: Any, src: Any, include_self: Any
 ) -> Any:
-    base = input if include_self else _scatter(input, dim, index, wrap(
-        np.ones((), input._array.dtype)))
+    base = input if include_self else _scatter(input, dim, index, input.new_ones(()))
     # The product without a factor: the quotient, or, if the factor is zero, the product of the
     # others. Both depend on all other factors, which second derivatives need.
     factor = base.masked_fill(base == 0, 1)

@@ -329,7 +329,7 @@ def _list_positions(rest: tuple) -> list[np.ndarray]:
 
 
 @opaque(linear_in="input", layout=Layout.FREE,
-        name="index", node="IndexBackward0", expose=(), selects_by_mask=True,
+        name="index", node="IndexBackward0", expose=(), value_dependent_shape="masks",
         values=LEGAL_POSITIONS,
         ref=lambda x, where: x[where],
         samples=lambda rng: iter([

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,6 @@ from ..core.scalar_conversion import ORDINARY, convert_scalar, is_number
 from ..creation.creation import public
 from ..native.pointwise import serve
 from ..pointwise.selection import select
-from ..view.join import cat
 
 
 def _mask_of(mask: Any, name: str) -> Tensor:
@@ -142,7 +142,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 @opaque(linear_in="input",
-        name="_masked_select", node="MaskedSelectBackward0", expose=(), selects_by_mask=True,
+        name="_masked_select", node="MaskedSelectBackward0", expose=(), value_dependent_shape="masks",
         ref=lambda x, m: x[m], samples=lambda rng: iter(
             [((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)) > 0), {})]))
 def _masked_select(input: Array, mask: Array) -> Array:
@@ -208,12 +208,21 @@ def _(g: Tensor, mask: Tensor) -> Tensor:
 
 @_masked_scatter.vjp("source")
 def _(g: Tensor, mask: Tensor, source_shape: tuple[int, ...]) -> Tensor:
-    result = _masked_select(g, mask)
-    count = int(np.prod(source_shape, dtype=np.int64))
-    rest = count - result._array.size
-    if rest:
-        result = cat([result, result.new_zeros(rest)])
-    return result.reshape(source_shape)
+    return _gather_masked(g, mask, math.prod(source_shape)).reshape(source_shape)
+
+
+@opaque(linear_in="input", expose=(), ref=None, samples=None)
+def _gather_masked(input: Array, mask: Array, count: int) -> Array:
+    """Return the elements where the mask is True, and zeros behind them, `count` in all."""
+    chosen = input[mask]
+    result = np.zeros(count, input.dtype)
+    result[: chosen.size] = chosen
+    return result
+
+
+@_gather_masked.vjp
+def _(g: Tensor, mask: Tensor) -> Tensor:
+    return _masked_scatter(g.new_zeros(mask.shape), mask, g)
 
 
 @composite(explains=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...native.foundation.user_frames import warn_once
 from ...native.target.eager_costs import MAX_COLUMNS_FACTORED_TOGETHER, MAX_MATRICES_FACTORED_SINGLY
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.capture_marks import are_all_true, holds
+from ...tensor.dtypes import dtype as Dtype, float32, float64
+from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import get_elements
 from ..core.autocast import Policy
 from ..core.operator import Array
@@ -17,7 +19,9 @@ from ..core.out import write_out
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.return_types import return_type
+from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import ONLY_RUNNING_TELLS
+from ..creation.creation import eye
 from ..pointwise.selection import select
 from ..reduction.reduce import multiply_others
 from ..view.triangles import diag_embed, tril, triu
@@ -72,9 +76,20 @@ def build_permutation_matrix(pivots: Array, m: int, kind: np.dtype) -> Array:
     return np.swapaxes(np.eye(m, dtype=kind)[expand_pivots(pivots, m)], -1, -2).copy()
 
 
-def _has_wrong_pivots(pivots: Array, m: int, lowest: int = 1) -> bool:
-    """Whether a pivot is none of the rows `lowest` to m, counted from 1."""
-    return pivots.__class__ is np.ndarray and bool(((pivots < lowest) | (pivots > m)).any())
+def _pivot_samples(rng: Rng) -> Iterator[Sample]:
+    yield (np.array([2, 3, 3], np.int32), 3, float64), {}
+    yield (np.array([[1, 2], [4, 4]], np.int32), 4, float32), {}
+
+
+@opaque(expose=(), samples=_pivot_samples, ref=None)
+def _permutation_matrix(pivots: Array, m: int, dtype: Dtype) -> Array:
+    """Return the matrices P with P L U = A, of m rows, for legal pivots."""
+    return build_permutation_matrix(pivots, m, dtype.numpy)
+
+
+def _are_rows(pivots: Tensor, m: int) -> bool:
+    """Whether all pivots are rows from 1 to m."""
+    return holds((pivots >= 1) & (pivots <= m), are_all_true)
 
 
 def _check_rank(A: Array, name: str) -> None:
@@ -279,13 +294,12 @@ def lu_unpack(
     k = min(m, n)
     P = L = U = LU_data.new_empty((0,))
     if unpack_pivots:
-        if _has_wrong_pivots(pivots, m):
+        if not _are_rows(LU_pivots, m):
             raise RuntimeError("pivots passed to lu_unpack must be between 1 and LU.size(-2) "
                                "inclusive.Did you properly pass the result of lu_factor?")
-        P = wrap(build_permutation_matrix(pivots, m, data.dtype))
+        P = _permutation_matrix(LU_pivots, m, LU_data.dtype)
     if unpack_data:
-        eye = wrap(np.eye(m, k, dtype=data.dtype))
-        L = tril(LU_data.narrow(-1, 0, k), -1) + eye
+        L = tril(LU_data.narrow(-1, 0, k), -1) + eye(m, k, dtype=LU_data.dtype)
         U = triu(LU_data.narrow(-2, 0, k))
     result = _UNPACKED(P, L, U)
     return result if out is None else write_out(_lu_factor_ex.operator, result, out)
@@ -317,12 +331,6 @@ def _check_solve(LU: Array, pivots: Array, B: Array, left: bool) -> None:
     if LU.shape[:-2] != pivots.shape[:-1]:
         raise RuntimeError(f"{name}: Batch dimensions of LU doesn't match batch dimensions of "
                            "pivots")
-    m = LU.shape[-2]
-    if _has_wrong_pivots(pivots, m):
-        too_large = not _has_wrong_pivots(pivots, m, np.iinfo(np.int32).min)
-        limit = "greater or equal to 1" if too_large else "smaller or equal to LU.size(-2)"
-        raise RuntimeError(f"Pivots given to lu_solve must all be {limit}. Did you properly pass "
-                           "the result of lu_factor?")
 
 
 @linalg_function()
@@ -342,6 +350,11 @@ def lu_solve(
     tensor([1., 2.])
     """
     _check_solve(LU._array, pivots._array, B._array, left)
+    if not _are_rows(pivots, LU.shape[-2]):
+        too_large = bool((pivots <= LU.shape[-2]).all())
+        limit = "greater or equal to 1" if too_large else "smaller or equal to LU.size(-2)"
+        raise RuntimeError(f"Pivots given to lu_solve must all be {limit}. Did you properly pass "
+                           "the result of lu_factor?")
     if not left:
         y = mH(_solve_factored(LU, pivots, mH(B), not adjoint))
     else:
@@ -350,7 +363,7 @@ def lu_solve(
 
 
 def _solve_factored(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool) -> Tensor:
-    P = wrap(build_permutation_matrix(pivots._array, LU.shape[-2], LU._array.dtype))
+    P = _permutation_matrix(pivots, LU.shape[-2], LU.dtype)
     if adjoint:
         half = solve_triangular(mH(LU), B, upper=False)
         return P @ solve_triangular(mH(LU), half, upper=True, unitriangular=True)

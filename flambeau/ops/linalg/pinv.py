@@ -260,8 +260,7 @@ def lstsq(
     X, rank, values = _lstsq(A, columns, rcond, driver)
     m, n = A.shape[-2:]
     residuals = X.real.reshape(-1)[:0].clone()
-    has_full_rank = driver == "gels" or bool((rank == n).all())
-    if m > n and driver != "gelsy" and has_full_rank:
+    if m > n and (driver == "gels" or driver != "gelsy" and bool((rank == n).all())):
         residuals = (A @ X - columns).abs().square().sum(-2)
     rank, values = (_select_first_repeated(x, A.shape[:-2]) for x in (rank, values))
     if driver == "gels":

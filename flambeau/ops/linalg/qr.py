@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.user_frames import warn_once
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.tensor import Tensor
 from ..core.autocast import Policy
 from ..core.operator import Array
 from ..core.out import write_out, write_result
@@ -16,6 +16,7 @@ from ..core.output_layout import Layout
 from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
+from ..creation.creation import eye
 from ..view.triangles import diag_embed, tril, triu
 from .declarations import linalg_function, mH
 from .matrix_checks import (
@@ -196,8 +197,7 @@ def _check_reflections(A: Array, tau: Array, name: str, matrix: str = "input") -
 def apply_reflectors(A: Tensor, tau: Tensor, target: Tensor, adjoint: bool) -> Tensor:
     """Return Q target, or Q^H target, by applying the reflections one by one."""
     m, k = A.shape[-2], tau.shape[-1]
-    eye = wrap(np.eye(m, A.shape[-1], dtype=A._array.dtype))
-    vectors = tril(A, -1) + eye
+    vectors = tril(A, -1) + eye(m, A.shape[-1], dtype=A.dtype)
     order = range(k) if adjoint else range(k - 1, -1, -1)
     for i in order:
         v = vectors.narrow(-1, i, 1)
@@ -239,8 +239,7 @@ def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) ->
     _check_reflections(A._array, tau._array, name)
     if not (A._tracked or tau._tracked) and A._array.size:
         return _householder_product(A, tau, out=out)
-    start = wrap(np.eye(A.shape[-2], A.shape[-1], dtype=A._array.dtype))
-    start = start.expand(A.shape)
+    start = eye(A.shape[-2], A.shape[-1], dtype=A.dtype).expand(A.shape)
     if not tau._array.size:
         start = start + A * 0  # a constant, but part of the graph
     y = apply_reflectors(A, tau, start, False)

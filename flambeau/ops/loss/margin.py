@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...tensor.capture_marks import are_all_true, holds
 from ...tensor.dtypes import int64
 from ...tensor.promotion import legacy_name
 from ...tensor.tensor import Tensor
@@ -167,7 +168,7 @@ def multi_margin_loss(
     if target.dtype is not int64:
         raise RuntimeError(f"expected scalar type Long but found {legacy_name(target.dtype)}")
     columns = target.reshape(-1, 1)
-    if columns.numel() and bool(((columns < 0) | (columns >= classes)).any()):
+    if columns.numel() and not holds((columns >= 0) & (columns < classes), are_all_true):
         raise RuntimeError("target out of range")
     y = _select_positive(margin - x.gather(1, columns) + x).scatter(1, columns, value=0.0)
     y = y * y if p == 2 else y
@@ -202,7 +203,7 @@ def multilabel_margin_loss(
         )
     classes = input.size(-1) if input.dim() else 1
     x, labels = input.reshape(-1, classes), target.reshape(-1, classes)
-    if labels.numel() and bool(((labels < -1) | (labels >= classes)).any()):
+    if labels.numel() and not holds((labels >= -1) & (labels < classes), are_all_true):
         raise RuntimeError("argument #2 'target' is out of range")
     listed = (labels == -1).long().cumsum(1) == 0  # before the first -1
     targets = labels.masked_fill(~listed, 0)

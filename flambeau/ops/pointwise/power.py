@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import cmath
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +14,7 @@ from ...tensor.dtypes import BOOL, complex32
 from ...tensor.promotion import (
     build_missing_kernel_error, check_cast, legacy_name, result_dtype,
 )
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.tensor import Tensor
 from ..core import dtype_refusals
 from ..core.cache_blocking import blockwise
 from ..core.errors import build_overload_error
@@ -147,11 +149,19 @@ def _(g: Tensor, input: Tensor | Number, exponent: Tensor | Number) -> Tensor:
 @pow_tensor.vjp("exponent")
 def _(g: Tensor, y: Tensor, input: Tensor | Number, exponent: Tensor | Number) -> Tensor:
     if not isinstance(input, Tensor):
-        input = wrap(np.asarray(input, y._array.dtype))
+        return _differentiate_power_of_number(g, y, input, exponent)
     if y.is_complex() and not input.is_complex():
         input = input.to(y.dtype)  # a negative base has a complex logarithm
     constant = (input == 0) & _is_not_negative(exponent)  # 0**e is 0 around every e > 0
     return select(constant, 0, g * y * input.log())
+
+
+def _differentiate_power_of_number(g: Tensor, y: Tensor, base: Number, exponent: Any) -> Tensor:
+    if base == 0:
+        return select(_is_not_negative(exponent), 0, g * y * -math.inf)
+    if isinstance(base, complex) or y.is_complex():
+        return g * y * cmath.log(base)
+    return g * y * (math.log(base) if base > 0 else math.nan)
 
 
 def _is_not_negative(exponent: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...autograd.mode import is_grad_enabled
 from ...native.target.eager_costs import MAX_NUMPY_ROW_ELEMENTS
+from ...tensor.capture_marks import are_all_true, holds
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.overlap import Overlap
 from ...tensor.promotion import refuse_complex
@@ -89,7 +90,7 @@ def _(g: Tensor, input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     if not input.dim() or not input.numel():
         return g
     x = input if dtype is None else input.to(dtype)
-    if not (x.detach() == 0).any():
+    if holds(x.detach() != 0, are_all_true):
         return (g * x.cumprod(dim)).flip(dim).cumsum(dim).flip(dim) / x
     n = x.shape[dim]  # with zeros: each element's share, product by product
     shares = []

@@ -398,7 +398,7 @@ mode.jvp(jvp_of_values)
 
 
 def _are_fractions(q: np.ndarray) -> Any:
-    return np.all(np.logical_not(np.logical_or(q < 0, q > 1)))  # NaN passes
+    return np.all(np.logical_and(q >= 0, q <= 1))
 
 
 def _declare_quantile(name: str, ignore_nan: bool) -> Any:
@@ -409,18 +409,21 @@ def _declare_quantile(name: str, ignore_nan: bool) -> Any:
         require_bool(name, "keepdim", keepdim)
         if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
             raise RuntimeError(
-                f"{name}() interpolation must be one of linear, lower, higher, midpoint or "
+                "quantile() interpolation must be one of linear, lower, higher, midpoint or "
                 f"nearest, but got {interpolation}"
             )
         if input.dtype.name not in ("float32", "float64"):
-            raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
-        q = q if isinstance(q, Tensor) else input.new_tensor(q)
+            raise RuntimeError("quantile() input tensor must be either float or double dtype")
+        if not isinstance(q, Tensor):
+            if not 0 <= q <= 1:
+                raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q:g}")
+            q = input.new_tensor(q)
         if q._array.ndim > 1:
-            raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+            raise RuntimeError("quantile() q must be a scalar or 1D tensor")
         if q.dtype is not input.dtype:
-            raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+            raise RuntimeError("quantile() q tensor must be same dtype as the input tensor")
         if not holds(q, _are_fractions):
-            raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+            raise RuntimeError("quantile() q values must be in the range [0, 1]")
         y = _interpolate(input, q, dim, keepdim, interpolation, ignore_nan)
         return y if out is None else write_result(name, y, out)
 
@@ -451,12 +454,7 @@ def _interpolate(input: Tensor, q: Tensor, dim: Any, keepdim: bool, interpolatio
     if not x._array.shape[axis]:
         raise RuntimeError("quantile() input tensor must be non-empty")
     values = x.movedim(axis, -1).sort(-1)[0]
-    missing = np.isnan(values._array)
-    n = values._array.shape[-1]
-    counts = n - missing.sum(-1, keepdims=True) if ignore else np.full((1,), n)
-    ranks = q.reshape(-1) * wrap((np.maximum(counts, 1) - 1).astype(q._array.dtype))
-    if not ignore and missing.any():
-        ranks = select(wrap(missing.any(-1, keepdims=True)), float(n - 1), ranks)
+    ranks = _find_ranks(values, q.reshape(-1), ignore)
     y = _interpolate_ranks(values, ranks.expand(*values._array.shape[:-1], q._array.size),
                            interpolation)
     y = y.movedim(-1, 0)
@@ -465,16 +463,26 @@ def _interpolate(input: Tensor, q: Tensor, dim: Any, keepdim: bool, interpolatio
     return y if q._array.ndim else y.squeeze(0)
 
 
+def _find_ranks(values: Tensor, q: Tensor, ignore_nan: bool) -> Tensor:
+    """Return the fractional places of the quantiles `q` in sorted rows, whose NaN come last."""
+    last = values._array.shape[-1] - 1
+    if ignore_nan:
+        present = values.isnan().logical_not_().sum(-1, keepdim=True)
+        return q * (present - 1).clamp_(min=0)
+    return select(values.narrow(-1, last, 1).isnan(), float(last), q * float(last))
+
+
 def _interpolate_ranks(values: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
-    place = ranks._array
     if interpolation == "nearest":
-        return values.gather(-1, wrap(np.rint(place).astype(np.int64)))
-    low, high = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
-    if interpolation in ("lower", "higher"):
-        return values.gather(-1, wrap(low if interpolation == "lower" else high))
-    below = values.gather(-1, wrap(low))
-    weight = ranks - wrap(low) if interpolation == "linear" else below.new_full(place.shape, 0.5)
-    return below.lerp(values.gather(-1, wrap(high)), weight)
+        return values.gather(-1, ranks.round().long())
+    if interpolation == "lower":
+        return values.gather(-1, ranks.long())
+    above = values.gather(-1, ranks.ceil().long())
+    if interpolation == "higher":
+        return above
+    places = ranks.long()
+    below = values.gather(-1, places)
+    return below.lerp(above, ranks - places if interpolation == "linear" else 0.5)
 
 
 quantile, nanquantile = _declare_quantile("quantile", False), _declare_quantile("nanquantile", True)

@@ -11,7 +11,7 @@ from ...native.foundation.user_frames import warn
 from ...tensor import dtypes as types
 from ...tensor.capture_marks import are_nonnegative, holds
 from ...tensor.promotion import legacy_name
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.tensor import Tensor
 from ..core.axes import canonicalize_dims
 from ..core.registry import composite
 from ..linalg.matmul import matmul
@@ -46,6 +46,14 @@ def _check_weights(weights: Tensor, count: int, label: str, integral: bool) -> N
         raise RuntimeError(f"cov(): {label} cannot be negative")
 
 
+def _is_nonzero(total: np.ndarray) -> Any:
+    return total != 0
+
+
+def _is_positive(norm: np.ndarray) -> Any:
+    return norm > 0
+
+
 @composite(explains=True)
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None,
@@ -75,21 +83,18 @@ def cov(
         norm = total - correction
     else:
         total = weights.sum()
-        if count and total.item() == 0:
+        if count and not holds(total, _is_nonzero):
             raise RuntimeError("cov(): weights sum to zero, can't be normalized")
         mean = (x * weights).sum(1, True) / total
         norm = total - correction
         if aweights is not None and correction != 0:
             norm = total - correction * (weights * aweights).sum() / total
-    if (norm.item() if isinstance(norm, Tensor) else norm) <= 0:
+    if not (holds(norm, _is_positive) if isinstance(norm, Tensor) else norm > 0):
         warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the "
              "number of observations.")
     centred = x - mean
     scaled = centred if weights is None else centred * weights
-    if not isinstance(norm, Tensor):
-        norm = wrap(np.asarray(max(norm, 0), centred._array.real.dtype))
-    else:
-        norm = norm.clamp(min=0)
+    norm = norm.clamp(min=0) if isinstance(norm, Tensor) else max(norm, 0)
     adjoint = scaled.t().conj() if scaled.is_complex() else scaled.t()
     if adjoint.dtype is not centred.dtype:
         centred = centred.to(adjoint.dtype)

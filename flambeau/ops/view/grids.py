@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
-
 from ...native.foundation.user_frames import warn
-from ...tensor.tensor import Tensor, wrap
+from ...tensor.dtypes import int64
+from ...tensor.tensor import Tensor
 from ..core.registry import composite
 from .join import broadcast_shapes, stack
 
@@ -120,7 +119,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     rows = list(choose(range(input._array.size), r))
     if r == 0 or not rows:
         return input[:0] if r == 0 else input[:0].reshape(0, 1).expand(0, r).clone()
-    return input[wrap(np.array(rows, np.int64))]
+    return input[input.new_tensor(rows, dtype=int64)]
 
 
 @composite(expose=("torch",), explains=True)

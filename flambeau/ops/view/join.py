@@ -10,9 +10,10 @@ import numpy as np
 
 from ...autograd.backward import Functions
 from ...native.target.eager_costs import MIN_THREADED_COPY_BYTES
+from ...tensor.capture_marks import are_nonnegative, holds
 from ...tensor.dtypes import get_default_dtype
 from ...tensor.layout import contiguous_format
-from ...tensor.meta import refuse_unknown_repeats
+from ...tensor.meta import MetaArray, meta_array, refuse_unknown_repeats
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.overlap import Overlap
 from ...tensor.promotion import build_missing_kernel_error, result_dtype
@@ -525,6 +526,18 @@ def tile(input: Tensor, *dims_: Any, dims: Sequence[int] | None = None) -> Tenso
         raise
 
 
+@opaque(expose=(), ref=None, samples=None, value_dependent_shape="always")
+def _repeat_indices(repeats: Array, size: int, total: int | None) -> Array:
+    """Return each of `size` indices as often as `repeats` says: a count for all, or one for each.
+    """
+    if repeats.__class__ is MetaArray:
+        return meta_array((total or 0,), repeats.dtype)
+    indices = np.repeat(np.arange(size, dtype=repeats.dtype), repeats.reshape(-1))
+    if total is not None and total != indices.size:
+        raise RuntimeError("allocated size does not match required size")
+    return indices
+
+
 @composite(numpy_names=True, node="ViewBackward0")
 def repeat_interleave(
     input: Tensor, repeats: Tensor | int | None = None, dim: int | None = None, *,
@@ -547,23 +560,30 @@ def repeat_interleave(
             raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
         if counted._array.dtype.kind not in "iu":
             raise build_missing_kernel_error("repeat_interleave_cpu", counted.dtype)
-        if (counted._array < 0).any():
+        if not holds(counted, are_nonnegative):
             raise RuntimeError("repeats can not be negative")
         refuse_unknown_repeats(counted, output_size)
     if repeats is None:  # counts alone: the indices that they repeat
-        return wrap(np.repeat(np.arange(input._array.size), input._array).astype(np.int64))
+        return _repeat_indices(input, input._array.size, output_size)
     input, dim = (input.reshape(-1), 0) if dim is None else (input, dim)
     axis = canonicalize_dim(dim, input._array.ndim)
-    counts = np.asarray(getattr(repeats, "_array", repeats))
-    if (counts < 0).any():
-        raise RuntimeError("repeats can not be negative")
-    if counts.size not in (1, input._array.shape[axis]):
+    size = input._array.shape[axis]
+    if not isinstance(repeats, Tensor):
+        if isinstance(repeats, bool) or not hasattr(repeats, "__index__"):
+            raise TypeError(
+                "repeat_interleave() received an invalid combination of arguments - got "
+                f"(Tensor, {type(repeats).__name__}), but expected one of:\n"
+                " * (Tensor input, Tensor repeats, int dim = None, *, int output_size = None)\n"
+                " * (Tensor input, int repeats, int dim = None, *, int output_size = None)\n")
+        if repeats < 0:
+            raise RuntimeError("Repeats must be non-negative")
+        return input.index_select(axis, wrap(np.repeat(np.arange(size), repeats)))
+    if repeats._array.size not in (1, size):
         raise RuntimeError(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = "
-            f"{counts.size} and input.size({axis}) = {input._array.shape[axis]}"
+            f"{repeats._array.size} and input.size({axis}) = {size}"
         )
-    indices = np.repeat(np.arange(input._array.shape[axis]), counts.reshape(-1))
-    return input.index_select(axis, wrap(indices.astype(np.int64)))
+    return input.index_select(axis, _repeat_indices(repeats, size, output_size))
 
 
 @composite(expose=("torch",))

@@ -6,7 +6,7 @@ import pytest
 
 from flambeau.compiler.driver import pipeline
 from flambeau.compiler.ir.graph import (
-    Graph, Node, apply, concat, constant, matmul, permute, reduce, reshape,
+    Graph, Node, apply, concat, constant, matmul, pad, permute, reduce, reshape,
 )
 from flambeau.native.loop_ir.ir import ReduceOp, LoopKind, Loop, Scalar, Type, iterate_statements
 
@@ -78,3 +78,12 @@ def test_short_rows_lie_across_the_lanes(rows: int) -> None:
     loops = [s for s in iterate_statements(step.tasks[0].kernel.body) if isinstance(s, Loop)]
     lanes = {loop.extent for loop in loops if loop.kind is LoopKind.VECTORIZED}
     assert (3 in lanes) == (rows == 20000)  # too many for one thread, and not whole vectors
+
+
+def test_padding_of_a_constant_behind_a_reshape_is_masked() -> None:
+    x = source(0, (16,))
+    border = pad(constant(1.0, Type.F32, (4,)), (2,), (2,))
+    other = pad(constant(3.0, Type.F32, (4,)), (1,), (3,))
+    behind = pad(apply(Scalar.MUL, other, border), (3,), (5,))
+    check(graph_of([x], [reshape(pad(border, (0,), (8,)), (4, 4)), reshape(behind, (2, 8)),
+                         apply(Scalar.MUL, x, pad(border, (4,), (4,)))]))

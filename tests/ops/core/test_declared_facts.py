@@ -79,7 +79,9 @@ def test_shapes_that_depend_on_values() -> None:
               if hasattr(function, "shape_depends_on_values")}
     assert marked == {"nonzero", "argwhere", "unique", "unique_consecutive", "masked_select",
                       "bincount"}
-    assert {o.name for o in OPERATORS.values() if o.selects_by_mask} == {"index", "_masked_select"}
+    assert {o.name: o.value_dependent_shape for o in OPERATORS.values()
+            if o.value_dependent_shape} == {
+        "index": "masks", "_masked_select": "masks", "_repeat_indices": "always"}
 
 
 def test_code_that_makes_arrays_of_shapes() -> None:
