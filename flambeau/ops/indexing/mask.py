@@ -142,7 +142,8 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 @opaque(linear_in="input",
-        name="_masked_select", node="MaskedSelectBackward0", expose=(), value_dependent_shape="masks",
+        name="_masked_select", node="MaskedSelectBackward0", expose=(),
+        value_dependent_shape="masks",
         ref=lambda x, m: x[m], samples=lambda rng: iter(
             [((rng.normal(size=(3, 4)), rng.normal(size=(3, 4)) > 0), {})]))
 def _masked_select(input: Array, mask: Array) -> Array:

@@ -3,6 +3,8 @@
 What is expected of ties was written down from PyTorch 2.13 on a CPU.
 """
 
+import re
+
 import numpy as np
 import pytest
 
@@ -177,3 +179,14 @@ def test_bisection_goes_right_of_each_nan(torch):
     assert torch.searchsorted(row, values, right=True).tolist() == [5, 5, 2, 5, 0]
     row = torch.tensor([0.0, nan, nan, nan])
     assert torch.bucketize(torch.tensor([nan, 1.0]), row).tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("q", [float("nan"), 1.5, -1])
+def test_quantiles_lie_between_0_and_1(q: float) -> None:
+    x = torch.tensor([1.0, 2.0])
+    for function in (torch.quantile, torch.nanquantile):
+        text = f"quantile() q must be in the range [0, 1] but got {q:g}"
+        with pytest.raises(RuntimeError, match=f"^{re.escape(text)}"):
+            function(x, q)
+        with pytest.raises(RuntimeError, match=r"^quantile\(\) q values must be in the range"):
+            function(x, torch.tensor([0.5, q]))
