@@ -43,7 +43,7 @@ class EagerCalls:
         run(inputs, outputs)
 
     def _prepare(self, node: Node) -> Callable[[dict[int, Any], list[np.ndarray]], None]:
-        layout, function, known = self.step.layout, node.function, self._results
+        layout, known, call = self.step.layout, self._results, node.attributes
         group, number = id(node.group), node.output
         replaced = layout.list_replaced(node)
         options = {"replaced": replaced} if replaced else {}
@@ -53,7 +53,7 @@ class EagerCalls:
         def run(inputs: dict[int, Any], outputs: list[np.ndarray]) -> None:
             results = known.get(group)
             if results is None:
-                results = known[group] = function(
+                results = known[group] = call["function"](
                     *[x if x.__class__ is np.ndarray else x(inputs, outputs) for x in operands],
                     **options)
             kind = results.__class__

@@ -10,7 +10,7 @@ import flambeau as torch
     (4, (180, 60, 15, 3, 1)),
 ])
 def test_stacks_of_images_in_channels_last_keep_their_order(at, strides):
-    x = torch.randn(2, 3, 4, 5).to(memory_format=flambeau.channels_last)
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
     y = torch.stack([x, x, -x], at)
     assert y.stride() == strides
     assert torch.equal(y.select(at, 2), -x)
