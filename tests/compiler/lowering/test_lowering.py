@@ -39,7 +39,7 @@ BY_DECOMPOSITION = """
     _householder_product _linalg_eigvalsh _linalg_inv_ex _linalg_lstsq _linalg_pinv _linalg_qr
     _linalg_solve _linalg_solve_triangular _linalg_svd _linalg_svdvals _lu_factor_ex _matrix_exp
     _matrix_rank _cholesky_ex _ldl_factor_ex _ldl_solve _linalg_eigh cholesky_inverse
-    cholesky_solve geqrf linalg_det linalg_lu linalg_slogdet
+    cholesky_solve geqrf linalg_det linalg_lu linalg_slogdet _permutation_matrix
 """
 BY_DEGREES_IN_DATA = """
     chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w
@@ -59,7 +59,8 @@ _QUANTIZE = (
 )
 _TANGENTS = ("_log_softmax_tangent", "_max_pool_tangent")  # called in forward mode only
 # `_strided_window`: in second derivatives of as_strided only.
-UNMET = {"_embedding_sparse", "_linalg_eig", "_segment_reduce", "_strided_window", *_QUANTIZE,
+UNMET = {"_embedding_sparse", "_linalg_eig", "_repeat_indices", "_segment_reduce",
+         "_strided_window", *_QUANTIZE,
          *_TANGENTS}
 NOT_LOWERED = frozenset(" ".join((
     WITHOUT_SCALAR_OPERATION, BY_SORTING, BY_DECOMPOSITION, BY_DEGREES_IN_DATA, OTHERS,

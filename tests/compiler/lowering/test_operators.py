@@ -39,7 +39,7 @@ CALLED = frozenset("""
     modified_bessel_k0 modified_bessel_k1 ndtri nextafter scaled_modified_bessel_k0
     scaled_modified_bessel_k1 shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u
     shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w topk zeta
-    _dirichlet_grad _median_all _nanmedian_all _standard_gamma_grad hash_tensor
+    _dirichlet_grad _median_all _nanmedian_all _permutation_matrix _standard_gamma_grad hash_tensor
 """.split())
 
 # Programs call those of complex numbers as they are. Steps of nothing else stay eager, as do those

@@ -362,6 +362,15 @@ def _masked_scatter(input: Symbol, mask: Symbol, source: Symbol) -> Symbol:
     return np.where(mask, values.reshape(mask.shape), input)
 
 
+@lowering("_gather_masked")
+def _gather_masked(input: Symbol, mask: Symbol, count: int) -> Symbol:
+    if not count or not input.size:
+        return np.zeros_like(input, shape=(count,))
+    ranks = np.minimum(_rank_selected(mask), count - 1)
+    chosen = np.where(mask, input, input.dtype.type(0)).reshape(-1)
+    return wrap_node(_add_rows(ranks.node, chosen.node, (count,)))
+
+
 # ------------------------------------------------------------------------------- indices
 
 
