@@ -675,7 +675,8 @@ def convolution_backward(
     alone = input.dim() == n + 1
     g, x = (t.unsqueeze(0) if alone else t for t in (grad_output, input))
     sizes = {"input_shape": tuple(x.shape), "weight": weight, "input": x, "window": window,
-             "groups": groups}
+             "groups": groups, "input_format": suggest_format(x._array),
+             "weight_format": suggest_format(weight._array)}
     result: list[Tensor | None] = []
     for slot, is_needed in zip(("input", "weight", "bias"), output_mask, strict=True):
         vjp = operator.vjps[slot]
