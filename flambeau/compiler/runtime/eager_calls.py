@@ -54,12 +54,12 @@ class EagerCalls:
             results = known.get(group)
             if results is None:
                 results = known[group] = call["function"](
-                    *[x if x.__class__ is np.ndarray else x(inputs, outputs) for x in operands],
+                    *[x if isinstance(x, np.ndarray) else x(inputs, outputs) for x in operands],
                     **options)
             kind = results.__class__
             result = results[number] if kind is list or kind is tuple else results
             for x in targets:
-                target = x if x.__class__ is np.ndarray else x(inputs, outputs)
+                target = x if isinstance(x, np.ndarray) else x(inputs, outputs)
                 if not _is_same_memory(target, result):
                     target[...] = result
 

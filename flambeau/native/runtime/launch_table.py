@@ -137,7 +137,7 @@ class LaunchTable:
             raise ValueError(f"{len(values)} values for a table of {self._slots} slots")
         FastCalls.write_cells(self._table_at, *values)
 
-    def measure(self, values: Sequence[int] = (), threads: int = 0) -> Timing:
+    def measure(self, values: Sequence[Any] = (), threads: int = 0) -> Timing:
         """Run once, as `run` does, and return the time of each record on each thread."""
         with self.lock:
             self._fill(values)
