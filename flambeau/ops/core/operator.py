@@ -121,8 +121,7 @@ class Operator:
         self.values: ValueRule | None = options.pop("values", None)
         # The result that holds indices along the first input's axis `dim` (None: flat indices).
         self.index_output: int | None = options.pop("index_output", None)
-        # When shapes depend on values: "masks", which select elements, after the first input;
-        # "always"; "" for never.
+        # When shapes depend on values: "masks" (after the first input), "always", or "" (never).
         self.value_dependent_shape: str = options.pop("value_dependent_shape", "")
 
     def _read_facts(self, options: dict[str, Any]) -> None:
