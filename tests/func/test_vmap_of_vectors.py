@@ -34,3 +34,12 @@ def test_solutions_products_and_normalizations_of_vectors(torch):
     for call in calls:
         with pytest.raises((RuntimeError, IndexError, ValueError)):
             torch.vmap(call)(x)
+
+
+def test_numbers_are_not_concatenated(torch):
+    numbers, rows = torch.arange(3.0), torch.arange(6.0).view(2, 3)
+    with pytest.raises((RuntimeError, IndexError)):
+        torch.vmap(lambda x: torch.cat([x, x]))(numbers)
+    ones = torch.ones(1)
+    joined = torch.vmap(lambda x: torch.cat([ones, x], -1))(rows)
+    assert joined.tolist() == [[1, 0, 1, 2], [1, 3, 4, 5]]

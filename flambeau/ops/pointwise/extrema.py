@@ -145,7 +145,10 @@ def _clip(x: np.ndarray, min: Any, max: Any) -> np.ndarray:
     if min is None:
         return np.minimum(max, x)  # which leaves the sign of a zero
     y = np.maximum(min, x)
-    return y if max is None else np.minimum(max, y, out=y if y.ndim else None)
+    if max is None:
+        return y
+    fits = y.ndim and getattr(max, "shape", ()) in ((), y.shape)
+    return np.minimum(max, y, out=y if fits else None)
 
 
 @pointwise(name="_clamp", node="ClampBackward1", expose=(), refuse=_clamp_real,

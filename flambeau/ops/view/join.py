@@ -97,6 +97,14 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
     return np.concatenate([a.astype(kind, copy=False) for a in nonempty], at)
 
 
+@cat.batch
+def _(batch: Batch, tensors: Sequence[Tensor], dim: int) -> Tensor:
+    rank = tensors[0].dim() if tensors else 0
+    if not rank or any(t.dim() != rank for t in tensors):
+        return NotImplemented  # examples without axes, or of several ranks
+    return cat([batch.expand(t) for t in tensors], canonicalize_dim(dim, rank) + 1)
+
+
 @cat.vjp("tensors")
 def _(
     g: Tensor, tensors_shape: tuple[tuple[int, ...], ...], dim: int

@@ -106,3 +106,9 @@ def test_factor_of_a_sum_of_bools(torch):
         assert y.dtype == torch.bool and y.item() is True
     with pytest.raises(RuntimeError, match="with a bool tensor is not supported"):
         torch.sub(torch.tensor([3]), yes, alpha=2)
+
+
+def test_bounds_may_have_more_axes_than_what_they_clip(torch):
+    x, low, high = torch.randn(4), torch.zeros(()), torch.ones(2, 3, 4)
+    assert torch.equal(x.clamp(low, high), x.clamp(0, 1).expand(2, 3, 4))
+    assert torch.equal(torch.vmap(lambda h: x.clamp(low, h))(high[0]), x.clamp(0, 1).expand(3, 4))

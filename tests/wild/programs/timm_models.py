@@ -1,6 +1,8 @@
 """timm: models of many families with two steps of training, and its optimizers and schedulers."""
 
 import timm
+import timm.optim
+import timm.scheduler
 import torch
 from cases import case, cases, losses, run
 
