@@ -202,6 +202,7 @@ def _jit_set_profiling_executor(enabled: bool) -> bool:
 
 
 _jit_set_profiling_mode = _jit_override_can_fuse_on_cpu = _jit_set_profiling_executor
+_jit_override_can_fuse_on_cpu_legacy = _jit_set_profiling_executor
 _jit_override_can_fuse_on_gpu = _jit_set_texpr_fuser_enabled = _jit_set_profiling_executor
 _jit_set_nvfuser_enabled = _jit_set_nvfuser_guard_mode = _jit_set_profiling_executor
 

@@ -13,7 +13,9 @@ from .graphs.passes.frozen_layers import (
     fold_frozen_conv_bn, fold_frozen_conv_mul_or_div, fold_frozen_linear_bn,
     optimize_frozen_graph, remove_dropout, transpose_frozen_linear,
 )
-from .graphs.passes.peephole import lower_simple_tuples, remove_detach, simplify_peepholes
+from .graphs.passes.peephole import (
+    lower_all_tuples, lower_simple_tuples, remove_detach, simplify_peepholes,
+)
 from .graphs.passes.subexpressions import eliminate_common_subexpressions
 
 __all__ = ["PASSES", "_freeze_module", "inline_calls"]
@@ -58,7 +60,7 @@ PASSES: dict[str, Any] = {
     "inline": inline_calls, "dce": eliminate_dead_code, "lint": _lint,
     "constant_propagation": propagate_constants, "cse": eliminate_common_subexpressions,
     "peephole": _peephole, "lower_simple_tuples": lower_simple_tuples,
-    "lower_all_tuples": lower_simple_tuples, "canonicalize": _canonicalize,
+    "lower_all_tuples": lower_all_tuples, "canonicalize": _canonicalize,
     "fold_frozen_conv_bn": fold_frozen_conv_bn, "fold_frozen_linear_bn": fold_frozen_linear_bn,
     "fold_frozen_conv_add_or_sub": fold_frozen_conv_add_or_sub,
     "fold_frozen_conv_mul_or_div": fold_frozen_conv_mul_or_div, "remove_dropout": remove_dropout,

@@ -15,6 +15,7 @@ from typing import Any
 from .._higher_order_ops.active_export import jit_tracing
 from ..export.aten_functions import number_of_dtype
 from ..fx.node import map_arg
+from ..ops.registration.aten_schemas import find_overload
 from ..overrides import TorchFunctionMode, resolve_name
 from ..tensor.dtypes import dtype
 from ..tensor.tensor import Tensor
@@ -161,8 +162,15 @@ def _translate(
     if name.startswith("__"):
         plain = name.strip("_")
         return _OPERATORS.get(plain, plain), [*args, *kwargs.values()]
-    bound = _bind(func, args, kwargs)
     order = _ORDERS.get(name)
+    if kwargs.get("inplace") and find_overload(f"{name}_", args, _drop_inplace(kwargs)):
+        name, kwargs = f"{name}_", _drop_inplace(kwargs)
+    schema = None if order is not None or name in _KINDS else find_overload(name, args, kwargs)
+    if schema is not None:
+        positional = [a.name for a in schema.arguments if not a.kwarg_only]
+        passed = dict(zip(positional, args, strict=False)) | kwargs
+        return name, [passed.get(a.name, a.default_value) for a in schema.arguments]
+    bound = _bind(func, args, kwargs)
     if name == "interpolate":
         mode = bound.get("mode", "nearest")
         rank = bound["input"].dim() - 2
@@ -178,6 +186,10 @@ def _translate(
     if kwargs.get("inplace") or (bound.get("inplace") is True):
         kind += "_"
     return kind, values
+
+
+def _drop_inplace(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in kwargs.items() if key != "inplace"}
 
 
 def _bind(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:

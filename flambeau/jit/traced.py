@@ -22,6 +22,7 @@ from .torchscript import archive as torchscript_archive
 from .torchscript.instantiation import instantiate
 from .torchscript.script_module import (
     LoadedModule, RecursiveScriptModule, ScriptMethod, ScriptModule, ScriptObject,
+    forward_method,
 )
 from .torchscript.writing.graph_code import save_graphs, write_graphs
 from .torchscript.writing.scripted_module import is_quantized
@@ -65,6 +66,7 @@ class TracedModule(RecursiveScriptModule):
             self.__dict__["_flambeau_own"] = inner["forward"]
         self.original_name = name
 
+    @forward_method
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph of `forward`."""
         return self._flambeau_run("forward", *args, **kwargs)

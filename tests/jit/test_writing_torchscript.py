@@ -178,7 +178,7 @@ def test_named_tuples(tmp_path):
             return Point(p.x * scale, count=p.count + 1)
 
     module = torch.jit.script(Moves())
-    assert "__torch__.Point(p.x * scale, p.count + 1, None)" in module.code
+    assert f"__torch__.{__name__}.Point(p.x * scale, p.count + 1, None)" in module.code
     assert module._c.qualified_name == "__torch__.Moves"
     torch.jit.save(module, str(tmp_path / "moves.pt"))
     moved = torch.jit.load(str(tmp_path / "moves.pt"))(Point(torch.ones(2), 5))

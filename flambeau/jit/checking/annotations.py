@@ -108,6 +108,9 @@ def _check_enum(kind: type[enum.Enum]) -> None:
     if len(kinds) > 1 and all(k in (INT, FLOAT, STR) for k in kinds):
         raise RuntimeError("Could not unify type list. Enum values must have the same type: "
                            f"{', '.join(map(str, kinds))}")
+    if len(kinds) == 1 and is_known(kinds[0]) and kinds[0] not in (INT, FLOAT, STR):
+        raise RuntimeError(f"Cannot create Enum with value type '{kinds[0]}', only int, float "
+                           "and string are supported")
 
 
 def find_value_kind(value: Any) -> Kind:

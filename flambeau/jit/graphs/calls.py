@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from .nodes import Node, Value
+from .refinement import decide_instance
 from .schemas import choose_overload, list_results
 from .subscripts import Subscripts
 from .types import IRType, split_type
@@ -208,8 +209,11 @@ class Calls(Subscripts):
         if path == "isinstance":
             kinds = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
             shown = ", ".join(self.kind(ast.unparse(kind)).show() for kind in kinds)
-            value = self.add("prim::isinstance", [self.visit(node.args[0])], "bool",
-                             {"types": f"[{shown}]"})
+            tested = self.visit(node.args[0])
+            known = decide_instance(tested.type(), ast.unparse(node.args[1]))
+            if known is not None:
+                return self.constant(known, "bool")
+            value = self.add("prim::isinstance", [tested], "bool", {"types": f"[{shown}]"})
             value.node().annotation = ast.unparse(node.args[1])
             return value
         kind = ast.unparse(node.args[0])

@@ -8,6 +8,7 @@ from typing import Any
 
 from .definitions import Definitions
 from .nodes import Graph, Node, Value
+from .refinement import decide_none
 from .types import IRType, split_type
 
 __all__ = ["Expressions"]
@@ -100,7 +101,9 @@ class Expressions:
         return self._constants[key]
 
     def branch(self, condition: Value, ways: list[Callable[[], list[Value]]]) -> list[Value]:
-        """Add prim::If; return its results."""
+        """Add prim::If, or only the way that a constant condition leads; return the results."""
+        if isinstance(condition.toIValue(), bool):
+            return ways[0 if condition.toIValue() else 1]()
         node = Node("prim::If", self.place)
         node.arguments = [condition]
         self.place.body.append(node)
@@ -225,6 +228,10 @@ class Expressions:
             is_tensor = "Tensor" in (left.type().annotation_str, right.type().annotation_str) \
                 and not isinstance(operator, ast.Is | ast.IsNot | ast.In | ast.NotIn)
             name = _OPERATORS[type(operator)]
+            if isinstance(operator, ast.Is | ast.IsNot) and len(node.ops) == 1:
+                known = decide_none(left.type(), right.type(), isinstance(operator, ast.IsNot))
+                if known is not None:
+                    return self.constant(known, "bool")
             test = self.add_operator(name, operands, {}, is_known=False) if is_tensor \
                 else self.add(f"aten::{name}", operands, "bool")
             if isinstance(operator, ast.NotIn):
@@ -255,6 +262,8 @@ class Expressions:
         kind = value.type().annotation_str
         if kind in self.definitions.classes and not isinstance(node.op, ast.Not):
             return self.call_method(value, "__neg__", [])
+        if isinstance(node.op, ast.Not) and isinstance(value.toIValue(), bool):
+            return self.constant(not value.toIValue(), "bool")
         name = {ast.Not: "__not__", ast.USub: "neg", ast.Invert: "bitwise_not",
                 ast.UAdd: "positive"}[type(node.op)]
         return self.add(f"aten::{name}", [value],

@@ -7,6 +7,7 @@ such, objects that are used as a whole, and what the caller preserves.
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any, NamedTuple
 
 from ...tensor.devices import device
@@ -223,7 +224,19 @@ class _Freezer:
                         needed.setdefault(id(owner), set()).add(node.s("name"))
         for method in self._graphs:
             needed.setdefault(id(method.owner), set())
+        self._share_classes(needed)
         return needed
+
+    def _share_classes(self, needed: dict[int, set[str]]) -> None:
+        """Give modules of one class the same attributes, as objects of a class have in PyTorch."""
+        groups: dict[str, list[Any]] = {}
+        for module in self.module.modules():
+            if id(module) in needed and module is not self.module:
+                groups.setdefault(_describe_class(module), []).append(module)
+        for group in groups.values():
+            names = set().union(*(needed[id(module)] for module in group))
+            for module in group:
+                needed[id(module)] = names
 
 
 def _simplify(graph: Graph) -> None:
@@ -240,6 +253,15 @@ def _is_access(node: Node, value: Any) -> bool:
     if node.kind() not in ("prim::GetAttr", "prim::SetAttr"):
         return False
     return node.arguments[0] is value and not any(x is value for x in node.arguments[1:])
+
+
+def _describe_class(module: Any) -> str:
+    """Return what modules of one Python class with the same settings have in common."""
+    kind = module._flambeau_type
+    methods = [ast.unparse(method.definition) for method in kind.methods.values()]
+    attributes = [f"{name}: {ast.unparse(part)}" for name, part in kind.attributes.items()]
+    text = "\n".join([kind.name, *attributes, *methods])
+    return re.sub(r"\.___torch_mangle_\w+", "", text)
 
 
 def _read(owner: Any, name: str) -> Any:

@@ -230,6 +230,10 @@ class _Statements(Loops):
             self.add("prim::Exit", [manager], "Tensor")
 
     def _do_if(self, node: ast.If) -> None:
+        test = self.visit(node.test)
+        if isinstance(test.toIValue(), bool):
+            self.run(node.body if test.toIValue() else node.orelse)
+            return
         ways = (node.body, node.orelse)
         raises = [_always_raises(way) for way in ways]
         defined = [set(_list_assigned_in(way)) for way in ways]
@@ -244,7 +248,7 @@ class _Statements(Loops):
                     for name, kind in zip(names, kinds[not fails], strict=True)]
 
         kinds: list[list[str]] = [["Any"] * len(names)] * 2
-        results = self.branch(self.visit(node.test), [
+        results = self.branch(test, [
             lambda: way(node.body, raises[0], []), lambda: way(node.orelse, raises[1], [])])
         if any(raises) and not all(raises):
             ends = list(results[0].node().blocks())[raises.index(False)].results if results else []

@@ -12,7 +12,10 @@ from typing import Any
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 
-__all__ = ["LoadedModule", "RecursiveScriptModule", "ScriptMethod", "ScriptModule", "ScriptObject"]
+__all__ = [
+    "LoadedModule", "RecursiveScriptModule", "ScriptMethod", "ScriptModule", "ScriptObject",
+    "forward_method",
+]
 
 
 class ScriptModule(Module):
@@ -108,6 +111,19 @@ class ScriptMethod:
     def graph_for(self, *args: Any, **kwargs: Any) -> Any:
         """Return the graph, which no executor optimizes for the arguments."""
         return self.inlined_graph
+
+
+class forward_method:
+    """`forward` of a module whose programs `_flambeau_bind` knows: an instance's has a graph."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        if owner is None:
+            return self._function
+        return ScriptMethod(self._function, owner, "forward",
+                            partial(owner._flambeau_describe, "forward"))
 
 
 class ScriptObject:
@@ -254,6 +270,7 @@ class LoadedModule(RecursiveScriptModule):
             if names:
                 setattr(self, table, dict(enumerate(kind.methods[name] for name in names)))
 
+    @forward_method
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the archive's `forward`."""
         method = self._flambeau_method("forward")
@@ -271,8 +288,12 @@ class LoadedModule(RecursiveScriptModule):
         return list(self._flambeau_type.methods)
 
     def _flambeau_bind(self, name: str) -> ScriptMethod:
-        method = self._flambeau_method(name)
-        return ScriptMethod(method, self, name, partial(getattr, method))
+        return ScriptMethod(self._flambeau_method(name), self, name,
+                            partial(self._flambeau_describe, name))
+
+    def _flambeau_describe(self, method: str, what: str) -> Any:
+        """Return the graph, inlined graph or code of a method."""
+        return getattr(self._flambeau_method(method), what)
 
     def _flambeau_list_attributes(self) -> list[str]:
         kind = self._flambeau_type

@@ -6,7 +6,8 @@ from typing import Any
 
 from ..aliases import Memory
 from ..nodes import Graph, Node, Value
-from ..types import IRType, split_type
+from ..refinement import decide_instance, decide_none
+from ..types import IRType
 from .evaluation import evaluate_node, is_pure
 
 __all__ = ["inline_block", "propagate_constants"]
@@ -59,35 +60,11 @@ def _keep_type(kind: IRType, value: Any) -> IRType | None:
 def _decide(node: Node) -> bool | None:
     """Return what a test of types says whatever the value, or None."""
     if node.kind() in ("aten::__is__", "aten::__isnot__"):
-        kinds = [value.type().annotation_str for value in node.arguments]
-        if "NoneType" not in kinds:
-            return None
-        other = kinds[1 - kinds.index("NoneType")]
-        head = split_type(other)[0]
-        if head in ("Optional", "Union", "Any"):
-            return None
-        return (other == "NoneType") == (node.kind() == "aten::__is__")
+        first, second = node.arguments
+        return decide_none(first.type(), second.type(), node.kind() == "aten::__isnot__")
     if node.kind() == "prim::isinstance" and node.annotation is not None:
-        return _decide_instance(node.arguments[0].type(), node.annotation)
+        return decide_instance(node.arguments[0].type(), node.annotation)
     return None
-
-
-def _decide_instance(kind: IRType, annotation: str) -> bool | None:
-    import ast
-
-    tree = ast.parse(annotation, mode="eval").body
-    parts = tree.elts if isinstance(tree, ast.Tuple) else [tree]
-    targets = [kind.derive(ast.unparse(part)) for part in parts]
-    head, inner = split_type(kind.annotation_str)
-    if head == "Any" or kind.kind() == "ClassType":
-        return None
-    members = [*inner, "NoneType"] if head == "Optional" else inner if head == "Union" \
-        else [kind.annotation_str]
-    fits = [any(kind.derive(member).isSubtypeOf(target) for target in targets)
-            for member in members]
-    if "Any" in members:
-        return None
-    return True if all(fits) else False if not any(fits) else None
 
 
 def _take_branch(node: Node) -> bool:

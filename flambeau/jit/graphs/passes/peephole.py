@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..aliases import Memory
 from ..nodes import Graph, Node, Value
 
-__all__ = ["lower_simple_tuples", "remove_detach", "simplify_peepholes"]
+__all__ = ["lower_all_tuples", "lower_simple_tuples", "remove_detach", "simplify_peepholes"]
 
 
 def simplify_peepholes(graph: Graph) -> bool:
@@ -72,6 +72,23 @@ def lower_simple_tuples(graph: Graph) -> None:
     for node in graph.list_nodes():
         if node.kind() == "prim::TupleConstruct" and not node.results[0].uses():
             node.destroy()
+
+
+def lower_all_tuples(graph: Graph) -> None:
+    """Do without tuples that the graph makes: a tuple among the results becomes its elements."""
+    lower_simple_tuples(graph)
+    changed = True
+    while changed:
+        changed = False
+        results: list[Value] = []
+        for value in graph.results:
+            node = value.node()
+            is_made = node.kind() == "prim::TupleConstruct" and node.owningBlock() is graph
+            changed |= is_made
+            results += node.arguments if is_made else [value]
+        graph.results = results
+    graph.mark_changed()
+    lower_simple_tuples(graph)
 
 
 def remove_detach(graph: Graph) -> None:

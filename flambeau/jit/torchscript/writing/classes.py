@@ -63,13 +63,15 @@ class ClassWriter:
         self.code: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
 
-    def name(self, name: str) -> str:
-        """Return a qualified name that is unique in the archive."""
+    def name(self, name: str, module: str = "") -> str:
+        """Return a qualified name that is unique in the archive. `module`: Python's module."""
         clean = name if _is_identifier(name) else "Module"
-        number = self._numbers.get(clean, 0)
-        self._numbers[clean] = number + 1
-        space = "__torch__" if not number else f"__torch__.___torch_mangle_{number}"
-        return f"{space}.{clean}"
+        space = "__torch__"
+        if module != "__main__" and module and all(map(_is_identifier, module.split("."))):
+            space += f".{module}".replace(".flambeau", ".torch", 1)
+        number = self._numbers.get(f"{space}.{clean}", 0)
+        self._numbers[f"{space}.{clean}"] = number + 1
+        return f"{space}.___torch_mangle_{number}.{clean}" if number else f"{space}.{clean}"
 
     def add(self, space: str, text: str) -> None:
         """Append text to a namespace."""

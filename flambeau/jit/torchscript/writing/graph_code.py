@@ -37,7 +37,7 @@ _SIZED = frozenset(("zeros", "ones", "empty", "rand", "randn", "view", "reshape"
 _VARYING = {"einsum": 1, "meshgrid": 0, "broadcast_tensors": 0, "block_diag": 0,
             "cartesian_prod": 0}
 _RENAMED = {"sym_size": "size", "concat": "cat", "concatenate": "cat", "swapaxes": "transpose",
-            "logsigmoid": "log_sigmoid"}
+            "logsigmoid": "log_sigmoid", "detach_": "detach"}
 _MEMORY = ("torch.contiguous_format", "torch.preserve_format", "torch.channels_last",
            "torch.channels_last_3d")
 

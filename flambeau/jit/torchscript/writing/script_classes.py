@@ -112,12 +112,28 @@ def _write_dataclass_methods(kind: type, qualified: str, rows: dict[str, str], h
             body += f"    self.{field.name} = {field.name}\n"
     body += "    self.__post_init__()\n" if has_post_init else ""
     text = f"  def __init__(self: {qualified}{parameters}) -> NoneType:\n{body}    return None\n"
-    if "Tensor" in rows.values():  # `==` of tensors is no bool
+    compared = [rows[f.name] for f in dataclasses.fields(kind) if f.compare]
+    if "Tensor" in compared:  # `==` of tensors is no bool
         return text
     same = " and ".join(f"self.{f.name} == other.{f.name}" for f in dataclasses.fields(kind)
                         if f.compare) or "True"
-    return text + (f"  def __eq__(self: {qualified}, other: {qualified}) -> bool:\n"
-                   f"    return {same}\n")
+    text += (f"  def __eq__(self: {qualified}, other: {qualified}) -> bool:\n"
+             f"    return {same}\n")
+    return text + (_write_order(kind, qualified) if vars(kind)["__dataclass_params__"].order else "")
+
+
+def _write_order(kind: Any, qualified: str) -> str:
+    """Write the comparisons of a dataclass: the first fields that differ decide."""
+    names = [field.name for field in dataclasses.fields(kind) if field.compare]
+    text = ""
+    for method, sign, when_equal in (("__lt__", "<", False), ("__le__", "<", True),
+                                     ("__gt__", ">", False), ("__ge__", ">", True)):
+        text += f"  def {method}(self: {qualified}, other: {qualified}) -> bool:\n"
+        for name in names:
+            text += (f"    if self.{name} != other.{name}:\n"
+                     f"      return self.{name} {sign} other.{name}\n")
+        text += f"    return {when_equal}\n"
+    return text
 
 
 def list_attribute_types(kind: type, unit: Any) -> dict[str, str]:

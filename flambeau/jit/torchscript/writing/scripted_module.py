@@ -248,7 +248,7 @@ class Script:
         """Declare a named tuple, enum, interface or script class; return its name."""
         known = self._kinds.get(kind)
         if known is None:
-            known = self._kinds[kind] = self.classes.name(kind.__name__)
+            known = self._kinds[kind] = self.classes.name(kind.__name__, kind.__module__)
             self.classes.add(known.rpartition(".")[0], self._write_class(kind, known))
         return known
 

@@ -147,6 +147,9 @@ class SourceExpressions(ast.NodeTransformer):
             return ast.parse(f'torch.device("{value}")', mode="eval").body
         if isinstance(value, enum.Enum):
             return ast.parse(self.unit.register_enum_member(value), mode="eval").body
+        function = getattr(value, "_flambeau_function", value)
+        if isinstance(function, types.FunctionType):  # passed to fork
+            return ast.parse(self.unit.call_function(function), mode="eval").body
         try:
             return ast.parse(write_literal(value), mode="eval").body
         except NotImplementedError:
@@ -179,7 +182,11 @@ class SourceExpressions(ast.NodeTransformer):
             self._change(node)
             return ast.Attribute(self.visit(node.value), node.attr)
         static = self.scope.find(node)
-        if static is not None and isinstance(static.value, (list, dict)):
+        holder = self.scope.find(node.value) if isinstance(node.value, ast.Attribute) else None
+        if holder is not None and isinstance(holder.value, enum.Enum) \
+                and node.attr in ("name", "value"):
+            return ast.Attribute(self.visit(node.value), node.attr)
+        if static is not None and isinstance(static.value, (list, dict, enum.Enum)):
             static = self._read_shared(node, static)
         if static is None or (isinstance(static.value, Module) and static.text is not None):
             owner = self.scope.find(node.value)
@@ -225,7 +232,7 @@ class SourceExpressions(ast.NodeTransformer):
             self.unit.state.change(owner.value, node.attr)
 
     def _read_shared(self, node: ast.Attribute, static: Static) -> Static | None:
-        """Read a module's list or dict at run time, since any holder may mutate it."""
+        """Read a module's list, dict or Enum at run time, since any holder may mutate it."""
         owner = self.scope.find(node.value)
         if owner is None or not isinstance(owner.value, Module) or owner.text is None:
             return static
