@@ -279,3 +279,65 @@ def test_passes(torch):
     torch._C._jit_pass_peephole(graph)
     assert list_kinds(graph) == ["aten::add", "prim::TupleConstruct"]
     assert 14 in [node.output().toIValue() for node in graph.findAllNodes("prim::Constant")]
+
+
+def test_parsed_graphs_run(torch):
+    graph = torch._C.parse_ir("""
+graph(%x : Tensor, %n : int):
+  %one : int = prim::Constant[value=1]()
+  %true : bool = prim::Constant[value=1]()
+  %y : Tensor = prim::Loop(%n, %true, %x)
+    block0(%i : int, %z : Tensor):
+      %w : Tensor = aten::add(%z, %i, %one)
+      -> (%true, %w)
+  return (%y)
+""")
+    assert list_kinds(graph) == ["prim::Loop"] and graph.findNode("aten::add") is not None
+    function = torch._C._create_function_from_graph("total", graph)
+    assert function(torch.zeros(1), 4).item() == 6
+    if torch.__name__ != "torch":
+        with pytest.raises(RuntimeError, match="Cannot find a variable with name 'nothing'"):
+            torch._C.parse_ir("graph(%x : Tensor):\n  return (%nothing)")
+
+
+def test_tests_of_types_are_decided_by_types(torch):
+    from typing import List, Union
+
+    def program(x: Union[int, List[int]]):
+        if isinstance(x, (int, list)):
+            return 1
+        return "never"
+
+    def other(x: int):
+        return 2 if x is not None else 3
+
+    assert list_kinds(torch.jit.script(other).graph) == []
+    if torch.__name__ != "torch":
+        from flambeau.jit.graphs.refinement import decide_instance
+        from flambeau.jit.graphs.types import IRType
+
+        assert decide_instance(IRType("Union[int, List[int]]"), "(int, List[int])") is True
+        assert decide_instance(IRType("Union[int, List[int]]"), "int") is None
+        assert decide_instance(IRType("Optional[int]"), "str") is False
+
+
+def test_flattened_results(torch):
+    def program(x: int):
+        return (x, (x + 1, [9]))
+
+    graph = torch.jit.script(program).graph
+    torch._C._jit_pass_lower_all_tuples(graph)
+    assert "prim::TupleConstruct" not in list_kinds(graph) and len(list(graph.outputs())) == 3
+
+
+def test_a_graph_of_what_a_function_did_runs(torch):
+    def program(x):
+        y = torch.zeros(x.size())
+        y.copy_(x)
+        return torch.nn.functional.threshold(y.neg(), 0, 1, inplace=True) * 2
+
+    x = torch.randn(3, 2)
+    graph, expected, inputs = torch.jit._get_trace_graph(program, (x,), return_inputs=True)
+    function = torch._C._create_function_from_graph("again", graph)
+    assert torch.equal(function(*inputs), expected)
+    assert graph.findNode("aten::threshold_").output().type().sizes() == [3, 2]

@@ -69,7 +69,7 @@ def lower_simple_tuples(graph: Graph) -> None:
             if isinstance(number, int):
                 node.results[0].replaceAllUsesWith(source.arguments[number])
                 node.destroy()
-    for node in graph.list_nodes():
+    for node in reversed(graph.list_nodes()):
         if node.kind() == "prim::TupleConstruct" and not node.results[0].uses():
             node.destroy()
 

@@ -119,7 +119,8 @@ def _write_dataclass_methods(kind: type, qualified: str, rows: dict[str, str], h
                         if f.compare) or "True"
     text += (f"  def __eq__(self: {qualified}, other: {qualified}) -> bool:\n"
              f"    return {same}\n")
-    return text + (_write_order(kind, qualified) if vars(kind)["__dataclass_params__"].order else "")
+    is_ordered = vars(kind)["__dataclass_params__"].order
+    return text + (_write_order(kind, qualified) if is_ordered else "")
 
 
 def _write_order(kind: Any, qualified: str) -> str:
