@@ -153,6 +153,8 @@ def _read_unrecorded(view: Tensor, base: Tensor) -> None:
     if not base._requires_grad:
         return
     if not is_current(view._stamp, get_version(base)):
+        if not MODE.grad:  # nothing asks for its history
+            return
         raise create_unrecorded_view_error(view._stamp, BASE_WRITTEN)
     view._requires_grad = view._tracked = True
 

@@ -96,3 +96,14 @@ def test_views_of_views_without_history_name_their_node(torch):
             y.view(2).div_(2)
         y.view(2).sum().backward()
         assert y.grad.tolist() == [1.0, 1.0]
+
+
+def test_elements_of_a_parameter_can_be_raised_without_gradients(torch):
+    weight = torch.nn.Parameter(torch.ones(2, 3))
+    with torch.no_grad():
+        weight[0, 0] += 100.0
+        weight[1] *= 2
+        weight[:, 2:] -= weight[:, :1]
+    assert weight.tolist() == [[101, 1, -100], [2, 2, 0]] and weight.requires_grad
+    (weight * 2).sum().backward()
+    assert weight.grad.tolist() == [[2] * 3] * 2
