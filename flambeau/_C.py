@@ -236,6 +236,11 @@ def _jit_set_inline_everything_mode(should_inline: bool) -> None:
     _executor["inlines"] = should_inline
 
 
+def _jit_clear_class_registry() -> None:
+    """Forget the classes that were passed to torch.jit.script."""
+    import_module(f"{__package__}.jit.scripted").SCRIPTED_CLASSES.clear()
+
+
 def _jit_can_fuse_on_cpu() -> bool:
     """Return False: there is no TorchScript."""
     return False

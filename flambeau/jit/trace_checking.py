@@ -81,6 +81,8 @@ def check_output(program: ExportedProgram, strict: bool) -> None:
         raise RuntimeError("The traced function didn't return any values! Side-effects are not "
                            "captured in traces, so it would be a no-op.")
     infer_type(tree)
+    if isinstance(tree, dict):
+        check_output_types(tree)
     if not all(hasattr(leaf, "meta") for leaf in leaves) or (
             isinstance(tree, list) and any(isinstance(part, list) for part in tree)):
         raise RuntimeError("Only tensors, lists, tuples of tensors, or dictionary of tensors can "

@@ -334,3 +334,26 @@ def test_a_graph_of_what_a_function_did_runs(torch):
     function = torch._C._create_function_from_graph("again", graph)
     assert torch.equal(function(*inputs), expected)
     assert graph.findNode("aten::threshold_").output().type().sizes() == [3, 2]
+
+
+def test_context_managers_with_other_signatures_are_refused(torch):
+    from typing import Any
+
+    class Enters:
+        def __init__(self):
+            self.count = 1
+
+        def __enter__(self, by: int):
+            self.count += by
+
+        def __exit__(self, kind: Any, value: Any, trace: Any):
+            pass
+
+    def program(x, manager: Enters):
+        with manager as _:
+            pass
+        return x
+
+    torch.jit.script(Enters)
+    with pytest.raises(RuntimeError, match="__enter__ must have only one argument"):
+        torch.jit.script(program)

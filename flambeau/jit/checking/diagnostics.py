@@ -58,6 +58,12 @@ MESSAGES = {
     "dictionary-mixed": "Dicts may only contain homogeneous keys, but the type of the first "
                         "generated key was {actual}",
     "context": "Object does not define __enter__ and __exit__ methods",
+    "context-object": "With item expression must return an object",
+    "enter-arguments": "__enter__ must have only one argument and one return value",
+    "exit-arguments": "__exit__ must have four arguments",
+    "exit-types": "argument {number} of __exit__ must have Any type; TorchScript does not "
+                  "currently support passing exception type, value, or traceback to the __exit__ "
+                  "function.",
     "default": "Mutable default parameters are not supported because Python binds them to the "
                "function and they persist across function calls.\nAs a workaround, make the "
                "default None and instantiate the default parameter within the body of the "

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
 
 from .assignments import Assignments, converts_to_list
 from .types import INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, fits, is_known, unify
@@ -60,9 +63,27 @@ class Statements(Assignments):
             if isinstance(kind.python, type) and not all(
                     hasattr(kind.python, name) for name in ("__enter__", "__exit__")):
                 self.errors.report("context", item.context_expr)
+            elif kind == STR:
+                self.errors.report("context-object", item.context_expr)
+            elif isinstance(kind.python, type):
+                self._check_manager(kind.python, item.context_expr)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, Value())
         self.block(node.body)
+
+    def _check_manager(self, kind: type, node: ast.expr) -> None:
+        """Refuse a script class whose __enter__ or __exit__ takes other arguments."""
+        enter, leave = (inspect.getattr_static(kind, n) for n in ("__enter__", "__exit__"))
+        if not isinstance(enter, FunctionType) or not isinstance(leave, FunctionType):
+            return
+        if len(inspect.signature(enter).parameters) != 1:
+            self.errors.report("enter-arguments", node)
+        parameters = list(inspect.signature(leave).parameters.values())
+        if len(parameters) != 4:
+            self.errors.report("exit-arguments", node)
+        for number, parameter in enumerate(parameters[1:], 1):
+            if parameter.annotation not in (Any, object, "Any", parameter.empty):
+                self.errors.report("exit-types", node, number=number)
 
     def _visit_delete(self, node: ast.Delete) -> None:
         for target in node.targets:

@@ -274,23 +274,6 @@ class Expressions:
                                                        lambda: [self.visit(node.orelse)]])
         return value
 
-    def _list(self, node: ast.List) -> Value:
-        parts = [self.visit(part) for part in node.elts]
-        kinds = list(dict.fromkeys(part.type().annotation_str for part in parts))
-        inner = kinds[0] if len(kinds) == 1 else "Tensor" if not kinds else unify_types(kinds)
-        return self.add("prim::ListConstruct", parts, f"List[{inner}]")
-
-    def _tuple(self, node: ast.Tuple) -> Value:
-        parts = [self.visit(part) for part in node.elts]
-        inner = ", ".join(part.type().annotation_str for part in parts)
-        return self.add("prim::TupleConstruct", parts, f"Tuple[{inner}]" if parts else "Tuple[()]")
-
-    def _dict(self, node: ast.Dict) -> Value:
-        parts = [self.visit(part) for pair in zip(node.keys, node.values, strict=True)
-                 for part in pair if part is not None]
-        kinds = [part.type().annotation_str for part in parts[:2]] or ["str", "Tensor"]
-        return self.add("prim::DictConstruct", parts, f"Dict[{', '.join(kinds)}]")
-
 
 def _find_enum_type(definitions: Definitions, kind: str, attribute: str) -> str:
     value = getattr(next(row for row in definitions.classes[kind].body

@@ -256,11 +256,10 @@ def _is_access(node: Node, value: Any) -> bool:
 
 
 def _describe_class(module: Any) -> str:
-    """Return what modules of one Python class with the same settings have in common."""
+    """Return what modules of one Python class with the same attributes have in common."""
     kind = module._flambeau_type
-    methods = [ast.unparse(method.definition) for method in kind.methods.values()]
     attributes = [f"{name}: {ast.unparse(part)}" for name, part in kind.attributes.items()]
-    text = "\n".join([kind.name, *attributes, *methods])
+    text = "\n".join([kind.name, *attributes])
     return re.sub(r"\.___torch_mangle_\w+", "", text)
 
 

@@ -1,10 +1,10 @@
-"""Elements and slices of tensors, lists, tuples and dicts as nodes."""
+"""Lists, tuples and dicts, and elements and slices of those and of tensors, as nodes."""
 
 from __future__ import annotations
 
 import ast
 
-from .expressions import Expressions
+from .expressions import Expressions, unify_types
 from .nodes import Value
 from .types import split_type
 
@@ -12,7 +12,7 @@ __all__ = ["Subscripts"]
 
 
 class Subscripts(Expressions):
-    """Adds the nodes of subscripts."""
+    """Adds the nodes of containers and subscripts."""
 
     def _subscript(self, node: ast.Subscript) -> Value:
         owner = self.visit(node.value)
@@ -101,3 +101,20 @@ class Subscripts(Expressions):
             return owner
         indices = self.add("prim::ListConstruct", tensors, "List[Optional[Tensor]]")
         return self.add("aten::index", [owner, indices], "Tensor")
+
+    def _list(self, node: ast.List) -> Value:
+        parts = [self.visit(part) for part in node.elts]
+        kinds = list(dict.fromkeys(part.type().annotation_str for part in parts))
+        inner = kinds[0] if len(kinds) == 1 else "Tensor" if not kinds else unify_types(kinds)
+        return self.add("prim::ListConstruct", parts, f"List[{inner}]")
+
+    def _tuple(self, node: ast.Tuple) -> Value:
+        parts = [self.visit(part) for part in node.elts]
+        inner = ", ".join(part.type().annotation_str for part in parts)
+        return self.add("prim::TupleConstruct", parts, f"Tuple[{inner}]" if parts else "Tuple[()]")
+
+    def _dict(self, node: ast.Dict) -> Value:
+        parts = [self.visit(part) for pair in zip(node.keys, node.values, strict=True)
+                 for part in pair if part is not None]
+        kinds = [part.type().annotation_str for part in parts[:2]] or ["str", "Tensor"]
+        return self.add("prim::DictConstruct", parts, f"Dict[{', '.join(kinds)}]")

@@ -183,8 +183,9 @@ class SourceExpressions(ast.NodeTransformer):
             return ast.Attribute(self.visit(node.value), node.attr)
         static = self.scope.find(node)
         holder = self.scope.find(node.value) if isinstance(node.value, ast.Attribute) else None
-        if holder is not None and isinstance(holder.value, enum.Enum) \
-                and node.attr in ("name", "value"):
+        owner = self.scope.find(node.value.value) if isinstance(node.value, ast.Attribute) else None
+        if holder is not None and isinstance(holder.value, enum.Enum) and owner is not None \
+                and isinstance(owner.value, Module) and node.attr in ("name", "value"):
             return ast.Attribute(self.visit(node.value), node.attr)
         if static is not None and isinstance(static.value, (list, dict, enum.Enum)):
             static = self._read_shared(node, static)
