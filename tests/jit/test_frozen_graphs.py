@@ -339,21 +339,21 @@ def test_a_graph_of_what_a_function_did_runs(torch):
 def test_context_managers_with_other_signatures_are_refused(torch):
     from typing import Any
 
+    @torch.jit.script
     class Enters:
         def __init__(self):
             self.count = 1
 
-        def __enter__(self, by: int):
+        def __enter__(self, by: int):  # noqa: PLE0302
             self.count += by
 
         def __exit__(self, kind: Any, value: Any, trace: Any):
             pass
 
-    def program(x, manager: Enters):
-        with manager as _:
+    def program(x):
+        with Enters() as _:
             pass
         return x
 
-    torch.jit.script(Enters)
     with pytest.raises(RuntimeError, match="__enter__ must have only one argument"):
         torch.jit.script(program)
