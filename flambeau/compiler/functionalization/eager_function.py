@@ -44,7 +44,7 @@ class EagerFunction:
         tensors = collect_values((event.args, event.kwargs))
         self._dtypes = [v.dtype for v in tensors]
         self._written = [tensors.index(t) for t in targets if t is not None]
-        self._takes_arrays_as_they_are = not self._written and not any(map(is_complex, tensors))
+        self._prepares_operands = bool(self._written) or any(map(is_complex, tensors))
         self._returns_complex = any(v is not None and is_complex(v) for v in event.results)
         self._args, self._kwargs = self._prepare(event)
         # Positional arguments that are tensors, and those that contain some.
@@ -67,9 +67,10 @@ class EagerFunction:
         return list(args), kwargs
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        tensors = [*map(wrap, arrays)] if self._takes_arrays_as_they_are else [
+        tensors = [
             wrap(convert_from_pairs(a.copy() if i in self._written else a, dtype))
-            for i, (a, dtype) in enumerate(zip(arrays, self._dtypes, strict=True))]
+            for i, (a, dtype) in enumerate(zip(arrays, self._dtypes, strict=True))
+        ] if self._prepares_operands else [*map(wrap, arrays)]
 
         def fill(leaf: Any) -> Any:
             return leaf.fill(tensors) if leaf.__class__ is _Hole else leaf
@@ -84,6 +85,6 @@ class EagerFunction:
             new = self.function(*args, **kwargs)
         new = new if self.operator is not None and isinstance(new, (tuple, list)) else flatten(new)
         outputs = [y._array for y, v in zip(new, self._results, strict=False) if v is not None]
-        if self._takes_arrays_as_they_are and not self._returns_complex:
+        if not (self._prepares_operands or self._returns_complex):
             return outputs
         return [as_pairs(y) for y in (*outputs, *(tensors[i]._array for i in self._written))]
