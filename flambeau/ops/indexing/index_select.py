@@ -115,7 +115,10 @@ def _place_index(axis: int, index: Array) -> Any:
     return index if not axis else (*[slice(None)] * axis, index)
 
 
-def _check_source(name: str, input: Array, axis: int, index: Array, source: Array) -> None:
+def _check_source(
+    name: str, input: Array, axis: int, index: Array, source: Array, scatters: bool = False
+) -> None:
+    """`scatters`: whether PyTorch runs scatter_add, which words the refusal of an index."""
     if source.dtype != input.dtype:
         raise RuntimeError(
             f"{name}(): self ({legacy_name(FROM_NUMPY[input.dtype])}) and source "
@@ -137,7 +140,7 @@ def _check_source(name: str, input: Array, axis: int, index: Array, source: Arra
         text = f"index {outlier} is out of bounds for dimension {axis} with size {n}"
         if name == "index_copy_":
             raise IndexError(f"{name}(): {text}")
-        if input.ndim == 2:
+        if scatters:
             raise RuntimeError(text)
         raise IndexError("index out of range in self")
 
@@ -164,7 +167,9 @@ def _index_add(input: Array, dim: int, index: Array, source: Array, alpha: Numbe
             "source tensor shape must match self tensor shape, excluding the specified dimension. "
             f"Got self.shape = {list(input_shape)} source.shape = {list(source_shape)}"
         )
-    _check_source("index_add_", input, axis, index, source)
+    scatters = index.dtype == np.int64 and alpha == 1 and input.ndim > 1 \
+        and axis in (0, input.ndim - 1)
+    _check_source("index_add_", input, axis, index, source, scatters)
     result = input.copy()
     if alpha.__class__ is not int or alpha != 1:
         with np.errstate(all="ignore"):

@@ -174,7 +174,7 @@ def multi_margin_loss(
     y = y * y if p == 2 else y
     y = y if weight is None else y * weight[columns]
     y = y.sum(1) / classes
-    return reduce_tensor(y if input.dim() == 2 else y.reshape(()), number)
+    return reduce_tensor(y if input.dim() == 2 else y.reshape(target.shape), number)
 
 
 @composite(autocast=Policy.FULL, expose=("nn.functional",), node="MultilabelMarginLossBackward0")

@@ -112,3 +112,20 @@ def test_bounds_may_have_more_axes_than_what_they_clip(torch):
     x, low, high = torch.randn(4), torch.zeros(()), torch.ones(2, 3, 4)
     assert torch.equal(x.clamp(low, high), x.clamp(0, 1).expand(2, 3, 4))
     assert torch.equal(torch.vmap(lambda h: x.clamp(low, h))(high[0]), x.clamp(0, 1).expand(3, 4))
+
+
+@pytest.mark.parametrize("dim, alpha, error", [
+    (0, 1, RuntimeError), (2, 1, RuntimeError), (1, 1, IndexError), (0, 2, IndexError),
+])
+def test_index_add_words_refused_indices_as_scatter_add_does(torch, dim, alpha, error):
+    x, index = torch.zeros(2, 3, 4), torch.full(((2, 3, 4)[dim],), 9)
+    text = "index 9 is out of bounds for dimension" if error is RuntimeError else "out of range in"
+    with pytest.raises(error, match=text):
+        x.index_add_(dim, index, torch.ones(2, 3, 4), alpha=alpha)
+
+
+def test_a_margin_loss_of_one_example_has_the_shape_of_its_target(torch):
+    x = torch.randn(4)
+    for target in (torch.tensor(1), torch.tensor([1])):
+        loss = torch.nn.functional.multi_margin_loss(x, target, reduction="none")
+        assert loss.shape == target.shape
