@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run_subcommand(args: list[str]) -> int:
-    """Run a subcommand. A reader that has enough of its output, as `head`, ends it quietly."""
+    """Run a subcommand. It ends quietly if a reader such as `head` stops reading its output."""
     subcommand = importlib.import_module(f".{SUBCOMMANDS[args[0]]}", __package__)
     try:
         code = int(subcommand.main(args[1:]))
@@ -133,7 +133,7 @@ def _run_under_profiler(args: list[str]) -> int:
 
 
 def leave(code: int) -> None:
-    """End the process, unless `python -i` shall talk to the user in the program's namespace."""
+    """End the process, unless `python -i` goes on to a prompt in the program's namespace."""
     if not sys.flags.inspect:
         sys.exit(code)
 
@@ -294,6 +294,6 @@ def _report(error: BaseException) -> None:
 
 
 def _exit_on_interrupt(error: KeyboardInterrupt) -> NoReturn:
-    # The interpreter ends itself by the signal, so that a shell sees why; it is shown already.
+    # The interpreter ends itself by the signal, so that a shell sees why. The traceback was shown.
     sys.excepthook = lambda *shown: None
     raise error

@@ -9,7 +9,8 @@ import numpy as np
 from ...native.runtime.background_jit import request_kernel
 from ...native.runtime.fast_call import call_on_threads
 from ...native.target.eager_costs import (
-    MAX_NUMPY_TRANSPOSE_ELEMENTS, MIN_STRIDED_COPY_BYTES, MIN_TRANSPOSED_EXTENT,
+    MAX_NUMPY_INNER_STRIDE, MAX_NUMPY_TRANSPOSE_ELEMENTS, MAX_TRANSPOSED_AXES,
+    MIN_STRIDED_COPY_BYTES, MIN_TRANSPOSED_EXTENT,
 )
 from .route import native_route
 from .row_copies import try_copy_kernel
@@ -86,8 +87,8 @@ def _merge_axes(x: Array) -> tuple[tuple[int, ...], tuple[int, ...], int] | None
         else:
             shape.append(extent)
             strides.append(step)
-    if 1 not in strides or strides[-1] <= 4 or shape[-1] < MIN_TRANSPOSED_EXTENT \
-            or len(shape) > 5:
+    if 1 not in strides or strides[-1] <= MAX_NUMPY_INNER_STRIDE \
+            or shape[-1] < MIN_TRANSPOSED_EXTENT or len(shape) > MAX_TRANSPOSED_AXES:
         return None
     inner = strides.index(1)
     return (tuple(shape), tuple(strides), inner) \

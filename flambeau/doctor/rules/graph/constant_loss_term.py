@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -162,13 +163,9 @@ for _ in range(4):
         """Report `item()` calls in the statement that sums up the loss."""
         file, body = frame.f_code.co_filename, find_body(frame.f_code.co_filename, frame.f_code)
         names = {name for name, value in list(frame.f_locals.items()) if value is backward.tensor}
-        sums = [
-            node for node in ast.walk(body) if isinstance(node, (ast.Assign, ast.AugAssign))
-            and any(isinstance(child, ast.Name) and child.id in names for target in
-                    (node.targets if isinstance(node, ast.Assign) else [node.target])
-                    for child in ast.walk(target))
-            and (isinstance(node, ast.AugAssign) or isinstance(node.value, ast.BinOp))
-        ] if body is not None else []
+        sums = [statement for statement, assigned in _iterate_assignments(body)
+                if assigned in names and (isinstance(statement, ast.AugAssign)
+                                          or isinstance(statement.value, ast.BinOp))]
         for spots in (spots for spots, is_whole_term in self.items.items() if is_whole_term):
             places = [place for place in map(place_of, spots) if place is not None]
             if any(place.file == file and node.lineno <= place.line <= (node.end_lineno or 0)
@@ -187,15 +184,21 @@ for _ in range(4):
             self.report(f"'{name}' is part of the loss and has no gradient", place, backward.spot)
 
 
-def _collect_assignments(body: ast.AST) -> dict[str, list[ast.expr]]:
-    result: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(body):
+def _iterate_assignments(body: ast.AST | None) -> Iterator[tuple[ast.Assign | ast.AugAssign, str]]:
+    """Yield each assignment with each of the names that it assigns."""
+    for node in ast.walk(body) if body is not None else ():
         if isinstance(node, (ast.Assign, ast.AugAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                for child in ast.walk(target):
-                    if isinstance(child, ast.Name):
-                        result.setdefault(child.id, []).append(node.value)
+            for child in (child for target in targets for child in ast.walk(target)):
+                if isinstance(child, ast.Name):
+                    yield node, child.id
+
+
+def _collect_assignments(body: ast.AST) -> dict[str, list[ast.expr]]:
+    """Return the values that each name is assigned."""
+    result: dict[str, list[ast.expr]] = {}
+    for statement, name in _iterate_assignments(body):
+        result.setdefault(name, []).append(statement.value)
     return result
 
 

@@ -16,6 +16,8 @@ from ...source import find_statements
 from ..rule import Rule
 from .term_of_wrong_sign import find_signed_terms
 
+_MAX_TERMS = 32  # of a hinge that are read
+_MAX_DISTANCE_OPERATORS = 8  # from a norm down to the difference
 _HINGES = ("relu", "relu_only", "_clamp", "softplus", "maximum")
 _POWERS = ("_pow_number", "square", "abs", "_vector_norm")
 _WITHIN = RESHAPES | {"sum", "mean", "sqrt", "mul", "_clamp", "_add", *_POWERS}
@@ -93,7 +95,7 @@ for _ in range(3):
         for node in backward.graph.nodes:
             if get_operator_name(node) not in _HINGES or not node.edges or node.edges[0] is None:
                 continue
-            terms = list(find_signed_terms(get_node(node.edges[0]), limit=32))
+            terms = list(find_signed_terms(get_node(node.edges[0]), limit=_MAX_TERMS))
             if sum(_is_distance(term) for term, _ in terms) < 2 or not any(
                 get_operator_name(term) == "_sub" for term, _ in terms
             ):
@@ -111,7 +113,7 @@ for _ in range(3):
 def _is_distance(node: Any) -> bool:
     """Whether a node is a norm, or a sum of squares, of a difference of two recorded tensors."""
     powers = 0
-    for _ in range(8):
+    for _ in range(_MAX_DISTANCE_OPERATORS):
         name = get_operator_name(node)
         if name in ("_mse_loss", "_l1_loss"):
             return True

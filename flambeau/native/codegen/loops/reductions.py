@@ -94,10 +94,10 @@ class ReductionState:
         self.value_type = plan.types.get(accumulator, accumulator.type)
         self.lanes, self.widths = lanes, sorted({lanes, *widths})
         self.ascending = accumulator in plan.ascending
-        # Reads the current values of the slots.
+        # The type of the slots; within a block, that of the accumulator.
         self.type = Type.F64 if accumulator in plan.long_sums else self.value_type
-        self.parts: dict[int, tuple[Any, ...]] = {}
-        self.outer: list[tuple[dict[int, tuple[Any, ...]], Type]] = []
+        self.parts: dict[int, tuple[Any, ...]] = {}  # slots, by number of lanes
+        self.outer: list[tuple[dict[int, tuple[Any, ...]], Type]] = []  # of enclosing blocks
 
     def _list_slot_types(self, lanes: int) -> tuple[ir.Type, ...]:
         """The slot types: the value, and for ARGMAX its position and the first position seen."""
