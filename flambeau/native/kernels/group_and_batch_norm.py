@@ -4,9 +4,11 @@ of small arrays, all passes over a channel in one call."""
 from __future__ import annotations
 
 from ..loop_ir.expression_builder import Value, apply
+from ..loop_ir.index_notation import (
+    Place, create_indices, load, nest, repeat, store, update, vectorize,
+)
 from ..loop_ir.ir import (
-    Accumulator, Affine, Begin, Buffer, Index, Kernel, Load, Loop, LoopKind, ReduceOp,
-    Scalar, Size, Statement, Store, Type, Update,
+    Accumulator, Begin, Buffer, Kernel, Loop, ReduceOp, Scalar, Size, Statement, Type,
 )
 
 
@@ -23,9 +25,15 @@ class _NormKernelBuilder:
         self.buffers.append(Buffer(self.type, name))
         return self.buffers[-1]
 
-    def value(self, name: str, place: Affine) -> Value:
+    def value(self, name: str, place: Place = 0) -> Value:
         """Add a buffer argument and load it at a position."""
-        return Value(Load(self.buffer(name), place))
+        return load(self.buffer(name), place)
+
+    def begin_sum(self) -> Accumulator:
+        """Begin a sum."""
+        total = Accumulator(ReduceOp.SUM, self.type)
+        self.body.append(Begin(total))
+        return total
 
 
 class _GroupKernelBuilder(_NormKernelBuilder):
@@ -36,47 +44,34 @@ class _GroupKernelBuilder(_NormKernelBuilder):
 
     def __init__(self, type: Type) -> None:
         super().__init__(type)
-        self.image, self.group, self.channel = Index("image"), Index("group"), Index("channel")
-        self.pixel, self.element = Index("pixel"), Index("element")
+        image, group, channel, pixel, element = create_indices("image group channel pixel element")
         names = ("images", "groups", "each", "pixels", "part", "whole", "channels")
         self.sizes = [Size(n) for n in names]
-        (self.images, self.groups, self.group_channels, self.pixels, self.group_elements,
-         image_elements, channels) = self.sizes
-        start = ((self.image, image_elements), (self.group, self.group_elements))
-        self.flat = Affine(0, (*start, (self.element, 1)))
-        self.place = Affine(0, (*start, (self.channel, self.pixels), (self.pixel, 1)))
-        self.of_group = Affine(0, ((self.image, self.groups), (self.group, 1)))
-        self.of_channel = Affine(0, ((self.group, self.group_channels), (self.channel, 1)))
-        self.of_image_channel = Affine(0, ((self.image, channels), *self.of_channel.terms))
-
-    def sum(self) -> Value:
-        """Begin a sum."""
-        accumulator = Accumulator(ReduceOp.SUM, self.type)
-        self.body.append(Begin(accumulator))
-        return Value(accumulator)
+        images, groups, group_channels, pixels, group_elements, image_elements, channels = \
+            self.sizes
+        self.loops = (image, images), (group, groups)
+        self.channel_loop, self.pixel_loop = (channel, group_channels), (pixel, pixels)
+        self.element_loop = element, group_elements
+        start = image * image_elements + group * group_elements
+        self.flat, self.place = start + element, start + channel * pixels + pixel
+        self.of_group, self.of_channel = image * groups + group, group * group_channels + channel
+        self.of_image_channel = image * channels + self.of_channel
 
     def over_elements(self, *body: Statement) -> Loop:
         """Vectorize a loop over a group's elements."""
-        return Loop(self.element, self.group_elements, list(body), LoopKind.VECTORIZED)
+        return vectorize(*self.element_loop, *body)
 
     def over_pixels(self, *body: Statement) -> Loop:
         """Vectorize a loop over a channel's pixels."""
-        return Loop(self.pixel, self.pixels, list(body), LoopKind.VECTORIZED)
+        return vectorize(*self.pixel_loop, *body)
 
     def over_channels(self, *body: Statement) -> Loop:
         """Loop over a group's channels."""
-        return Loop(self.channel, self.group_channels, list(body))
+        return repeat(*self.channel_loop, *body)
 
     def build(self, name: str) -> Kernel:
         """Return the finished kernel."""
-        inner = Loop(self.group, self.groups, self.body, LoopKind.PARALLEL)
-        nest = Loop(self.image, self.images, [inner], LoopKind.PARALLEL)
-        return Kernel(name, self.buffers, [nest], self.sizes)
-
-
-def _accumulate(total: Value, value: Value) -> Update:
-    assert isinstance(total.expression, Accumulator)
-    return Update(total.expression, value.expression)
+        return Kernel(name, self.buffers, [nest(self.body, *self.loops)], self.sizes)
 
 
 def group_norm(type: Type, weight: bool, bias: bool) -> Kernel:
@@ -85,20 +80,18 @@ def group_norm(type: Type, weight: bool, bias: bool) -> Kernel:
     x = kernel.buffer("x")
     w = kernel.value("weight", kernel.of_channel) if weight else None
     b = kernel.value("bias", kernel.of_channel) if bias else None
-    eps, share = kernel.value("eps", Affine()), kernel.value("share", Affine())
+    eps, share = kernel.value("eps"), kernel.value("share")
     mean, rstd, y = kernel.buffer("mean"), kernel.buffer("rstd"), kernel.buffer("y")
-    total, flat, here = kernel.sum(), Value(Load(x, kernel.flat)), Value(Load(x, kernel.place))
-    kernel.body.append(kernel.over_elements(_accumulate(total, flat)))
-    center, squares = total * share, kernel.sum()
+    total, flat, here = kernel.begin_sum(), load(x, kernel.flat), load(x, kernel.place)
+    kernel.body.append(kernel.over_elements(update(total, flat)))
+    center, squares = Value(total) * share, kernel.begin_sum()
     centered = flat - center
-    kernel.body.append(kernel.over_elements(_accumulate(squares, centered * centered)))
-    root = 1 / apply(Scalar.SQRT, squares * share + eps)
+    kernel.body.append(kernel.over_elements(update(squares, centered * centered)))
+    root = 1 / apply(Scalar.SQRT, Value(squares) * share + eps)
     normalized = (here - center) * (root if w is None else root * w)
     normalized = normalized if b is None else normalized + b
-    store = Store(y, kernel.place, normalized.expression)
-    kernel.body += [kernel.over_channels(kernel.over_pixels(store)),
-                    Store(mean, kernel.of_group, center.expression),
-                    Store(rstd, kernel.of_group, root.expression)]
+    kernel.body += [kernel.over_channels(kernel.over_pixels(store(y, kernel.place, normalized))),
+                    store(mean, kernel.of_group, center), store(rstd, kernel.of_group, root)]
     return kernel.build("group_norm")
 
 
@@ -111,24 +104,23 @@ def group_norm_backward(type: Type, weight: bool) -> Kernel:
     g, x = kernel.value("g", kernel.place), kernel.value("x", kernel.place)
     w = kernel.value("weight", kernel.of_channel) if weight else None
     mean, rstd = kernel.value("mean", kernel.of_group), kernel.value("rstd", kernel.of_group)
-    share = kernel.value("share", Affine())
+    share = kernel.value("share")
     of_g, of_product, gx = kernel.buffer("of_g"), kernel.buffer("of_product"), kernel.buffer("gx")
-    product_sum, gradient_sum = kernel.sum(), kernel.sum()
+    product_sum, gradient_sum = kernel.begin_sum(), kernel.begin_sum()
     totals = [Accumulator(ReduceOp.SUM, type) for _ in range(2)]
     of_channel = [Value(total) for total in totals]
-    sums = kernel.over_pixels(*map(_accumulate, of_channel, (g, g * (x - mean))))
+    sums = kernel.over_pixels(*map(update, totals, (g, g * (x - mean))))
     weighted = [v if w is None else v * w for v in of_channel]
     kernel.body.append(kernel.over_channels(
         *map(Begin, totals), sums,
-        _accumulate(gradient_sum, weighted[0]), _accumulate(product_sum, weighted[1]),
-        Store(of_g, kernel.of_image_channel, totals[0]),
-        Store(of_product, kernel.of_image_channel, totals[1]),
+        update(gradient_sum, weighted[0]), update(product_sum, weighted[1]),
+        store(of_g, kernel.of_image_channel, of_channel[0]),
+        store(of_product, kernel.of_image_channel, of_channel[1]),
     ))
-    slope = product_sum * share * (rstd * rstd * rstd)
+    slope = Value(product_sum) * share * (rstd * rstd * rstd)
     gradient = g * (rstd if w is None else rstd * w) - (x - mean) * slope \
-        - gradient_sum * share * rstd
-    store = Store(gx, kernel.place, gradient.expression)
-    kernel.body.append(kernel.over_channels(kernel.over_pixels(store)))
+        - Value(gradient_sum) * share * rstd
+    kernel.body.append(kernel.over_channels(kernel.over_pixels(store(gx, kernel.place, gradient))))
     return kernel.build("group_norm_backward")
 
 
@@ -144,43 +136,41 @@ class _ChannelKernelBuilder(_NormKernelBuilder):
     def __init__(self, type: Type, columns: bool) -> None:
         super().__init__(type)
         self.columns = columns
-        self.image, self.channel, self.pixel = Index("image"), Index("channel"), Index("pixel")
-        self.images, self.channels = Size("images"), Size("channels")
-        self.pixels, image_elements = Size("pixels"), Size("image_elements")
-        self.of_channel = Affine(0, ((self.channel, 1),))
+        image, channel, pixel = create_indices("image channel pixel")
+        images, channels, pixels = Size("images"), Size("channels"), Size("pixels")
+        self.image_loop, self.channel_loop = (image, images), (channel, channels)
+        self.pixel_loop = pixel, pixels
+        self.of_channel: Place = channel
+        self.sizes = [images, channels]
         if columns:
-            self.sizes = [self.images, self.channels]
-            self.place = Affine(0, ((self.image, self.channels), (self.channel, 1)))
+            self.place = image * channels + channel
         else:
-            self.sizes = [self.images, self.channels, self.pixels, image_elements]
-            self.place = Affine(0, (
-                (self.image, image_elements), (self.channel, self.pixels), (self.pixel, 1)))
+            image_elements = Size("image_elements")
+            self.sizes += [pixels, image_elements]
+            self.place = image * image_elements + channel * pixels + pixel
 
     def sum(self, *values: Value) -> list[Value]:
         """Sum values over a channel's elements, in one pass."""
-        totals = [Accumulator(ReduceOp.SUM, self.type) for _ in values]
-        self.body += map(Begin, totals)
-        self._sweep([Update(total, value.expression)
-                     for total, value in zip(totals, values, strict=True)])
+        totals = [self.begin_sum() for _ in values]
+        self._sweep(list(map(update, totals, values)))
         return [Value(total) for total in totals]
 
     def store_elements(self, buffer: Buffer, value: Value) -> None:
         """Store a value for each of a channel's elements."""
-        self._sweep([Store(buffer, self.place, value.expression)])
+        self._sweep([store(buffer, self.place, value)])
 
     def store_of_channel(self, buffer: Buffer, value: Value) -> None:
         """Store a channel's number."""
-        self.body.append(Store(buffer, self.of_channel, value.expression))
+        self.body.append(store(buffer, self.of_channel, value))
 
     def _sweep(self, body: list[Statement]) -> None:
         if not self.columns:
-            body = [Loop(self.pixel, self.pixels, body, LoopKind.VECTORIZED)]
-        self.body.append(Loop(self.image, self.images, body))
+            body = [vectorize(*self.pixel_loop, *body)]
+        self.body.append(repeat(*self.image_loop, *body))
 
     def build(self, name: str) -> Kernel:
         """Return the finished kernel."""
-        nest = Loop(self.channel, self.channels, self.body, LoopKind.PARALLEL)
-        return Kernel(name, self.buffers, [nest], self.sizes)
+        return Kernel(name, self.buffers, [nest(self.body, self.channel_loop)], self.sizes)
 
 
 def batch_norm(type: Type, weight: bool, bias: bool, running: bool, columns: bool) -> Kernel:
@@ -191,10 +181,10 @@ def batch_norm(type: Type, weight: bool, bias: bool, running: bool, columns: boo
     x = kernel.value("x", kernel.place)
     w = kernel.value("weight", kernel.of_channel) if weight else None
     b = kernel.value("bias", kernel.of_channel) if bias else None
-    eps, share = kernel.value("eps", Affine()), kernel.value("share", Affine())
+    eps, share = kernel.value("eps"), kernel.value("share")
     moving = [kernel.buffer("running_mean"), kernel.buffer("running_var")] if running else []
     names = ("momentum", "decay", "unbiased_share") if running else ()
-    factors = [kernel.value(name, Affine()) for name in names]
+    factors = [kernel.value(name) for name in names]
     mean, rstd, y = kernel.buffer("mean"), kernel.buffer("rstd"), kernel.buffer("y")
     center = kernel.sum(x)[0] * share
     squares = kernel.sum((x - center) * (x - center))[0]
@@ -204,7 +194,7 @@ def batch_norm(type: Type, weight: bool, bias: bool, running: bool, columns: boo
     if running:
         momentum, decay, unbiased_share = factors
         for buffer, batch in zip(moving, (center, squares * unbiased_share), strict=True):
-            old = Value(Load(buffer, kernel.of_channel))
+            old = load(buffer, kernel.of_channel)
             kernel.store_of_channel(buffer, old * decay + batch * momentum)
     kernel.store_of_channel(mean, center)
     kernel.store_of_channel(rstd, root)
@@ -217,7 +207,7 @@ def batch_norm_backward(type: Type, weight: bool, columns: bool) -> Kernel:
     g, x = kernel.value("g", kernel.place), kernel.value("x", kernel.place)
     w = kernel.value("weight", kernel.of_channel) if weight else None
     mean, rstd = kernel.value("mean", kernel.of_channel), kernel.value("rstd", kernel.of_channel)
-    share = kernel.value("share", Affine())
+    share = kernel.value("share")
     gx, of_weight, of_bias = map(kernel.buffer, ("gx", "of_weight", "of_bias"))
     total, product = kernel.sum(g, g * (x - mean))
     slope = product * share * rstd * rstd
