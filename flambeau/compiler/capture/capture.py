@@ -11,7 +11,7 @@ import functools
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -32,7 +32,9 @@ from ...tensor.tensor import Tensor, wrap
 from ...tensor.windows.opaque_window import OpaqueWindow
 from ..proof.watcher import Watcher
 from ..trace.ambient_modes import read_ambient_modes
-from ..trace.operands import collect_arrays, collect_tensors, flatten
+from ..trace.carried_values import list_leaves, read_carried
+from ..trace.host_numbers import Place
+from ..trace.operands import collect_arrays, collect_tensors, flatten, flatten_call
 from ..trace.trace import UPDATE, Backward, Trace, address, collect_values
 from ..trace.trace_signature import TraceSignature
 from .escapes import explain_lost_backward, find_live_outputs, finish, list_live_bases
@@ -150,7 +152,7 @@ def capture(
 @skip_in_stacks
 def capture_steps(
     function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False,
-    expected: TraceSignature | None = None, prove: bool = False,
+    expected: TraceSignature | None = None, prove: bool = False, places: Sequence[Place] = (),
 ) -> Steps:
     """Run function(*args, **kwargs), record it, and return the result and the trace.
 
@@ -159,6 +161,7 @@ def capture_steps(
     expected: the signature that the call should match. If it does, nothing is computed: the result
     has no values until the trace's `deferred` computes them.
     prove: watch the call opcode by opcode, for the trace's `proof`.
+    places: where the call finds tensors that it takes over from the call before.
 
     The trace is None if a recording is already running or an argument is sparse. Exceptions of the
     function propagate.
@@ -172,6 +175,7 @@ def capture_steps(
         recorder = Recorder(values)
         recorder.counter = counter
         trace = recorder.trace
+        trace.carried = read_carried(places)
         _remember(recorder, args, kwargs)
         watcher = _watch(function, args, kwargs, trace) if prove else None
         recorder.watcher = watcher
@@ -193,7 +197,7 @@ def capture_steps(
             KernelPolicy.counts = True
             _recorders.current = None
             restore_all()
-        _conclude(recorder, states, flatten((args, kwargs)))
+        _conclude(recorder, states, [*flatten((args, kwargs)), *list_leaves(trace.carried)])
         recorder.watcher = None
         return result, trace
     finally:
@@ -201,8 +205,9 @@ def capture_steps(
 
 
 def _watch(function: Callable, args: tuple, kwargs: dict, trace: Trace) -> Watcher:
-    leaves = flatten((args, kwargs) if kwargs else args)
+    leaves = [*flatten_call(args, kwargs), *list_leaves(trace.carried)]
     watcher = Watcher(function, args, kwargs, leaves, trace.existing_tensors)
+    watcher.facts.carried.take(trace.carried, leaves)
     watcher.facts.watch_writes = functools.partial(watch_writes, trace)
     watcher.facts.is_unwritten = functools.partial(is_unwritten, trace)
     return watcher
@@ -295,7 +300,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     outputs = find_live_outputs(trace)
     if not outputs or trace.problems:
         return
-    supplied = {id(t): t for t in collect_tensors((args, kwargs))}
+    supplied = {id(t): t for t in collect_tensors((args, kwargs, list_leaves(trace.carried)))}
     inputs = [t for t in {**supplied, **trace.externals}.values() if t.requires_grad]
     problem = explain_lost_backward(trace, outputs, inputs)
     if problem is not None:
@@ -347,14 +352,15 @@ def _draw_cotangents(
 def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     """Note the memory that exists before the step, and hold its owners so that ids stay unique."""
     trace = recorder.trace
+    supplied = (args, kwargs, list_leaves(trace.carried))
     trace.modes = read_ambient_modes()
     tensors = find_live_tensors()
     arrays = [o._array for o in tensors]
-    owners = [find_owner(a) for a in (*arrays, *collect_arrays((args, kwargs)))]
+    owners = [find_owner(a) for a in (*arrays, *collect_arrays(supplied))]
     trace.known_owners.update(map(id, owners))
-    trace.argument_tensors = {id(t) for t in collect_tensors((args, kwargs))}
+    trace.argument_tensors = {id(t) for t in collect_tensors(supplied)}
     trace.existing_tensors = {id(t) for t in tensors} - trace.argument_tensors
-    for i, array in enumerate(collect_arrays((args, kwargs))):
+    for i, array in enumerate(collect_arrays(supplied)):
         known = trace.value_of(array)  # None, and a problem, for a window without dense memory
         storage = None if known is None else trace.storages[known.storage]
         if storage is not None and not storage.name:

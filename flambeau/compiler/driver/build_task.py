@@ -22,7 +22,7 @@ class BuildTask:
     bindings: Bindings
     modes: tuple
     proof: Any  # that the recorded call's Python may be skipped
-    arguments: tuple = ()  # descriptions of (args, kwargs)
+    arguments: tuple = ()  # descriptions of (args, kwargs, carried values)
     groups: list[RecordedGroup] = field(default_factory=list)  # as they were in the recorded call
     signature: TraceSignature | None = None  # stored once the program is verified
     result: Any = None  # of the recorded call, if the program's results replace it

@@ -51,7 +51,7 @@ class CallRecorder:
         values = waits or before.trace is not None
         result, trace = yield from capture_steps(
             self.function, args, kwargs, values, self.policy.draws_by_counter, signature,
-            prove=True)
+            prove=True, places=self.specializations.carried.places)
         if trace is None:
             return result
         specialization.learn(args, kwargs, trace.proof)
@@ -77,6 +77,9 @@ class CallRecorder:
         """Decide what to do after a recorded call. `before`: the state in which it ran."""
         if specialization.is_early:
             self.installer.restart(specialization)
+        elif not trace.problems and self.specializations.carry(
+                specialization, trace.proof.replaced):
+            trace.compute_deferred()
         elif trace.problems or (self._is_warmup(specialization)
                                 and not all(effect.is_print for effect in trace.effects)):
             self._judge_problem(specialization, trace, before)

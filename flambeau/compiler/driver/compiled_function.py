@@ -198,6 +198,11 @@ class Compiled:
         if isinstance(state, New) and self._policy.may_grow and self._specializations.grow():
             self._fallback.start_following("its arguments grow from call to call")
             return (yield from self._fallback.followed.steps(args, kwargs))
+        if isinstance(state, New) and self._policy.may_follow and (
+            self._specializations.replaces_layouts()
+        ):
+            self._fallback.start_following("a tensor that it keeps has another shape in each call")
+            return (yield from self._fallback.followed.steps(args, kwargs))
         if isinstance(state, Eager):
             return (yield self._function, args, kwargs)
         if isinstance(state, Building):
@@ -206,7 +211,8 @@ class Compiled:
             absent = state.program.bindings.list_absent_grads()
             if self._specializations.note_accumulation(absent):
                 return (yield from self._advance(args, kwargs))
-            self._specializations.invalidate(specialization, flatten_call(args, kwargs))
+            leaves = [*flatten_call(args, kwargs), *self._specializations.carried.read_leaves()]
+            self._specializations.invalidate(specialization, leaves)
         specialization.calls += 1
         try:
             self._load_signature(specialization, args, kwargs)
@@ -236,8 +242,8 @@ class Compiled:
 
     def _make_signature_key(self, args: tuple, kwargs: dict[str, Any]) -> str | None:
         """Return the cache key of the signature for these arguments."""
-        return make_key(self._function, args, kwargs, read_ambient_modes(),
-                        self._specializations.list_roots(), self._options)
+        return make_key(self._function, args, kwargs, self._specializations.carried.read_leaves(),
+                        read_ambient_modes(), self._specializations.list_roots(), self._options)
 
     def _load_signature(self, specialization: Specialization, args: tuple,
                         kwargs: dict[str, Any]) -> None:

@@ -11,10 +11,11 @@ from ...native.foundation.environment import DEBUG
 from ...native.runtime.background_jit import run_in_background
 from ...native.target.compile_costs import CACHED_PROGRAM_WAIT_SECONDS
 from ..ir.errors import Unfit, catch_memory_errors
-from ..runtime.argument_layout import describe_arguments
+from ..runtime.argument_layout import describe_call
 from ..runtime.commit_results import can_commit, commit, run_deferred
 from ..runtime.guarded_call import Program
 from ..runtime.sample_inputs import SampleInputs
+from ..trace.carried_values import list_leaves
 from ..trace.operands import flatten_call
 from ..trace.trace import Trace
 from ..trace.trace_signature import make_signature, store_signature
@@ -84,10 +85,10 @@ class Installer:
             self.builder.compile(task, trace.deferred.arena)
             if task.has_failed():
                 return False  # retry with values, which reports why
-        leaves = flatten_call(args, kwargs)
+        leaves = [*flatten_call(args, kwargs), *list_leaves(trace.carried)]
         if not run_deferred(task.step, task.bindings, trace, leaves, trace.result):
             return False
-        task.arguments, task.proof = describe_arguments((args, kwargs)), trace.proof
+        task.arguments, task.proof = describe_call(args, kwargs, trace.carried), trace.proof
         trace.release_memory()
         with catch_memory_errors("sample"):
             task.sample = task.sample or SampleInputs(task.bindings)

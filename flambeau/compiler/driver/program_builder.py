@@ -8,12 +8,13 @@ from typing import Any
 from ..functionalization.functionalize import trace_to_graph
 from ..ir.errors import Unfit, describe_failure
 from ..ir.graph import Graph
-from ..runtime.argument_layout import describe_arguments
+from ..runtime.argument_layout import describe_call
 from ..runtime.commit_results import can_commit
 from ..runtime.optimizer_counters import snapshot_groups
 from ..schedule.arena import Arena
 from ..schedule.tasks import Task
 from ..trace.bindings import locate_version_bumps
+from ..trace.carried_values import list_leaves
 from ..trace.operands import flatten_call
 from ..trace.trace import Trace
 from ..trace.trace_signature import TraceSignature
@@ -33,7 +34,7 @@ class ProgramBuilder:
               signature: TraceSignature | None = None) -> BuildTask:
         """Build the graph and bindings of a recorded call. Raises Unfit. `signature`: the call's
         signature, which receives the manifest."""
-        leaves = flatten_call(args, kwargs)
+        leaves = [*flatten_call(args, kwargs), *list_leaves(trace.carried)]
         try:
             graph, bindings = trace_to_graph(trace, leaves)
         except Unfit:
@@ -44,7 +45,7 @@ class ProgramBuilder:
             signature.manifest = write_manifest(trace, leaves, graph, bindings)
         bindings.version_bumps = locate_version_bumps(trace.version_bumps, leaves)
         return BuildTask(graph, bindings, trace.modes, trace.proof,
-                         describe_arguments((args, kwargs)), snapshot_groups(bindings))
+                         describe_call(args, kwargs, trace.carried), snapshot_groups(bindings))
 
     def compile(self, task: BuildTask, arena: Arena | None = None) -> None:
         """Compile a graph. `arena`: memory to run in. Errors are stored in `task`."""
@@ -78,8 +79,8 @@ class ProgramBuilder:
         known = trace.deferred.signature
         if known.manifest is None or known.table is None:
             return None
-        leaves = flatten_call(args, kwargs)
-        result = read_manifest(known.manifest, trace, leaves)
+        leaves = [*flatten_call(args, kwargs), *list_leaves(trace.carried)]
+        result = read_manifest(known.recipe, trace, leaves)
         if result is None or not can_commit(*result, trace.result):
             return None
         graph, bindings = result

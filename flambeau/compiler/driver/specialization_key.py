@@ -64,7 +64,7 @@ def compare_extents(a: Any, b: Any) -> tuple[int, ...] | None:
 
 
 def describe_overlap(
-    arguments: tuple[tuple, dict], reachable: dict[int, weakref.ref]
+    arguments: tuple[tuple, dict, list], reachable: dict[int, weakref.ref]
 ) -> tuple[tuple, ...]:
     """Describe arguments that share memory with an earlier one (all of it, part of it, or disjoint
     parts) and whether they are the same object or views of one tensor. Also list those whose memory

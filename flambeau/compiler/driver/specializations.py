@@ -14,20 +14,22 @@ from ...tensor.tensor import Tensor
 from ..runtime.guarded_call import Program
 from ..runtime.reachable_state import ReachableState
 from ..trace.ambient_modes import read_ambient_modes
+from ..trace.carried_values import list_leaves
+from ..trace.host_numbers import Place
 from ..trace.operands import list_numbers
 from ..trace.plain_values import make_plain_key
 from ..trace.trace import Trace
 from .accumulated_grads import AccumulatedGrads
 from .build_task import BuildTask
+from .carried_tensors import CarriedTensors
 from .conditions import Conditions
 from .eviction import SpecializationTable
 from .named_modules import find_named_modules
 from .specialization import Specialization
 from .specialization_key import (
-    compare_extents, describe_call, describe_overlap, describe_tensors,
+    compare_extents, describe_argument, describe_call, describe_overlap, describe_tensors,
 )
 from .states import Building, Event, Followed, Installed, Outdated
-
 
 class Specializations:
     """A bounded table of specializations. `programs` is the list used to dispatch calls."""
@@ -44,6 +46,7 @@ class Specializations:
         self._flags: tuple = None, ()  # the roots, and their training flags, when last read
         self._reachable: dict[int, weakref.ref] = {}  # memory that it reaches without arguments
         self._accumulated = AccumulatedGrads()
+        self.carried = CarriedTensors()
 
     def find(self, args: tuple, kwargs: dict[str, Any]) -> Specialization | None:
         """Return the specialization of a call, new if needed; None if there are too many."""
@@ -59,7 +62,9 @@ class Specializations:
             if idle is None:
                 return None
             self._unregister(self._table.pop(idle))
-        known = Specialization(describe_tensors((args, kwargs)), kind, Conditions(args, kwargs))
+        supplied = args, kwargs, self.carried.read_leaves()
+        known = Specialization(describe_tensors(supplied), kind, Conditions(args, kwargs))
+        known.calls = self.carried.take_calls()
         known.is_variant = bool(paths) and all(
             x.numbers is None or x.numbers.admits(args, kwargs) for x in paths)
         self._table[next(self._serial)] = known
@@ -74,10 +79,12 @@ class Specializations:
         )
 
     def _describe_kind(self, args: tuple, kwargs: dict[str, Any]) -> tuple:
+        carried = self.carried.read()
+        supplied = args, kwargs, list_leaves(carried)
         return (
-            self._read_training_flags(), describe_call(args, kwargs),
-            describe_overlap((args, kwargs), self._reachable), read_ambient_modes(),
-            self._accumulated.read_absent(),
+            self._read_training_flags(), describe_call(args, kwargs), read_ambient_modes(),
+            self._accumulated.read_absent(), describe_overlap(supplied, self._reachable),
+            *(describe_argument(each.value) for each in carried),
         )
 
     def follow(self, specialization: Specialization) -> None:
@@ -99,6 +106,7 @@ class Specializations:
         self._roots = None
         self._waiting_keys = SpecializationTable()
         self._accumulated.clear()
+        self.carried.clear()
 
     def follow_all(self) -> None:
         """End all specializations, because calls are followed from now on."""
@@ -122,6 +130,19 @@ class Specializations:
             return False
         steps = {compare_extents(a.tensors, b.tensors) for a, b in itertools.pairwise(last)}
         return len(steps) == 1 and None not in steps
+
+    def replaces_layouts(self) -> bool:
+        """Whether the latest specializations were each used once and differ only in what they take
+        over from the call before, like a history that grows."""
+        last = [*self._table.values()][-GROWING_SPECIALIZATIONS:]
+        if len(last) < GROWING_SPECIALIZATIONS or not self.carried.places or any(
+            (s.uses or 0) > 1 for s in last[:-1]
+        ):
+            return False
+        first = len(last[0].kind) - len(self.carried.places)  # the overlaps lie before
+        return all(
+            a.kind[: first - 1] == b.kind[: first - 1] and a.kind[first:] != b.kind[first:]
+            for a, b in itertools.pairwise(last))
 
     def differ_in_numbers(self) -> bool:
         """Whether specializations differ only in plain arguments, and no program served a call
@@ -193,6 +214,14 @@ class Specializations:
             for specialization in self._table.values():
                 specialization.replace_flags(before, flags)
         return flags
+
+    def carry(self, specialization: Specialization, places: Iterable[Place]) -> bool:
+        """Whether there are new places among these, whose tensors calls take over from now on. If
+        so, restart recording."""
+        if not self.carried.add(places, specialization.calls):
+            return False
+        self.clear()
+        return True
 
     def note_accumulation(self, *seen: Iterable[tuple[Tensor, bool]]) -> bool:
         """Whether the calls in `seen`, as (leaf, whether its grad was None), disagree about a leaf.

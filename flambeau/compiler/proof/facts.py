@@ -21,6 +21,7 @@ from .provenance import (
     UNKNOWN, Aspect, Kind, NotProvedError, Provenance, Symbol, is_number, is_plain,
 )
 from .purity import is_read_by_path
+from .state.carried_places import CarriedPlaces
 from .stores import Store
 
 # Containers that count as created by the call if everything in them is known.
@@ -39,6 +40,7 @@ class Facts(Guarding):
         super().__init__()
         self.classes.add(Tensor)  # the library calls its methods, too
         self.existing = existing
+        self.carried = CarriedPlaces()
         self.known: dict[int, Provenance] = {}
         self.writes: dict[Any, Provenance] = {}
         self.stores: dict[Any, Store] = {}  # by place, in order of the first write
@@ -61,10 +63,7 @@ class Facts(Guarding):
 
     def read(self, key: Any, path: str, x: Any) -> Provenance:
         """Return the provenance of the object at an outside place; guard that it stays the same."""
-        if (key[0], Aspect.LENGTH) in self.writes:
-            raise NotProvedError("it reads a list that it appends to")
-        if key[0] in self.performed:
-            raise NotProvedError(f"it reads {self.proof.describe(path)} after a scheduler's step")
+        self._refuse_changed(key[0], path)
         earlier = self.writes.get(key) or self.reads.get(key)
         if earlier is not None:
             same = earlier.value is x or earlier.value is UNKNOWN
@@ -72,7 +71,9 @@ class Facts(Guarding):
                 name = self.proof.describe(path)
                 raise NotProvedError(f"{name} changed during the call in an unknown way")
             return earlier
-        if is_plain(x):
+        if self.carried.holds(key, x):
+            p = self.carried.take_over(self, key, path)
+        elif is_plain(x):
             guard = self.guard(path, Test.VALUE, x, needed=False)
             symbol = Symbol(path, (guard,)) if is_number(x) else None
             p = Provenance(Kind.PLAIN, x, path, guard=guard, symbol=symbol)
@@ -100,6 +101,12 @@ class Facts(Guarding):
                 self.proof.outside_tensors.append(x)
         self.reads[key] = p
         return p
+
+    def _refuse_changed(self, owner: int, path: str) -> None:
+        if (owner, Aspect.LENGTH) in self.writes:
+            raise NotProvedError("it reads a list that it appends to")
+        if owner in self.performed:
+            raise NotProvedError(f"it reads {self.proof.describe(path)} after a scheduler's step")
 
     def argument(self, x: Any, leaves: list[Any]) -> Provenance:
         """Return an argument's provenance; the program guards its structure, leaves and values.
@@ -217,6 +224,8 @@ class Facts(Guarding):
 
     def _identify_tensor(self, x: Tensor) -> Provenance:
         """Return the provenance of a tensor, with a path if it existed before the call."""
+        if id(x) in self.carried.tensors:
+            raise NotProvedError("it finds a tensor of the call before in an unknown way")
         if id(x) not in self.existing and not is_lazy(x):
             return Provenance(Kind.TENSOR, x)
         self.tensors.note(x)
@@ -257,6 +266,7 @@ class Facts(Guarding):
     def forget(self) -> None:
         """Release the call's objects."""
         self.last_read = self.root = None
+        self.carried.forget()
         for met in (self.known, self.reads, self.writes, self.stores, self.written, self.functions):
             met.clear()
 

@@ -123,7 +123,8 @@ class Proof:
     that were read. `numbers`: guards on number arguments, by leaf. `decisions`: guards on
     decisions the step made about numbers, up to the first refusal. `pins`: weak references to
     arguments, or objects read through them, whose identity is guarded. `argument_names`: the
-    classes of arguments read through paths, by argument name.
+    classes of arguments read through paths, by argument name. `replaced`: the places from which the
+    call took tensors and where it stored others, if nothing else keeps it from being proved.
     """
 
     refusals: list[tuple[str, int, str]] = field(default_factory=list)
@@ -137,6 +138,7 @@ class Proof:
     decisions: list[Guard] = field(default_factory=list)
     pins: list[weakref.ref[Any]] = field(default_factory=list)
     argument_names: dict[str, str] = field(default_factory=dict)
+    replaced: list[Any] = field(default_factory=list)
     opcodes: int = 0
 
     def note_pin(self, x: Any) -> None:

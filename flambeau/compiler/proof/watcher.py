@@ -31,6 +31,7 @@ from .facts import Facts, collect_outside_containers
 from .guards import Proof, Test
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
 from .shadow_frame import Runs, ShadowFrame
+from .state.carried_places import list_replaced
 from .state.module_state import declare_called_module
 from .state.tensor_state import TensorState
 from .stores import Store, replace_numbers
@@ -111,6 +112,7 @@ class Watcher:
         if problem := conclude_numbers(self.facts, call is not None and call.seen.entered_callee):
             self._refuse("", 0, problem)
         self.stores = self.facts.close_stores()
+        self.proof.replaced = list_replaced(self.facts.reads, self.facts.stores)
         self._refuse_cleanups()
         self.shadows.clear()
         self._outside = collect_outside_containers(self.facts)
@@ -136,10 +138,9 @@ class Watcher:
         self.facts.guard_classes()
         self.facts.guard_tensors(compared)
         self.facts.drop_guards()
-        if proof.holds:
-            failing = proof.first_failing(self._leaves, is_after=True)
-            if failing is not None:
-                self._refuse(*failing.line, proof.depends_on(failing.path))
+        proof.replaced = proof.replaced if proof.holds else []
+        if proof.holds and (failing := proof.first_failing(self._leaves, is_after=True)):
+            self._refuse(*failing.line, proof.depends_on(failing.path))
         return proof
 
     def read_result(self, returned: Any) -> Any:

@@ -6,6 +6,7 @@ A program is built later, and must keep no argument alive meanwhile.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from ...tensor.layout import find_owner
 from ...tensor.tensor import Tensor
 from ..proof.purity import is_read_by_path
+from ..trace.carried_values import Carried
 from ..trace.operands import is_named_tuple, read_flags
 from ..trace.plain_values import PLAIN
 
@@ -52,6 +54,12 @@ class ObjectArgument:
 
     kind: type
     value: Any
+
+
+def describe_call(args: tuple, kwargs: dict[str, Any], carried: Sequence[Carried]) -> tuple:
+    """Describe the arguments of a call, and what it takes over from the call before."""
+    return (describe_arguments(args), describe_arguments(kwargs),
+            [Carried(each.place, describe_arguments(each.value)) for each in carried])
 
 
 def describe_arguments(x: Any) -> Any:

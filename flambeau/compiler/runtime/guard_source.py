@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import operator
+import re
+import types
 from typing import TYPE_CHECKING, Any
 
 from ...native.foundation.generated_code import SourceBuilder
 from ...native.loop_ir.numpy_forms import dtype_of
 from ...native.target.compile_costs import MAX_INLINE_GUARDS
+from ..proof.guards import Guard
 from ..trace.bindings import ANY_GRAD, OuterMemory
-from ..trace.operands import flatten, is_named_tuple
+from ..trace.carried_values import Carried, find_space_reader, list_leaves
+from ..trace.host_numbers import Place
+from ..trace.operands import flatten_call, is_named_tuple
 from ..trace.plain_values import write_mismatch
 from .argument_layout import ArrayLayout, ObjectArgument, TensorLayout
 
@@ -27,12 +32,14 @@ class GuardWriter:
     """
 
     def __init__(
-        self, program: Program, source: SourceBuilder, args: tuple, kwargs: dict[str, Any]
+        self, program: Program, source: SourceBuilder, args: tuple, kwargs: dict[str, Any],
+        carried: list[Carried],
     ) -> None:
         self.program, self.bindings = program, program.bindings
-        self.args, self.kwargs = args, kwargs
+        self.args, self.kwargs, self.carried = args, kwargs, carried
         self.names, self.lines, self.name = source.names, source.lines, source.name
         self.leaves = 0
+        self.arguments = len(flatten_call(args, kwargs))
         self.tensors: list[int] = []  # leaves that are tensors or arrays
         self.reachable = program.reachable.list_memory()
 
@@ -44,6 +51,7 @@ class GuardWriter:
         else:
             self.return_miss_if("kwargs")
         self.guard_ambient()
+        self.guard_carried()
         self.guard_states()
         self.guard_aliasing()
         self.guard_indices()
@@ -115,6 +123,8 @@ class GuardWriter:
         t, is_not = f"t{leaf}", "is not" if tensor.is_inference else "is"
         self.return_miss_if(f"({t}._tracked and requires({t})) is not {tensor.requires_grad} or "
                             f"({t} if {t}._base is None else {t}._base)._stamp {is_not} INFERENCE")
+        if tensor.requires_grad and leaf >= self.arguments:
+            self.return_miss_if(f"{t}._history() is not None")
 
     def guard_array(self, leaf: int, array: ArrayLayout) -> None:
         """Guard the layout of an array."""
@@ -140,14 +150,52 @@ class GuardWriter:
             "or AMBIENT.changes != program.ambient) and not program.recheck()"
         )
         self.names.update(self.program.proof.constants)
-        failures = list(self.program.proof.failures(self.name))
-        if not failures:
+        self.guard_proof([guard for guard in self.program.proof.guards
+                          if not self._reads_carried(guard)])
+
+    def guard_proof(self, guards: list[Guard]) -> None:
+        """Guard outside state that the proof names."""
+        if not guards:
             return
         # If a guard raises, what it reads is gone: a miss.
         self.lines.append("    try:")
-        for failure in failures:
-            self.lines += [f"        if {failure}:", "            return MISS"]
+        for guard in guards:
+            self.lines += [f"        if {guard.failure(self.name)}:", "            return MISS"]
         self.lines += ["    except Exception:", "        return MISS"]
+
+    def guard_carried(self) -> None:
+        """Guard what the call takes over from the call before. It comes after the guards on how
+        its places are looked up, which may run code otherwise."""
+        for each in self.carried:
+            if each.value is None:  # its reads, if any, have guards of their own
+                self.leaves += 1
+                continue
+            inner = f"a{len(self.lines)}"
+            self.lines += ["    try:", f"        {inner} = {self.write_place(each.place)}",
+                           "    except Exception:", "        return MISS"]
+            self.guard_structure(inner, each.value)
+        if self.carried:
+            self.guard_proof([*filter(self._reads_carried, self.program.proof.guards)])
+
+    def write_place(self, place: Place) -> str:
+        """Return the expression that reads a place."""
+        owner, key = self.name(place.owner), self.name(place.key)
+        if place.is_attribute:
+            return f"{self.name(find_space_reader(place.owner))}({owner})[{key}]"
+        if isinstance(place.owner, types.CellType):
+            return f"{owner}.cell_contents"
+        if isinstance(place.owner, dict):  # a defaultdict would add what is missing
+            return f"{owner}.get({key})"
+        return f"{owner}[{key}]"
+
+    def _reads_carried(self, guard: Guard) -> bool:
+        """Whether a guard is about a leaf after those of the arguments."""
+        numbers = re.findall(r"\bt(\d+)\b", guard.path)
+        return any(int(number) >= self.arguments for number in numbers)
+
+    def _flatten(self) -> list[Any]:
+        """Return the descriptions of all leaves."""
+        return [*flatten_call(self.args, self.kwargs), *list_leaves(self.carried)]
 
     def guard_states(self) -> None:
         """Guard the memory and flags of parameters, buffers and grads."""
@@ -168,7 +216,7 @@ class GuardWriter:
 
     def guard_gradients(self) -> None:
         """Guard the leaves' incoming gradients, and which arguments are leaves."""
-        arguments = {leaf.id: i for i, leaf in enumerate(flatten((self.args, self.kwargs)))
+        arguments = {leaf.id: i for i, leaf in enumerate(self._flatten())
                      if isinstance(leaf, TensorLayout)}
         accesses = (*self.bindings.incoming_grads, *self.bindings.grads)
         touched = {id(leaf): leaf for leaf, _ in accesses}

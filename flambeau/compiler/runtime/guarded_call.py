@@ -35,6 +35,7 @@ from ..trace.bindings import (
     Argument, Bindings, RandomInput, Scalar, State, are_disjoint, describe_aliasing,
     draws_by_counter, is_repeatable, list_generators, overlap_at,
 )
+from ..trace.carried_values import Carried
 from ..trace.texts import Before
 from .backward_node import BackwardRunner
 from .gradient_buffers import GradBuffers
@@ -60,8 +61,9 @@ class Program:
 
     def __init__(
         self, function: Callable, step: Any, bindings: Bindings, args: tuple, kwargs: dict,
-        reachable: ReachableState, proof: Proof, modes: AmbientModes, backward: Any = None,
-        sample: SampleInputs | None = None, build: Callable[[Any], Any] | None = None,
+        carried: list[Carried], reachable: ReachableState, proof: Proof, modes: AmbientModes,
+        backward: Any = None, sample: SampleInputs | None = None,
+        build: Callable[[Any], Any] | None = None,
     ) -> None:
         """`backward`: the backward program of a step whose outputs require grad. `build` makes a
         program of a graph, for backward passes from some of the outputs."""
@@ -71,7 +73,7 @@ class Program:
                 backward, bindings.backward, reachable.tensors, list_node_names(bindings.result),
                 build,
             )
-            if is_repeatable(bindings) and modes.autocast is None:
+            if is_repeatable(bindings) and modes.autocast is None and not carried:
                 repeated = functools.partial(_draw_by_counter, function) \
                     if draws_by_counter(bindings) else function
                 self.backward.allow_double_backward(
@@ -88,7 +90,7 @@ class Program:
         self.sample = sample or SampleInputs(bindings)  # explain() runs the step with it
         self.grads = GradBuffers(bindings, step)
         self.grad_names: list[str] = []  # names of gradients in the source
-        self.source, self.call = _CallWriter(self, args, kwargs).build()
+        self.source, self.call = _CallWriter(self, args, kwargs, carried).build()
         if bindings.has_conditions:
             self.call = _call_directly_where_checks_fail(self.call)
         begun: Counter[int] = Counter()  # writes that the tickers count themselves
@@ -184,7 +186,8 @@ def _call_directly_where_checks_fail(call: Callable) -> Callable:
 class _CallWriter:
     """Writes the Python source of a program's call: guards, inputs, run, results."""
 
-    def __init__(self, program: Program, args: tuple, kwargs: dict) -> None:
+    def __init__(self, program: Program, args: tuple, kwargs: dict, carried: list[Carried]
+                 ) -> None:
         self.program, self.bindings = program, program.bindings
         self.source = SourceBuilder({
             "MISS": MISS, "DIRECT": DIRECT, "MODE": MODE, "AUTOCAST": AUTOCAST, "CHANGES": CHANGES,
@@ -196,7 +199,7 @@ class _CallWriter:
             "overlap_at": overlap_at, "are_disjoint": are_disjoint, "aliasing": describe_aliasing,
         })
         self.names, self.lines, self.name = self.source.names, self.source.lines, self.source.name
-        self.guards = GuardWriter(program, self.source, args, kwargs)
+        self.guards = GuardWriter(program, self.source, args, kwargs, carried)
         self.numbers: dict[int, str] = {}  # names of numbers computed before the run, by id
 
     def build(self) -> tuple[str, Callable]:

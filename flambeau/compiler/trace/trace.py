@@ -243,6 +243,7 @@ class Trace:
         self.walked_nodes: dict[int, Any] = {}  # tape nodes that backward visited, by id
         self.proof: Any = None  # whether the Python of such calls may be skipped
         self.pins: list[Any] = []  # weak references to what its guards hold of its arguments
+        self.carried: list[Any] = []  # Carried: what it took over from the call before
         self.incoming_grads: list[tuple[Any, bool, int]] = []  # once released: see below
         self.is_released = False
         self.deferred: Any = None  # computes the values of a call that has not executed yet
@@ -349,7 +350,7 @@ class Trace:
         """Drop the call's memory, and the objects that it used. The rest can still be compared with
         another trace."""
         self.incoming_grads, self.is_released = self._list_read_grads(), True
-        self.grads, self.proof = {}, None
+        self.grads, self.proof, self.carried = {}, None, []
         self.effect_names, self.effects = self.list_effect_names(), []
         self.returned = [entry if entry.outside is None else
                          entry._replace(outside=weakref.ref(entry.outside))

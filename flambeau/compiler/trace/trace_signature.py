@@ -129,17 +129,18 @@ def make_signature(trace: Trace, function: Callable) -> TraceSignature | None:
 # ------------------------------------------------------------------------------- on disk
 
 
-def make_key(function: Callable, args: tuple, kwargs: dict[str, Any], modes: tuple,
-             roots: Sequence[Module], options: dict[str, Any]) -> str | None:
+def make_key(function: Callable, args: tuple, kwargs: dict[str, Any], carried: list[Any],
+             modes: tuple, roots: Sequence[Module], options: dict[str, Any]) -> str | None:
     """Return the cache key of such a call's signature; None if its arguments cannot be described.
 
+    carried: the tensors that it takes over from the call before.
     roots: the modules that the function refers to by name.
     """
     function_key = _make_function_key(function)
     if function_key is None:
         return None
     try:
-        form = [_describe_argument(args), _describe_argument(kwargs), repr(modes)]
+        form = [*map(_describe_argument, (args, kwargs, carried)), repr(modes)]
     except _Undescribable:
         return None
     tensors = [t for root in roots for t in (*root.parameters(), *root.buffers())]

@@ -19,6 +19,8 @@ MAX_SPECIALIZATIONS = 8  # combinations of shapes and flags, each with its own p
 MAX_DYNAMIC_SPECIALIZATIONS = 32  # with dynamic=True
 EVICTION_CALLS = 16  # calls of a waiting key during which the victim was not called
 MAX_WAITING_KEYS = 64
+MAX_CARRIED_PLACES = 256  # whose tensors a step takes over from the call before
+MAX_CARRYING_RESTARTS = 8  # of recording, as more such places turn up
 GROWING_SPECIALIZATIONS = 3  # in a row, each larger than the last, before calls are followed
 
 # ------------------------------------------------------------------------------------------- guards

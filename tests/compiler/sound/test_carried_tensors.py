@@ -1,0 +1,48 @@
+"""Steps that take tensors over from the call before do compiled what they do eagerly, and most are
+proved."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+
+from . import carried_alias_scenes, carried_order_scenes
+from .carried_scenes import SCENES
+from .scenario import CHANGES, MODES, compare
+
+assert carried_alias_scenes is not carried_order_scenes  # they register their scenes
+
+FOLLOWED = (
+    "a buffer", "slots", "a property with a setter", "a setter that logs", "builtins read and set",
+    "other objects with state", "a kalman filter", "a replaced field", "deleted and set", "growing",
+    "growing without gradients", "a state that is not detached",
+    "backward within without detaching", "a leaf replaced after backward", "replaced data",
+    "without gradients at times", "in inference mode at times", "replaced between all calls",
+    "replaced by views between calls", "a bare reference to the state", "a tensor in a set",
+)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_change_after_the_program(name: str) -> None:
+    compare(SCENES[name], "now", CHANGES[3], follow=False)
+
+
+@pytest.mark.parametrize("name", [name for name in SCENES if name not in FOLLOWED])
+def test_python_is_skipped(name: str) -> None:
+    torch.manual_seed(0)
+    scene = SCENES[name]()
+    step = torch.compile(scene.step, mode="now")
+    for _ in range(9):
+        step(*scene.arguments())
+    compiled = vars(step).get("_compiled", step)
+    assert sum(program.calls for program in compiled._specializations.programs) >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("follow", [False, True], ids=["as it is", "followed"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("change_at", CHANGES)
+@pytest.mark.parametrize("name", SCENES)
+def test_changes_at_other_calls(name: str, change_at: int, mode: str, follow: bool) -> None:
+    compare(SCENES[name], mode, change_at, follow)
