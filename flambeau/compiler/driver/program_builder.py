@@ -80,7 +80,7 @@ class ProgramBuilder:
         if known.manifest is None or known.table is None:
             return None
         leaves = [*flatten_call(args, kwargs), *list_leaves(trace.carried)]
-        result = read_manifest(known.recipe, trace, leaves)
+        result = read_manifest(known.manifest, trace, leaves)
         if result is None or not can_commit(*result, trace.result):
             return None
         graph, bindings = result
