@@ -3,6 +3,10 @@ proved."""
 
 from __future__ import annotations
 
+import gc
+import weakref
+from typing import Any
+
 import pytest
 
 import flambeau as torch
@@ -46,3 +50,30 @@ def test_python_is_skipped(name: str) -> None:
 @pytest.mark.parametrize("name", SCENES)
 def test_changes_at_other_calls(name: str, change_at: int, mode: str, follow: bool) -> None:
     compare(SCENES[name], mode, change_at, follow)
+
+
+class Holder:
+    def __init__(self, h: Any) -> None:
+        self.h = h
+
+
+def test_a_replaced_owner_of_a_carried_tensor_dies() -> None:
+    state = Holder(Holder(torch.zeros(3)))
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        state.h.h = torch.tanh(state.h.h + x)
+        return state.h.h
+
+    compiled = torch.compile(step, mode="now")
+    for _ in range(6):
+        compiled(torch.ones(3))
+    assert "Python is skipped" in compiled.explain()
+    owner, tensor = weakref.ref(state.h), weakref.ref(state.h.h)
+    state.h = Holder(torch.ones(3))
+    compiled(torch.ones(3))
+    gc.collect()
+    assert owner() is None
+    assert tensor() is None
+    for _ in range(6):
+        compiled(torch.ones(3))
+    assert "Python is skipped" in compiled.explain()
