@@ -16,10 +16,11 @@ from ..ir.reasons import Advice, Reason
 from ..proof.guards import format_line
 from ..proof.stores import Store, iterate_containers
 from ..proof.watcher import Watcher
+from ..trace.carried_values import find_carried_grads, list_new_grads, make_grad_place
 from ..trace.host_numbers import Place
 from ..trace.plain_values import PLAIN, are_same_plain
 from ..trace.trace import CONSTANT, EMPTY, OPERATOR, UPDATE, Effect, Trace
-from .escapes import collect_written_storages
+from .escapes import collect_written_storages, iterate_tensors
 from .recorder import Recorder
 
 _MISSING = object()
@@ -32,7 +33,8 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
     recorder.container_ids = [id(x) for x in iterate_containers(returned)]
     result = returned if watcher is None else watcher.read_result(returned)
     stores = watcher.read_stores() if watcher is not None else ()
-    values = _note_changed_attributes(trace, recorder, stores)
+    handed_out = [result, *(value for _, value in stores)]
+    values = [*_note_grads(trace, handed_out), *_note_changed_attributes(trace, recorder, stores)]
     for store, value in stores:
         line = format_line(*store.line)
         if any(store.place.owner is group for group in _list_updated_groups(trace)):
@@ -42,6 +44,25 @@ def note_stores(recorder: Recorder, watcher: Watcher | None, returned: Any) -> N
     recorder.container_ids += [id(x) for x in iterate_containers(values)][1:]
     trace.result = (result, tuple(values)) if values else result
     trace.plain = list(_iterate_plain_leaves(trace.result))
+
+
+def _note_grads(trace: Trace, handed_out: Any) -> list[Tensor]:
+    """Add the gradients that a program cannot leave in memory of its own to the trace; return them.
+
+    Those are the ones that follow gradients that the call took over, and those that the step
+    returns or stores, too.
+    """
+    carried = find_carried_grads(trace.carried)
+    leaves = {id(place.owner) for place, _ in list_new_grads(trace) if id(place.owner) in carried}
+    seen = {id(tensor) for tensor in iterate_tensors(handed_out)}
+    result = []
+    for access in trace.grads.values():
+        leaf, grad = access.tensor, access.tensor._grad
+        if id(leaf) in leaves or (grad is not access.before and id(grad) in seen
+                                  and id(leaf) in trace.existing_tensors):
+            trace.effects.append(Effect(make_grad_place(leaf)))
+            result.append(grad)
+    return result
 
 
 def _note_changed_attributes(

@@ -17,6 +17,8 @@ from ...native.target.compile_costs import (
 from ..capture.capture import capture_steps
 from ..ir.errors import Unfit
 from ..ir.reasons import Advice, Reason
+from ..trace.carried_values import list_new_grads
+from ..trace.host_numbers import Place
 from ..trace.trace import Trace, find_divergence, have_same_pins
 from .fallback import Fallback
 from .installation import Installer
@@ -78,7 +80,7 @@ class CallRecorder:
         if specialization.is_early:
             self.installer.restart(specialization)
         elif not trace.problems and self.specializations.carry(
-                specialization, trace.proof.replaced):
+                specialization, _list_places_to_carry(trace)):
             trace.compute_deferred()
         elif trace.problems or (self._is_warmup(specialization)
                                 and not all(effect.is_print for effect in trace.effects)):
@@ -178,6 +180,11 @@ class CallRecorder:
         else:
             known = problem[1] or proof.holds
             self.fallback.stop_skipping(specialization, *(problem if known else proof.why))
+
+
+def _list_places_to_carry(trace: Trace) -> list[Place]:
+    """Return the places whose tensors a call took and replaced."""
+    return [*trace.proof.replaced, *(place for place, _ in list_new_grads(trace))]
 
 
 def _matches_signature(specialization: Specialization, trace: Trace) -> bool:

@@ -16,6 +16,7 @@ from ..ir.graph import Graph, Node, Op, Source
 from ..lowering.numpy.node_builders import type_of
 from ..lowering.registry import Required, Untraceable
 from ..trace import bindings as bind
+from ..trace.carried_values import list_bound_grads
 from ..trace.trace import OPERATOR, Event, Trace, Value, address, collect_values, count_updates
 from .complex_pairs import as_pairs, permute_window, view_as_pairs_window
 from .event_nodes import HANDLERS
@@ -223,10 +224,8 @@ class Functionalization:
     def _grads(self) -> list[tuple[int, Node]]:
         result = []
         self.bindings.incoming_grads = list_gradients_read_before(self.trace)
-        for access in self.trace.grads.values():
+        for access in list_bound_grads(self.trace):
             leaf, grad = access.tensor, access.tensor._grad
-            if grad is access.before:
-                continue
             if grad is None:
                 self.bindings.grads.append((leaf, None))
                 continue

@@ -12,6 +12,7 @@ from ...tensor.tensor import Tensor, wrap
 from ..capture.escapes import collect_written_storages
 from ..ir.axis_order import invert_permutation, order_axes
 from ..trace import bindings as bind
+from ..trace.carried_values import find_carried_grads
 from ..trace.counter_rng import CounterDraw, draw_key
 from ..trace.operands import collect_tensors
 from ..trace.trace import DRAW, Event, Trace, Value, address
@@ -104,11 +105,13 @@ def list_gradients_read_before(trace: Trace) -> list[tuple[Any, Any]]:
     """
     result = []
     handed_out = {id(tensor) for tensor in collect_tensors(trace.result)}
+    carried = find_carried_grads(trace.carried)
     for access in trace.grads.values():
         if access.read and (access.outside or id(access.tensor) in handed_out):
             before = access.before
             used = before is None or id(find_owner(before._array)) in trace.storage_numbers
-            result.append((access.tensor, before if used else bind.ANY_GRAD))
+            is_argument = before is not None and carried.get(id(access.tensor)) is before
+            result.append((access.tensor, before if used and not is_argument else bind.ANY_GRAD))
     return result
 
 

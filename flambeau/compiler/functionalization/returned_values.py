@@ -17,6 +17,7 @@ from ..ir.graph import permute
 from ..lowering.numpy.node_builders import reshape_node
 from ..lowering.registry import Untraceable
 from ..trace import bindings as bind
+from ..trace.carried_values import list_bound_grads
 from ..trace.host_numbers import Old, Read
 from ..trace.texts import Before
 from ..trace.trace import Value
@@ -148,9 +149,8 @@ class ReturnedValues:
     def _list_grad_storages(self) -> set[int]:
         """Return the storages of grads that the call set."""
         values = [self.graph.trace.value_of(access.tensor._grad._array)
-                  for access in self.graph.trace.grads.values()
-                  if access.tensor._grad is not None
-                  and access.tensor._grad is not access.before]
+                  for access in list_bound_grads(self.graph.trace)
+                  if access.tensor._grad is not None]
         return {value.storage for value in values if value is not None}
 
     def _find_crowds(self) -> None:

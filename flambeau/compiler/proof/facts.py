@@ -224,6 +224,8 @@ class Facts(Guarding):
 
     def _identify_tensor(self, x: Tensor) -> Provenance:
         """Return the provenance of a tensor, with a path if it existed before the call."""
+        if id(x) in self.carried.grads:
+            return self.argument(x, self.carried.leaves)
         if id(x) in self.carried.tensors:
             raise NotProvedError("it finds a tensor of the call before in an unknown way")
         if id(x) not in self.existing and not is_lazy(x):

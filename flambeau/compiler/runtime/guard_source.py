@@ -12,7 +12,9 @@ from ...native.loop_ir.numpy_forms import dtype_of
 from ...native.target.compile_costs import MAX_INLINE_GUARDS
 from ..proof.guards import Guard
 from ..trace.bindings import ANY_GRAD, OuterMemory
-from ..trace.carried_values import Carried, find_space_reader, list_leaves
+from ..trace.carried_values import (
+    Carried, find_space_reader, is_grad_place, list_leaves,
+)
 from ..trace.host_numbers import Place
 from ..trace.operands import flatten_call, is_named_tuple
 from ..trace.plain_values import write_mismatch
@@ -180,6 +182,8 @@ class GuardWriter:
     def write_place(self, place: Place) -> str:
         """Return the expression that reads a place."""
         owner, key = self.name(place.owner), self.name(place.key)
+        if is_grad_place(place):
+            return f"{owner}.{place.key}"
         if place.is_attribute:
             return f"{self.name(find_space_reader(place.owner))}({owner})[{key}]"
         if isinstance(place.owner, types.CellType):

@@ -15,7 +15,7 @@ from .counter_rng import draw_key
 from .trace import Effect, Event, SavedOwner, Storage, Value, address
 
 
-ANY_GRAD = "any grad"  # the step only tested whether there was a grad
+ANY_GRAD = "any grad"  # the step only tested whether there was a grad, or takes it as an argument
 
 
 @dataclass(eq=False)

@@ -11,11 +11,11 @@ import pytest
 
 import flambeau as torch
 
-from . import carried_alias_scenes, carried_order_scenes
+from . import carried_alias_scenes, carried_grad_scenes, carried_order_scenes
 from .carried_scenes import SCENES
 from .scenario import CHANGES, MODES, compare
 
-assert carried_alias_scenes is not carried_order_scenes  # they register their scenes
+assert carried_alias_scenes and carried_grad_scenes and carried_order_scenes  # their scenes
 
 FOLLOWED = (
     "a buffer", "slots", "a property with a setter", "a setter that logs", "builtins read and set",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...trace.carried_values import Carried, find_space, is_carriable, read_place
+from ...trace.carried_values import (
+    Carried, find_space, is_carriable, is_grad_place, read_place,
+)
 from ...trace.host_numbers import Place
 from ...trace.operands import flatten
 from ..guards import Test
@@ -22,13 +24,16 @@ class CarriedPlaces:
     def __init__(self) -> None:
         self.values: dict[Any, tuple[Any, int]] = {}
         self.leaves: list[Any] = []  # of the arguments and the values
-        self.tensors: set[int] = set()  # their ids
+        self.tensors: set[int] = set()  # ids of those that lie at the places
+        self.grads: set[int] = set()  # of those that are gradients of leaves
 
     def take(self, carried: Sequence[Carried], leaves: list[Any]) -> None:
         """Note the values before the call. `leaves`: those of the arguments and the values."""
         self.leaves, first = leaves, len(leaves) - sum(len(each.leaves) for each in carried)
         for each in carried:
-            if each.value is not None:
+            if each.value is not None and is_grad_place(each.place):
+                self.grads.add(id(each.value))
+            elif each.value is not None:
                 self.values[make_place_key(each.place)] = each.value, first
                 self.tensors.update(map(id, each.leaves))
             first += len(each.leaves)
@@ -54,7 +59,7 @@ class CarriedPlaces:
 
     def forget(self) -> None:
         """Release the values."""
-        self.values, self.leaves, self.tensors = {}, [], set()
+        self.values, self.leaves, self.tensors, self.grads = {}, [], set(), set()
 
 
 def make_place_key(place: Place) -> tuple[int, Any]:
