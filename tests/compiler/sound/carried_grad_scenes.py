@@ -1,5 +1,5 @@
-"""Steps that add to the gradients of the call before and then begin new ones, and what may happen to
-those gradients between two calls."""
+"""Steps that add to the gradients of the call before and then begin new ones, and what may happen
+to those gradients between two calls."""
 
 from __future__ import annotations
 
