@@ -322,10 +322,11 @@ class _StepLoop:
         across: int,
         buffer: Buffer,
         add: bool,
+        weights: str = "panels",
     ) -> Contract:
         """Multiply the block's rows of `a` by a panel, whose number is the sum `panel`."""
         k, total = Index("depth"), Accumulator(ReduceOp.SUM, self.type)
-        panels = self.inputs["panels"].buffer
+        panels = self.inputs[weights].buffer
         return Contract(
             (Axis(row, self.extents.rows),), Axis(column, across), (Axis(k, depth),),
             Load(a.buffer, a.at(None, self.rows(row), ((k, 1),))),
@@ -355,69 +356,92 @@ def build_forward(
     states h and c (rows, width), and bias (width), the recurrent bias of the new gate. Results: y
     (steps, rows, width), the values that the cell keeps, and the final states h and c.
     """
-    return _ForwardKernel(cell, type, extents, inputs, outputs,
-                          units_per_panel(cell, extents.width, type)).kernel()
+    return ForwardKernel(cell, type, extents, inputs, outputs,
+                         units_per_panel(cell, extents.width, type)).kernel()
 
 
-class _ForwardKernel(_StepLoop):
+class ForwardKernel(_StepLoop):
+    """All steps of a layer from the first on."""
+
     def kernel(self) -> RecurrentKernel:
         """Build the kernel: initial states, the steps, final states."""
-        cell = self.cell
-        self.h, self.new = self.add_work("h", self.wide), self.add_work("new", self.wide)
-        body = [self.starts("h", self.h)]
-        if cell.carries:
-            self.c = self.add_work("c", self.wide)
-            body.append(self.starts("c", self.c))
+        self.states = {name: self.add_work(name, self.wide) for name in self.list_states()}
+        self.new = {name: self.add_work(f"new {name}", self.wide) for name in self.list_hidden()}
+        body = [self.starts(name, state) for name, state in self.states.items()]
         panel = Index("panel")
-        steps = [Loop(panel, self.panels, self._compute_panel(panel)), self._update_state()]
+        steps = [Loop(panel, self.panels, self._compute_panel(panel)),
+                 *[self._update_state(name) for name in self.new]]
         body.append(Loop(self.step, self.extents.steps, steps))
-        body += self.ends("h", self.h)
-        if cell.carries:
-            body += self.ends("c", self.c)
+        for name, state in self.states.items():
+            body += self.ends(name, state)
         return self.build_kernel("recurrence", body)
+
+    def list_states(self) -> list[str]:
+        """Return the names of the states that steps carry."""
+        return ["h", "c"] if self.cell.carries else ["h"]
+
+    def list_hidden(self) -> list[str]:
+        """Return the states that enter the next step's products."""
+        return ["h"]
 
     def _compute_panel(self, panel: Index) -> list[Statement]:
         """Compute a panel's sums, then its units."""
-        gates, rows = self.cell.gates, self.extents.rows
-        across = gates * self.count
-        sums = Buffer(self.type, "sums", local=rows * across)
-        row, column, part, gate_count = (
-            Index("row"),
-            Index("column"),
-            Index("part"),
-            products_per_panel(self.cell),
-        )
-        into = Affine(0, ((row, across), (part, across // gate_count), (column, 1)))
-        product = Loop(part, gate_count, [self.product(
-            ((panel, gate_count), (part, 1)), self.h, self.extents.width, into, row, column,
-            across // gate_count, sums, False,
-        )])
+        across = self.cell.gates * self.count
+        sums = {name: Buffer(self.type, f"sums of {name}", local=self.extents.rows * across)
+                for name in self.new}
         row, unit = Index("row"), Index("unit")
         columns = ((panel, self.count), (unit, 1))
         mask = self._mask(row, columns)
-        results = self.cell.forward(self._values(row, unit, columns, sums, across, mask))
-        stores: list[Statement] = [self.store_own(self.new, row, columns, results["y"][0])]
+        stores = self.compute_units(row, unit, columns, sums, mask)
+        names = ("x", "y", *self.cell.keeps)
+        return [*self.prefetch_next_step(names, ((panel, self.count),)),
+                *self.compute_sums(panel, sums), self.over_rows(stores, row, unit, self.count)]
+
+    def compute_sums(self, panel: Index, sums: Mapping[str, Buffer]) -> list[Statement]:
+        """Multiply the hidden states by a panel."""
+        return [self.multiply_panel(panel, "h", "panels", sums["h"])]
+
+    def multiply_panel(self, panel: Index, state: str, panels: str, sums: Buffer,
+                       add: bool = False) -> Statement:
+        """Store a state's product with a panel of all gates, or add it."""
+        row, column, part = Index("row"), Index("column"), Index("part")
+        parts = products_per_panel(self.cell)
+        across = self.cell.gates * self.count
+        into = Affine(0, ((row, across), (part, across // parts), (column, 1)))
+        return Loop(part, parts, [self.product(
+            ((panel, parts), (part, 1)), self.states[state], self.extents.width, into, row, column,
+            across // parts, sums, add, panels,
+        )])
+
+    def compute_units(self, row: Index, unit: Index, columns: Terms, sums: Mapping[str, Buffer],
+                      mask: Expression | None) -> list[Statement]:
+        """Apply the cell to a panel's units; store the new states and the results."""
+        results = self.cell.forward(self.read_values(row, unit, columns, sums, mask))
+        stores: list[Statement] = [self.store_own(self.new["h"], row, columns, results["y"][0])]
         for name, parts in results.items():
             stores += self.stores(name, self.step, row, columns, mask, parts)
         if self.cell.carries:  # comes last: earlier stores read the old state
-            stores.append(self.store_own(self.c, row, columns, results["cells"][0]))
-        names = ("x", "y", *self.cell.keeps)
-        return [*self.prefetch_next_step(names, ((panel, self.count),)), product,
-                self.over_rows(stores, row, unit, self.count)]
+            stores.append(self.store_own(self.states["c"], row, columns, results["cells"][0]))
+        return stores
 
-    def _values(self, row: Index, unit: Index, columns: Terms, sums: Buffer, across: int,
-                mask: Expression | None) -> dict[str, Any]:
+    def read_values(self, row: Index, unit: Index, columns: Terms, sums: Mapping[str, Buffer],
+                    mask: Expression | None, ending: str = "") -> dict[str, Any]:
+        """Return what the cell reads, from the inputs and states whose names have this ending."""
         width, gates = self.extents.width, range(self.cell.gates)
+        own = sums[f"h{ending}"]
+        across = self.cell.gates * self.count
         values: dict[str, Any] = {
-            "x": [self.load("x", self.step, row, columns, mask, k * width) for k in gates],
-            "s": [Value(Load(sums, Affine(k * self.count, ((row, across), (unit, 1)))))
+            "s": [Value(Load(own, Affine(k * self.count, ((row, across), (unit, 1)))))
                   for k in gates],
-            "h": self.load_own(self.h, row, columns),
+            "h": self.load_own(self.states[f"h{ending}"], row, columns),
         }
+        if f"x{ending}" in self.inputs:
+            values["x"] = [self.load(f"x{ending}", self.step, row, columns, mask, k * width)
+                           for k in gates]
         if self.cell.carries:
-            values["c"] = self.load_own(self.c, row, columns)
-        if "bias" in self.inputs:
-            bias = self.inputs["bias"]
+            values["c"] = self.load_own(self.states[f"c{ending}"], row, columns)
+        if f"bias{ending}" in self.inputs:
+            bias = self.inputs[f"bias{ending}"]
             inside = self._test_inside(columns)
             values["bias"] = Value(Load(bias.buffer, bias.at(None, (), columns), (), inside))
         return values
@@ -435,11 +459,11 @@ class _ForwardKernel(_StepLoop):
             return Apply(Scalar.AND, tuple(tests), Type.BOOL)
         return tests[0] if tests else None
 
-    def _update_state(self) -> Statement:
-        """Make the new state the current one, once all panels have read the old."""
+    def _update_state(self, name: str) -> Statement:
+        """Make a new state the current one, once all panels have read the old."""
         element, count = Index("element"), self.extents.rows * self.wide
         place = Affine(0, ((self.block, count), (element, 1)))
-        move = Store(self.h.buffer, place, Load(self.new.buffer, place))
+        move = Store(self.states[name].buffer, place, Load(self.new[name].buffer, place))
         return Loop(element, count, [move], LoopKind.VECTORIZED)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..loop_ir.expression_builder import Value
+from ..loop_ir.expression_builder import Dual, Value
 from ..target.machine import host
 
 Values = dict[str, list[Any]]  # of a kernel's Values, symbols, arrays or tensors
@@ -42,7 +42,18 @@ class Cell:
     def parts(self, name: str) -> int:
         """Return how many parts of the layer's width a sequence of this name has."""
         counts = {"x": self.gates, "d": self.gates, "dx": self.gates, **self.keeps}
-        return counts.get(name, 1)
+        return counts.get(name.removesuffix("_t"), 1)
+
+    def measure_slopes(self, values: Mapping[str, Any]) -> dict[str, Values]:
+        """Return each new state's derivatives: by sums (`d`, and `dx` where the input's differ) and
+        by old states (`dh`, `dc`). A step's Jacobian is diagonal: the adjoint of ones holds it.
+
+        `values`: what `backward` reads but for cotangents, as arrays.
+        """
+        kind = values[next(iter(self.keeps))][0].dtype.type
+        states = ("h", "c") if self.carries else ("h",)
+        return {name: self.backward({**values, **{f"d{s}": kind(s == name) for s in states}})
+                for name in states}
 
 
 def _tanh(x: Any) -> Any:
@@ -52,6 +63,9 @@ def _tanh(x: Any) -> Any:
 def _sigmoid(x: Any) -> Any:
     if hasattr(type(x), "sigmoid"):
         return x.sigmoid()
+    if isinstance(x, Dual):  # the operations' own tangent is 0 * inf where exp overflows
+        y = _sigmoid(Value(x.expression))
+        return Dual(y, x.tangent * (y * (1 - y)))
     if isinstance(x, Value) and host().vector_bytes < 64:  # where tanh is no table, exp is shorter
         return 1 / (np.exp(-x) + 1)
     return _tanh(x * 0.5) * 0.5 + 0.5

@@ -201,6 +201,8 @@ _DERIVATIVES: dict[Scalar, tuple[Callable[..., Value], ...]] = {
     Scalar.SQRT: (lambda t, y, a: t / (y + y),),
     Scalar.EXP: (lambda t, y, a: t * y,),
     Scalar.LOG: (lambda t, y, a: t / a,),
+    Scalar.TANH: (lambda t, y, a: t * (1 - y * y),),
+    Scalar.MAXIMUM: (lambda t, y, a, b: where(a >= b, t, 0), lambda t, y, a, b: where(b > a, t, 0)),
 }
 
 

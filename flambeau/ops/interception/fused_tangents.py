@@ -69,27 +69,32 @@ def _apply_body(operator: Operator, values: list[Any]) -> Any:
 
 def push_fused(
     operator: Operator, primals: list[Any], tangents: list[Tensor | None]
-) -> tuple[Tensor, Tensor] | None:
-    """Return the operator's result and its tangent, or None where the arguments are not large
-    arrays, or the operator has no such kernel. Nothing has a history or further tangents."""
+) -> tuple[Any, Any] | None:
+    """Return the operator's result and its tangent (tuples for several results), or None where the
+    arguments are not large arrays, or the operator has no such kernel. Nothing has a history or
+    further tangents."""
     if operator.kind is Kind.POINTWISE:
         pair = _push_pointwise(operator, primals, tangents)
     elif operator.value_and_jvp is not None:
         pair = _push_declared(operator, operator.value_and_jvp, primals, tangents)
     else:
         return None
-    return None if pair is None else (wrap(pair[0]), wrap(pair[1]))
+    return None if pair is None else (_wrap_results(pair[0]), _wrap_results(pair[1]))
+
+
+def _wrap_results(result: Any) -> Any:
+    return tuple(map(wrap, result)) if result.__class__ is tuple else wrap(result)
 
 
 def _push_declared(
     operator: Operator, rule: Callable, primals: list[Any], tangents: list[Tensor | None]
-) -> tuple[np.ndarray, np.ndarray] | None:
+) -> tuple[Any, Any] | None:
     sources = operator.names
     read: list[Any] = []
     for name, position in tangent_rules.list_parameters(rule, operator):
         x = primals[sources.index(name)] if position is None else tangents[position]
         read.append(x._array if isinstance(x, Tensor) else x)
-    result: tuple[np.ndarray, np.ndarray] | None = rule(*read)
+    result: tuple[Any, Any] | None = rule(*read)
     return result
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import MODE
-from ...autograd.tangents import push_through
 from ...tensor.tensor import Tensor
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
@@ -20,6 +19,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import multiply_matrices
 from .lstm import cast_arrays
 from .native import compute_input_sums, drop_missing, prepare
+from .tangents import compute_with_tangents, push_layer
 from .time_steps import (
     Steps, add_biases, check_cell, choose_overload, combine_biases, compute_differentiable_adjoint,
     multiply_rows, run_in_operators, run_stack,
@@ -57,7 +57,7 @@ def rnn_layer(
     kind, inside = x.dtype, compute_dtype(x.dtype)
     x, h, w_ih, w_hh, b_ih, b_hh = cast_arrays(inside, x, h, w_ih, w_hh, b_ih, b_hh)
     steps = Steps(sizes, reverse)
-    whole_layer = prepare(_choose_cell(relu), steps, w_hh, ("x", "h"), ("y", "h"), False)
+    whole_layer = prepare(_choose_cell(relu), steps, w_hh, ("x", "h"), ("y", "h"))
     if whole_layer is not None:
         result = whole_layer({"x": compute_input_sums(x, w_ih, combine_biases(b_ih, b_hh)), "h": h})
         return result["y"].astype(kind, copy=False), result["h"].astype(kind, copy=False)
@@ -91,10 +91,19 @@ def _(
     w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, sizes: Any, reverse: bool,
     relu: bool
 ) -> tuple[Tensor | None, ...]:
-    return push_through(
-        partial(_run_in_operators, sizes=sizes, reverse=reverse, relu=relu),
-        (x, h, w_ih, w_hh, b_ih, b_hh),
-        (x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t), len(ys))
+    return push_layer(_choose_cell(relu), (x_t, h_t, None, w_ih_t, w_hh_t, b_ih_t, b_hh_t, None),
+                      (x, h, None, w_ih, w_hh, b_ih, b_hh, None), sizes, reverse, len(ys))
+
+
+@rnn_layer.value_and_jvp
+def _(
+    x_t: Array | None, h_t: Array | None, w_ih_t: Array | None, w_hh_t: Array | None,
+    b_ih_t: Array | None, b_hh_t: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array,
+    b_ih: Array | None, b_hh: Array | None, sizes: Any, reverse: bool, relu: bool
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    return compute_with_tangents(
+        _choose_cell(relu), (x_t, h_t, None, w_ih_t, w_hh_t, b_ih_t, b_hh_t, None),
+        (x, h, None, w_ih, w_hh, b_ih, b_hh, None), sizes, reverse)
 
 
 @rnn_layer.vjp
@@ -124,7 +133,7 @@ def rnn_adjoint(
     g_y, g_h, x, h, w_ih, w_hh, y = cast_arrays(inside, g_y, g_h, x, h, w_ih, w_hh, y)
     steps = Steps(sizes, reverse)
     inputs = drop_missing({"y": y, "gy": g_y, "dh": g_h})
-    whole_layer = prepare(_choose_cell(relu), steps, w_hh, tuple(inputs), ("d", "dh"), True)
+    whole_layer = prepare(_choose_cell(relu), steps, w_hh, tuple(inputs), ("d", "dh"), "backward")
     if whole_layer is not None:
         back = whole_layer(inputs)
         return _compute_gradients(back["d"], back["dh"], x, h, w_ih, y, steps, kind, needs)

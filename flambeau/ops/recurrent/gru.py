@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import MODE
-from ...autograd.tangents import push_through
 from ...autograd.tape import requires
 from ...native.target.eager_costs import BLOCK_ELEMENTS
 from ...tensor.tensor import Tensor
@@ -25,9 +24,10 @@ from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import multiply_matrices
 from .lstm import cast_arrays
 from .native import compute_input_sums, drop_missing, prepare
+from .tangents import compute_with_tangents, push_layer
 from .time_steps import (
-    Steps, add_biases, check_cell, choose_overload, combine_biases, compute_differentiable_adjoint,
-    multiply_rows, run_in_operators, run_stack,
+    Steps, add_biases, check_cell, choose_overload, clear_last_gate, combine_biases,
+    compute_differentiable_adjoint, multiply_rows, run_in_operators, run_stack,
 )
 
 
@@ -60,15 +60,6 @@ def _move_new_first(w: Array) -> Array:
     return np.concatenate((w[2 * width :], w[: 2 * width]))
 
 
-def _clear_new_gate(bias: Array | None) -> Array | None:
-    """Return the bias of h's gates without the new gate's part, which each step adds itself."""
-    if bias is None:
-        return None
-    result = bias.copy()
-    result[len(bias) // 3 * 2 :] = 0
-    return result
-
-
 @opaque(layout=Layout.FREE,
         name="_gru_layer", node="GruLayerBackward0", expose=(), constant_outputs=(2, 3),
         ref=_reference, samples=_samples)
@@ -89,7 +80,7 @@ def gru_layer(
     factor = np.ones(3 * width, inside)
     factor[: 2 * width] = 0.5  # sigmoid(x) = (tanh(x / 2) + 1) / 2
     gates = np.dot(x, (w_ih * factor[:, None]).T)
-    add_biases(gates, b_ih, _clear_new_gate(b_hh), factor)
+    add_biases(gates, b_ih, clear_last_gate(b_hh, 3), factor)
     w = _move_new_first(w_hh)
     w[width:] *= 0.5
     turned = np.ascontiguousarray(w.T)
@@ -129,10 +120,10 @@ def _run_in_one_kernel(
     """Return y, h and, with `keep`, gates and W_hn h + b_hn from a kernel, or None."""
     inputs = drop_missing({"h": h, "bias": None if b_hh is None else b_hh[2 * h.shape[1] :]})
     wanted = ("y", "h", "gates", "inner") if keep else ("y", "h")
-    layer = prepare("gru", steps, w_hh, ("x", *inputs), wanted, False)
+    layer = prepare("gru", steps, w_hh, ("x", *inputs), wanted)
     if layer is None:
         return None
-    bias = combine_biases(b_ih, _clear_new_gate(b_hh))
+    bias = combine_biases(b_ih, clear_last_gate(b_hh, 3))
     outputs = layer({"x": compute_input_sums(x, w_ih, bias), **inputs})
     return [outputs[name] for name in wanted]
 
@@ -143,9 +134,19 @@ def _(
     b_ih_t: Tensor | None, b_hh_t: Tensor | None, ys: tuple[Tensor, ...], x: Tensor, h: Tensor,
     w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None, b_hh: Tensor | None, sizes: Any, reverse: bool
 ) -> tuple[Tensor | None, ...]:
-    return push_through(
-        lambda *inputs: _run_in_operators(*inputs, sizes, reverse), (x, h, w_ih, w_hh, b_ih, b_hh),
-        (x_t, h_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t), len(ys))
+    return push_layer("gru", (x_t, h_t, None, w_ih_t, w_hh_t, b_ih_t, b_hh_t, None),
+                      (x, h, None, w_ih, w_hh, b_ih, b_hh, None), sizes, reverse, len(ys))
+
+
+@gru_layer.value_and_jvp
+def _(
+    x_t: Array | None, h_t: Array | None, w_ih_t: Array | None, w_hh_t: Array | None,
+    b_ih_t: Array | None, b_hh_t: Array | None, x: Array, h: Array, w_ih: Array, w_hh: Array,
+    b_ih: Array | None, b_hh: Array | None, sizes: Any, reverse: bool, keep: bool
+) -> tuple[tuple[Array, ...], tuple[Array, ...]] | None:
+    return None if keep else compute_with_tangents(
+        "gru", (x_t, h_t, None, w_ih_t, w_hh_t, b_ih_t, b_hh_t, None),
+        (x, h, None, w_ih, w_hh, b_ih, b_hh, None), sizes, reverse)
 
 
 @gru_layer.vjp
@@ -196,7 +197,7 @@ def gru_adjoint(
     steps, width = Steps(sizes, reverse), h.shape[1]
     inputs = drop_missing({"gates": gates, "inner": inner, "previous": y, "first": h, "gy": g_y,
                            "dh": g_h})
-    whole_layer = prepare("gru", steps, w_hh, tuple(inputs), ("d", "dx", "dh"), True)
+    whole_layer = prepare("gru", steps, w_hh, tuple(inputs), ("d", "dx", "dh"), "backward")
     if whole_layer is not None:
         result = whole_layer(inputs)
         from_x, from_h = result["dx"], result["d"]

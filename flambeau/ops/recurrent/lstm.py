@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ...autograd.mode import MODE
-from ...autograd.tangents import push_through
 from ...autograd.tape import requires
 from ...native.target.eager_costs import BLOCK_ELEMENTS
 from ...tensor.tensor import Tensor
@@ -26,6 +25,7 @@ from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
 from ..linalg.matmul import multiply_matrices
 from .native import compute_input_sums, drop_missing, prepare
+from .tangents import compute_with_tangents, push_layer
 from .time_steps import (
     Steps, add_biases, check_cell, choose_overload, combine_biases, compute_differentiable_adjoint,
     multiply_rows, run_in_operators, run_stack,
@@ -125,7 +125,7 @@ def _run_in_one_kernel(
 ) -> list[Array] | None:
     """y, h, c and, with `keep`, gates and cells, in machine code; None without it."""
     wanted = ("y", "h", "c", "gates", "cells") if keep else ("y", "h", "c")
-    layer = prepare("lstm", steps, w_hh, ("x", "h", "c"), wanted, False)
+    layer = prepare("lstm", steps, w_hh, ("x", "h", "c"), wanted)
     if layer is None:
         return None
     outputs = layer({"x": compute_input_sums(x, w_ih, bias), "h": h, "c": c})
@@ -144,10 +144,20 @@ def _(
     ys: tuple[Tensor, ...], x: Tensor, h: Tensor, c: Tensor, w_ih: Tensor, w_hh: Tensor,
     b_ih: Tensor | None, b_hh: Tensor | None, w_hr: Tensor | None, sizes: Any, reverse: bool
 ) -> tuple[Tensor | None, ...]:
-    return push_through(
-        partial(_run_in_operators, sizes=sizes, reverse=reverse),
-        (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr),
-        (x_t, h_t, c_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t, w_hr_t), len(ys))
+    return push_layer("lstm", (x_t, h_t, c_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t, w_hr_t),
+                      (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr), sizes, reverse, len(ys))
+
+
+@lstm_layer.value_and_jvp
+def _(
+    x_t: Array | None, h_t: Array | None, c_t: Array | None, w_ih_t: Array | None,
+    w_hh_t: Array | None, b_ih_t: Array | None, b_hh_t: Array | None, w_hr_t: Array | None,
+    x: Array, h: Array, c: Array, w_ih: Array, w_hh: Array, b_ih: Array | None,
+    b_hh: Array | None, w_hr: Array | None, sizes: Any, reverse: bool, keep: bool
+) -> tuple[tuple[Array, ...], tuple[Array, ...]] | None:
+    return None if keep else compute_with_tangents(
+        "lstm", (x_t, h_t, c_t, w_ih_t, w_hh_t, b_ih_t, b_hh_t, w_hr_t),
+        (x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr), sizes, reverse)
 
 
 @lstm_layer.vjp
@@ -208,7 +218,7 @@ def lstm_adjoint(
         inputs = drop_missing({"gates": gates, "cells": cells, "previous": cells, "first": c,
                                "gy": g_y,
                                "dh": g_h, "dc": g_c})
-        whole_layer = prepare("lstm", steps, w_hh, tuple(inputs), ("d", "dh", "dc"), True)
+        whole_layer = prepare("lstm", steps, w_hh, tuple(inputs), ("d", "dh", "dc"), "backward")
         if whole_layer is not None:
             result = whole_layer(inputs)
             return _compute_gradients(result["d"], x, y, h, w_ih, None, whole, result["dh"],

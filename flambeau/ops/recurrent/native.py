@@ -18,8 +18,8 @@ from ...native.runtime.fast_call import call_on_threads
 from ...native.runtime.thread_pool import threads
 from ...native.target.eager_costs import (
     MAX_RECURRENT_FORMS, MAX_THREAD_WEIGHT_BYTES, MIN_PREFETCHED_GATE_BYTES,
-    MIN_RECURRENT_MULTIPLICATIONS, MIN_SINGLE_STEP_ROWS, MIN_THREADED_RECURRENT_MULTIPLICATIONS,
-    RECURRENT_CALLS_BEFORE_COMPILING,
+    MIN_RECURRENT_MULTIPLICATIONS, MIN_SINGLE_STEP_ROWS, MIN_TANGENT_RECURRENT_MULTIPLICATIONS,
+    MIN_THREADED_RECURRENT_MULTIPLICATIONS, RECURRENT_CALLS_BEFORE_COMPILING,
 )
 from ...tensor.dtypes import FLOATS
 from ..native.matmul import try_product
@@ -28,6 +28,8 @@ from .time_steps import Steps
 
 Array = np.ndarray
 
+_FLAT = frozenset(("panels", "panels_t", "bias", "bias_t"))  # inputs without rows
+_STATES = frozenset(("h", "c", "dh", "dc", "h_t", "c_t"))
 _BLOCKS = (1, 2, 4, 6, 8, 12, 16)  # rows per block
 _calls = CallCounts(MAX_RECURRENT_FORMS, on_small_arrays=False)
 
@@ -58,7 +60,7 @@ class _Form:
     threads: int
     inputs: tuple[str, ...]
     wanted: tuple[str, ...]
-    backward: bool
+    walk: str  # "forward", "backward", or "tangent": forward with tangents
 
 
 _runners: dict[_Form, _Runner] = {}
@@ -94,13 +96,17 @@ def compute_input_sums(x: Array, w: Array, bias: Array | None) -> Array:
 
 @native_route
 def prepare(
-    cell: str, steps: Steps, w: Array, inputs: Sequence[str], wanted: Sequence[str], backward: bool
+    cell: str, steps: Steps, w: Array, inputs: Sequence[str], wanted: Sequence[str],
+    walk: str = "forward",
 ) -> Callable[[dict[str, Array]], dict[str, Array]] | None:
     """What takes all steps of a layer, or None: from what is given to what is wanted, by name (see
-    native.kernels.recurrent). Sequences are contiguous rows; `w`: the recurrent weights.
+    native.kernels.recurrent). Sequences are contiguous rows; `w`: the recurrent weights,
+    whose tangent is among the inputs as panels_t. `walk`: as in _Form.
     """
     count, work = len(steps.windows), steps.rows * w.size
-    if work < MIN_RECURRENT_MULTIPLICATIONS or not steps.dense or not KernelPolicy.allowed \
+    least = MIN_TANGENT_RECURRENT_MULTIPLICATIONS if walk == "tangent" \
+        else MIN_RECURRENT_MULTIPLICATIONS
+    if work < least or not steps.dense or not KernelPolicy.allowed \
             or w.dtype not in FLOATS:
         return None
     if (count < 2 and steps.batch < MIN_SINGLE_STEP_ROWS) or not w.flags.c_contiguous:
@@ -111,8 +117,7 @@ def prepare(
     batch, rows = steps.batch, _choose_block_rows(steps.batch)
     prefetch = len(w) * w.itemsize >= MIN_PREFETCHED_GATE_BYTES
     form = _Form(cell, w.dtype, rows, batch % rows == 0, prefetch, w.shape[1],
-                 ascending == backward, threads(), tuple(inputs), tuple(wanted),
-                 backward)
+                 ascending == (walk == "backward"), threads(), tuple(inputs), tuple(wanted), walk)
     runner = _find_runner(form)
     if runner is None:
         return None
@@ -151,14 +156,15 @@ def _measure_parts(form: _Form) -> dict[str, int]:
     from ...native.kernels.recurrent_cells import CELLS
 
     cell = CELLS[form.cell]
-    return {"x": cell.gates, "d": cell.gates, "dx": cell.gates, "y": 1, "gy": 1, "previous": 1,
-            **cell.keeps}
+    return {"x": cell.gates, "x_t": cell.gates, "d": cell.gates, "dx": cell.gates, "y": 1,
+            "y_t": 1, "gy": 1, "previous": 1, **cell.keeps}
 
 
 def _build_layer(form: _Form) -> _Runner | None:
     """Return a form's kernels once both are compiled."""
     from ...native.kernels import recurrent
     from ...native.kernels.recurrent_cells import CELLS
+    from ...native.kernels.recurrent_tangents import build_forward_with_tangents
     from ...native.loop_ir.ir import Affine, Buffer, Load, Size, Type
 
     cell, type, width = CELLS[form.cell], Type(form.kind.name), form.width
@@ -172,25 +178,24 @@ def _build_layer(form: _Form) -> _Runner | None:
             Buffer(type, buffer), parts[name] * width, Size(name), later=later
         )
 
-    inputs = {name: grid(name, name) for name in form.inputs}
-    if "bias" in inputs:
-        inputs["bias"] = recurrent.SequenceLayout(inputs["bias"].buffer, 0)
-    inputs["panels"] = recurrent.SequenceLayout(Buffer(type, "panels"), 0)
+    inputs = {name: recurrent.SequenceLayout(Buffer(type, name), 0) if name in _FLAT
+              else grid(name, name) for name in ("panels", *form.inputs)}
     outputs = {name: [grid(name, f"{name} wanted")] for name in form.wanted}
     weight = recurrent.SequenceLayout(Buffer(type, "w"), width)
     last, batch = (Load(Buffer(Type.I64, name), Affine()) for name in ("last", "batch"))
     extents = recurrent.RecurrentExtents(Size("steps"), width, form.rows, Size("blocks"),
                                          None if form.even else batch, last)
-    make = recurrent.build_backward if form.backward else recurrent.build_forward
-    written = make(cell, type, extents, inputs, outputs)
+    build = {"forward": recurrent.build_forward, "backward": recurrent.build_backward,
+             "tangent": build_forward_with_tangents}[form.walk]
+    written = build(cell, type, extents, inputs, outputs)
     packing = request_kernel(("panels", form), lambda: recurrent.pack_weights(
-        cell, width, weight, form.backward))
+        cell, width, weight, form.walk == "backward"))
     all_steps = request_kernel(("recurrence", form), lambda: written.kernel)
     if packing is None or all_steps is None:
         return None
     return _Runner(
         packing.address, all_steps.address,
-        recurrent.count_packed_elements(cell, width, type, form.backward),
+        recurrent.count_packed_elements(cell, width, type, form.walk == "backward"),
         [b.name for b in written.kernel.buffers if b not in written.work],
         list(written.work.values()), [size.name for size in written.kernel.sizes],
     )
@@ -200,12 +205,16 @@ def _call(
     runner: _Runner, form: _Form, call: _Call, w: Array, inputs: dict[str, Array]
 ) -> dict[str, Array]:
     """Run the kernels on arrays of rows; return the results."""
-    panels = np.empty(runner.panels, form.kind)
-    call_on_threads(runner.packing, w, panels, threads=call.workers)
+    inputs = {**inputs, "panels": w}
+    for name in ("panels", "panels_t"):
+        if name in inputs:
+            panels = np.empty(runner.panels, form.kind)
+            call_on_threads(runner.packing, inputs[name], panels, threads=call.workers)
+            inputs[name] = panels
     n, width = call.batch, form.width
     columns = {"d": len(w), "dx": len(w), "gates": len(w)}
     result = {
-        name: np.empty((n if name in ("h", "c", "dh", "dc") else n * call.count,
+        name: np.empty((n if name in _STATES else n * call.count,
                         columns.get(name, width)), form.kind)
         for name in form.wanted
     }
@@ -213,7 +222,7 @@ def _call(
     forth = -1 if form.descending else 1
     sizes.update({name: n * parts * width * forth for name, parts in _measure_parts(form).items()})
     places: dict[str, Any] = {
-        "panels": panels, "last": np.array([call.count - 1], np.int64),
+        "last": np.array([call.count - 1], np.int64),
         "batch": np.array([n], np.int64),
     }
     for name, array in (

@@ -66,6 +66,15 @@ def add_biases(
         gates += bias if factor is None else bias * factor
 
 
+def clear_last_gate(bias: np.ndarray | None, gates: int) -> np.ndarray | None:
+    """Return a recurrent bias without the last gate's part, which the cell itself adds."""
+    if bias is None:
+        return None
+    result = bias.copy()
+    result[len(bias) // gates * (gates - 1) :] = 0
+    return result
+
+
 def multiply_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a.T @ b: a weight's gradient from the cotangents and inputs of all steps."""
     return multiply_matrices(a.T, b)
