@@ -31,7 +31,7 @@ from ...tensor.windows.batched_window import BatchedWindow, ExampleRead
 from ..core import inplace as core_inplace
 from ..core.dispatch import find_pointwise_operator
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
-from . import batching_rules, forward_mode
+from . import batching_rules, forward_mode, operator_arguments
 from .batched_loops import loop, loop_recorded
 from .lingering_stubs import LingeringStubs
 from .tangent_rules import call_with
@@ -108,8 +108,8 @@ def _call(
     if kwargs.get("out") is not None:
         raise RuntimeError(f"vmap: {operator.name.strip('_')} with out= writes in place, which is "
                            "not possible inside of vmap")
-    args = forward_mode.gather_arguments(operator, args, kwargs)
-    values = forward_mode.bind_arguments(operator, args, kwargs, reflected)
+    args = operator_arguments.gather_arguments(operator, args, kwargs)
+    values = operator_arguments.bind_arguments(operator, args, kwargs, reflected)
     is_shared = not batch.holds_any(values)
     if not is_shared and operator.written_positions and not all(
         batch.holds(values[p]) for p in operator.written_positions

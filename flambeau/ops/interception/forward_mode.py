@@ -12,12 +12,11 @@ from types import FunctionType
 from typing import Any
 
 from ...autograd.inplace import prepare_write
-from ...autograd.mode import MODE
 from ...autograd.node import Node
 from ...autograd.saved.plan import INPUT
 from ...autograd.saved.values import SavedOutput
 from ...autograd.tangents import (
-    LEVELS, Switch, alias_history, allocate_memory_tangent, allocate_tangent, attach, carry,
+    LEVELS, Switch, allocate_memory_tangent, allocate_tangent, carry,
     find_level, get_primal, get_tangent, give, hide, tangents_of,
 )
 from ...native.foundation.method_patches import library_attributes
@@ -31,9 +30,10 @@ from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ..creation.random import IN_PLACE_DRAWS
 from ..indexing import index
 from ..view.slices import basic_index
-from . import fused_tangents, tangent_rules
+from . import tangent_rules
 from .lingering_stubs import LingeringStubs
-from .plain_duals import Split, split_plain
+from .operator_arguments import bind_arguments, gather_arguments
+from .plain_duals import as_dual, check_out, push_plain, separate, split_plain
 
 
 def _list_targets() -> list[tuple[Any, Callable]]:
@@ -135,29 +135,6 @@ def _list_primals(args: tuple, level: int) -> tuple:
                   if isinstance(x, (tuple, list, dict)) else x for x in args])
 
 
-def bind_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any],
-                   reflected: bool) -> list[Any]:
-    """Return all of the operator's arguments in order, with defaults filled in."""
-    if reflected:
-        args = args[::-1]
-    values = list(args)
-    if not kwargs:
-        values += _list_defaults(operator)[len(values) :]
-        return values
-    for alias, name in (("axis", "dim"), ("keepdims", "keepdim")):
-        if alias in kwargs and alias not in operator.names:
-            kwargs = {**kwargs, name: kwargs[alias]}
-    values += [kwargs.get(parameter.name, default) for parameter, default in
-               zip(operator.parameters, _list_defaults(operator), strict=True)][len(values) :]
-    return values
-
-
-@functools.cache
-def _list_defaults(operator: Operator) -> tuple[Any, ...]:
-    """Return the value of each omitted parameter."""
-    return tuple([() if p.kind is p.VAR_POSITIONAL else p.default for p in operator.parameters])
-
-
 def push(
     operator: Operator, reflected: bool, original: Callable, args: tuple, kwargs: dict[str, Any]
 ) -> Any:
@@ -170,7 +147,7 @@ def push(
         if len(LEVELS.active) == 1:
             split = split_plain(args, kwargs, LEVELS.active[0])
             if split is not None:
-                return _push_plain(operator, reflected, original, split, kwargs)
+                return push_plain(operator, reflected, original, split, kwargs)
         level = find_call_level(args) if not kwargs else find_call_level((*args, *kwargs.values()))
     elif LEVELS.tape is not None:
         y = original(*args, **kwargs)
@@ -179,48 +156,8 @@ def push(
     if level is None:
         y = original(*args, **kwargs)
         return _hide_views(y, (), args) if operator.kind is Kind.VIEW else y
-    _check_out(operator, kwargs)
+    check_out(operator, kwargs)
     return _push_by_rule(operator, reflected, original, args, kwargs, level)
-
-
-def _check_out(operator: Operator, kwargs: dict[str, Any]) -> None:
-    if kwargs.get("out") is not None:
-        raise RuntimeError(f"Trying to use forward AD with {operator.name.strip('_')}_out that "
-                           "does not support it because it is an out= function")
-
-
-def _push_plain(
-    operator: Operator, reflected: bool, original: Callable, split: Split, kwargs: dict[str, Any]
-) -> Any:
-    """Push in the plain case. The rule runs with pushing and recording disabled."""
-    primals, tangents, is_dual = split
-    if not is_dual or not operator.differentiable:
-        return original(*primals, **kwargs)
-    _check_out(operator, kwargs)
-    if _find_variadic_position(operator) is not None:
-        values = bind_arguments(operator, gather_arguments(operator, tuple(primals), kwargs),
-                                kwargs,
-                                reflected)
-        tangents = tangents[:1]
-    else:
-        values = bind_arguments(operator, tuple(primals), kwargs, reflected)
-        if reflected:
-            tangents.reverse()
-    tangents += [None] * (len(values) - len(tangents))
-    level = LEVELS.active[0]
-    pair = fused_tangents.push_fused(operator, values, tangents)
-    if pair is None:
-        y = original(*primals, **kwargs)
-        if y is NotImplemented:
-            return y
-        grad, MODE.grad, LEVELS.enabled = MODE.grad, False, False
-        try:
-            dy = tangent_rules.apply_rule(operator, values, tangents, y)
-        finally:
-            MODE.grad, LEVELS.enabled = grad, True
-    else:
-        y, dy = pair
-    return _as_dual(y, dy, level)
 
 
 def _push_by_rule(
@@ -241,7 +178,9 @@ def _push_by_rule(
     values = bind_arguments(operator, gather_arguments(operator, primals, named), named, reflected)
     tangents = [_read_tangents(value, level) for value in duals]
     dy = tangent_rules.push(operator, values, tangents, y)
-    result = _as_dual(y, dy, level)
+    if operator.kind is not Kind.VIEW:
+        dy = separate(dy, y, tangents)
+    result = as_dual(y, dy, level)
     if operator.kind is not Kind.COMPOSITE:
         _keep_duals(operator, y, result, duals, level)
     return result
@@ -255,26 +194,6 @@ def _hide_views(y: Any, levels: tuple[int, ...], primals: Sequence[Any]) -> Any:
     return y
 
 
-def gather_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple:
-    """Return the positional arguments, those of a `*parameter` as one tuple."""
-    position = _find_variadic_position(operator)
-    if position is None:
-        return args
-    name = operator.parameters[position].name
-    rest = (kwargs[name],) if name in kwargs else args[position:]
-    if len(rest) == 1 and isinstance(rest[0], (tuple, list)):
-        rest = tuple(rest[0])
-    return (*args[:position], rest)
-
-
-@functools.cache
-def _find_variadic_position(operator: Operator) -> int | None:
-    """Return the position of the operator's `*parameter`, or None."""
-    return next((position for position,
-                 p in enumerate(operator.parameters) if p.kind is p.VAR_POSITIONAL),
-                None)
-
-
 def _read_tangents(value: Any, level: int) -> Any:
     """Return the tangents of an argument: None, a tensor, or a list for a sequence of tensors."""
     if isinstance(value, Tensor):
@@ -283,21 +202,6 @@ def _read_tangents(value: Any, level: int) -> Any:
         result = [get_tangent(v, level) if isinstance(v, Tensor) else None for v in value]
         return result if any(t is not None for t in result) else None
     return None
-
-
-def _as_dual(y: Any, dy: Any, level: int) -> Any:
-    if isinstance(y, Tensor):
-        if dy is None or y._array.dtype.kind not in "fcV":
-            return y
-        dual = alias_history(y)
-        attach(dual, level, y, dy)
-        return dual
-    if isinstance(y, tuple):
-        if dy is None:
-            return y
-        parts = [_as_dual(a, b, level) for a, b in zip(y, dy, strict=True)]
-        return type(y)(*parts) if hasattr(y, "_fields") else type(y)(parts)
-    return y
 
 
 def _keep_duals(operator: Operator, y: Any, result: Any, duals: list[Any], level: int) -> None:
@@ -428,7 +332,7 @@ def _draw(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -
     strip = functools.partial(get_primal, level=level)
     named = map_leaves_of(Tensor, strip, kwargs)
     y = _draw(original, tuple(map_leaves_of(Tensor, strip, args)), named)
-    return _as_dual(y, y.new_zeros(y.shape), level)
+    return as_dual(y, y.new_zeros(y.shape), level)
 
 
 @_make_stub()

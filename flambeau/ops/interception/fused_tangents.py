@@ -7,6 +7,7 @@ kernel's elements. Shared subexpressions, such as gelu's error function, are com
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from ...autograd import no_grad
 from ...autograd.tangents import LEVELS
+from ...native.foundation.generated_code import SourceBuilder
 from ...native.target.eager_costs import (
     CALLS_BEFORE_COMPILING, MAX_NUMPY_COSTLY_ELEMENTS, MAX_NUMPY_POINTWISE_ELEMENTS,
     MAX_POINTWISE_KERNELS,
@@ -43,28 +45,25 @@ class Tape:
             raise NotImplementedError(operator.name)
         self.calls.append((operator, values, y))
 
-    def replay(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Callable:
-        """Return a function from elements of the inputs to those of the outputs."""
-
-        def formula(*elements: Any) -> tuple[Any, ...]:
-            known = {id(x): element for x, element in zip(inputs, elements, strict=True)}
-            for operator, values, y in self.calls:
-                result = _apply_body(operator, [
-                    known[id(v)] if isinstance(v, Tensor) else v for v in values])
-                known[id(y)] = result.astype(y._array.dtype)
-            return tuple([known[id(y)] for y in outputs])
-
-        return formula
-
-
-def _apply_body(operator: Operator, values: list[Any]) -> Any:
-    args, kwargs = [], {}
-    for parameter, value in zip(operator.parameters, values, strict=True):
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            kwargs[parameter.name] = value
-        else:
-            args.append(value)
-    return (operator.ufunc or operator.body)(*args, **kwargs)
+    def write(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Callable:
+        """Return a function from the inputs to the outputs, as a kernel's elements or as arrays."""
+        builder = SourceBuilder()
+        known = {id(x): f"x{i}" for i, x in enumerate(inputs)}
+        for operator, values, y in self.calls:
+            body = builder.name(operator.ufunc or operator.body, "body")
+            arguments = []
+            for parameter, value in zip(operator.parameters, values, strict=True):
+                text = known.get(id(value)) or builder.name(
+                    value._array if isinstance(value, Tensor) else value)
+                named = parameter.kind is parameter.KEYWORD_ONLY
+                arguments.append(f"{parameter.name}={text}" if named else text)
+            kind = builder.name(y._array.dtype, "kind")
+            known[id(y)] = result = f"y{len(known)}"
+            builder.add(f"{result} = {body}({', '.join(arguments)})",
+                        f"if {result}.dtype != {kind}: {result} = {result}.astype({kind})")
+        builder.add(f"return {', '.join(known[id(y)] for y in outputs)}")
+        head = f"formula({', '.join(known[id(x)] for x in inputs)})"
+        return builder.define(head, f"<flambeau tangents of {self.calls[0][0].name}>")[1]
 
 
 def push_fused(
@@ -103,27 +102,57 @@ def _push_pointwise(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     arrays: list[np.ndarray] = []
     key: list[Any] = [operator]
+    kind, shape = None, None
     for x, tangent in zip(primals, tangents, strict=True):
         if isinstance(x, Tensor):
-            if x._array.size <= MAX_NUMPY_COSTLY_ELEMENTS:  # operator and rule are several calls
-                return None
-            arrays.append(x._array)
-            key.append(tangent is not None)
+            array = x._array
+            arrays.append(array)
+            key += (array.dtype, tangent is not None)
+            if shape is None:
+                shape = array.shape
+            elif array.shape != shape:
+                shape = _broadcast(shape, array.shape)
+                if shape is None:
+                    return None
             if tangent is not None:
                 arrays.append(tangent._array)
+                kind = array.dtype
+                if tangent._array.dtype is not kind:
+                    return None
         elif x.__class__ in _SETTINGS:
             key += (x if x else repr(x), x.__class__)
         else:
             return None
-    if not arrays or not _are_alike(arrays):
+    if kind is None or shape is None:
         return None
-    formula = _find_formula(tuple(key), operator, primals, tangents, arrays[0].size)
+    whole_key, size = tuple(key), math.prod(shape)
+    formula = _find_formula(whole_key, operator, primals, tangents, size)
     if formula is None:
         return None
-    if arrays[0].flags.c_contiguous:
-        return serve_pair(tuple(key), formula, arrays)
-    pair = serve_pair(tuple(key), formula, [a.T for a in arrays])
-    return None if pair is None else (pair[0].T, pair[1].T)
+    return _compute_small_pair(formula, arrays) if size <= MAX_NUMPY_COSTLY_ELEMENTS \
+        else serve_pair(whole_key, formula, arrays, shape, kind)
+
+
+def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    try:
+        return np.broadcast_shapes(a, b)
+    except ValueError:  # the operator's own error is better
+        return None
+
+
+def _compute_small_pair(
+    formula: Callable, arrays: list[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Apply the formula to small arrays in NumPy, which spares the rule's operators their calls."""
+    for a in arrays:
+        if not a.flags.c_contiguous:
+            return None
+    y, dy = formula(*arrays)
+    if y.__class__ is not np.ndarray or y.base is not None or any(y is a for a in arrays):
+        y = np.array(y)
+    if dy.shape != y.shape:
+        dy = np.array(np.broadcast_to(dy, y.shape), order="C")
+    return y, dy if dy.__class__ is np.ndarray else np.array(dy)
 
 
 def _find_formula(
@@ -153,6 +182,9 @@ def _derive(
     operator: Operator, primals: list[Any], tangents: list[Tensor | None]
 ) -> Callable | None:
     """Run the operator and its rule on meta tensors; return the tape as a formula, or None."""
+    kinds = {x._array.dtype for x, t in zip(primals, tangents, strict=True) if t is not None}
+    if len(kinds) != 1 or not kinds <= FLOATS:
+        return None  # half precision is rounded once per operator
     probes, inputs = list(primals), []
     probes_t: list[Tensor | None] = [None] * len(primals)
     for i, x in enumerate(primals):
@@ -173,23 +205,18 @@ def _derive(
     finally:
         LEVELS.tape, LEVELS.enabled = None, enabled
     known = {id(x) for x in inputs} | {id(result) for *_, result in tape.calls}
-    if {y._array.dtype, dy._array.dtype} != {inputs[0]._array.dtype}:
+    if {y._array.dtype, dy._array.dtype} != kinds:
         return None
     for _, read, _ in tape.calls:
-        if any(isinstance(x, Tensor) and id(x) not in known for x in read):
+        if any(isinstance(x, Tensor) and id(x) not in known and not _is_constant(x) for x in read):
             return None
-    return tape.replay(inputs, (y, dy)) if {id(y), id(dy)} <= known else None
+    return tape.write(inputs, (y, dy)) if {id(y), id(dy)} <= known else None
+
+
+def _is_constant(x: Tensor) -> bool:
+    """Whether the rule created a tensor of one number, which cannot depend on the probes."""
+    return x._array.__class__ is np.ndarray and not x._array.ndim
 
 
 def _create_probe(x: Tensor) -> Tensor:
     return wrap(meta_array((2,), x._array.dtype))
-
-
-def _are_alike(arrays: list[np.ndarray]) -> bool:
-    """Return whether all arrays are contiguous, or transposed to be, with one shape and one
-    floating dtype."""
-    shape, kind = arrays[0].shape, arrays[0].dtype
-    order = "c_contiguous" if arrays[0].flags.c_contiguous else "f_contiguous"
-    return kind in FLOATS and all(
-        a.__class__ is np.ndarray and a.dtype is kind and a.shape == shape
-        and getattr(a.flags, order) for a in arrays)

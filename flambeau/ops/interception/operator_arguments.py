@@ -1,4 +1,4 @@
-"""Operator arguments for profiles, including defaults, in signature order.
+"""All arguments of an operator's call, including defaults: for its rules, and for profiles.
 
 PyTorch's dispatcher passes full argument lists to profiles. Here a call only has the arguments that
 the program passed; the signature of the operator's function supplies the rest.
@@ -6,15 +6,15 @@ the program passed; the signature of the operator's function supplies the rest.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from inspect import Parameter
 from typing import Any
 
-from ..core.operator import OPERATORS
+from ..core.operator import OPERATORS, Operator
 from ..registration.aten_schemas import get_schemas
 
-__all__ = ["complete_arguments", "list_arguments"]
 
 # Parameters of the Python functions that operators lack.
 _PYTHON_ONLY = frozenset({"out", "requires_grad", "memory_format", "size_average",
@@ -84,3 +84,46 @@ def complete_arguments(name: str, overload: str, values: Iterable[Any]) -> tuple
         if not any(argument.required for argument in missing):
             return (*values, *(argument.default_value for argument in missing))
     return values
+
+
+def bind_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any],
+                   reflected: bool) -> list[Any]:
+    """Return all of the operator's arguments in order, with defaults filled in."""
+    if reflected:
+        args = args[::-1]
+    values = list(args)
+    if not kwargs:
+        values += _list_defaults(operator)[len(values) :]
+        return values
+    for alias, name in (("axis", "dim"), ("keepdims", "keepdim")):
+        if alias in kwargs and alias not in operator.names:
+            kwargs = {**kwargs, name: kwargs[alias]}
+    values += [kwargs.get(parameter.name, default) for parameter, default in
+               zip(operator.parameters, _list_defaults(operator), strict=True)][len(values) :]
+    return values
+
+
+@functools.cache
+def _list_defaults(operator: Operator) -> tuple[Any, ...]:
+    """Return the value of each omitted parameter."""
+    return tuple([() if p.kind is p.VAR_POSITIONAL else p.default for p in operator.parameters])
+
+
+def gather_arguments(operator: Operator, args: tuple, kwargs: dict[str, Any]) -> tuple:
+    """Return the positional arguments, those of a `*parameter` as one tuple."""
+    position = find_variadic_position(operator)
+    if position is None:
+        return args
+    name = operator.parameters[position].name
+    rest = (kwargs[name],) if name in kwargs else args[position:]
+    if len(rest) == 1 and isinstance(rest[0], (tuple, list)):
+        rest = tuple(rest[0])
+    return (*args[:position], rest)
+
+
+@functools.cache
+def find_variadic_position(operator: Operator) -> int | None:
+    """Return the position of the operator's `*parameter`, or None."""
+    return next((position for position,
+                 p in enumerate(operator.parameters) if p.kind is p.VAR_POSITIONAL),
+                None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...autograd import enable_grad, is_grad_enabled, no_grad
@@ -169,11 +169,11 @@ def _push_view(operator: Operator, values: list[Any], tangents: list[Any]) -> An
     changed = list(values)
     for i in operator.tensor_positions:
         if tangents[i] is not None:
-            changed[i] = _match_strides(values[i], tangents[i])
+            changed[i] = match_strides(values[i], tangents[i])
     return call_with(operator, changed)
 
 
-def _match_strides(x: Tensor, tangent: Tensor) -> Tensor:
+def match_strides(x: Tensor, tangent: Tensor) -> Tensor:
     """Return the tangent with the strides of `x`, copied if they differ."""
     strides = x._array.strides
     if tangent._array.strides == strides or 0 in strides or not x._array.size:
@@ -191,26 +191,47 @@ def _parse_terms(operator: Operator) -> tuple[tuple[int, ...], ...]:
 
 def _push_linear(operator: Operator, values: list[Any], tangents: list[Any], y: Any) -> Any:
     """Rule of an operator that is a sum of products of its inputs: apply the product rule."""
-    terms = _parse_terms(operator)
-    products = [i for term in terms if len(term) > 1 for i in term]
-    alone = [i for term in terms if len(term) == 1 for i in term]
-    steps = [[i] for i in products if tangents[i] is not None]
-    if not steps and not any(tangents[i] is not None for i in alone):
-        return None
-    if products and not steps:  # the operator can't be called without its product
+    total = push_terms(operator, functools.partial(call_with, operator), values, tangents)
+    if total is None and any(tangents[i] is not None for i in operator.tensor_positions):
         return _push_by_double_vjp(operator, values, tangents, y)
+    return total
+
+
+def push_terms(
+    operator: Operator, call: Callable[[list[Any]], Any], values: list[Any], tangents: list[Any]
+) -> Any:
+    """Return the sum of `call` on the values with each factor's tangent in its place.
+
+    None if there is none, or the operator can't be called without its product. `values`: the first
+    arguments, at least those without defaults.
+    """
+    factors, alone = _list_terms(operator)
+    count = len(values)
+    steps = [i for i in factors if i < count and tangents[i] is not None]
+    if not steps:
+        if factors or not any(tangents[i] is not None for i in alone if i < count):
+            return None
+        steps = [-1]
     total = None
-    for step in steps or [[]]:
+    for step in steps:
         changed = list(values)
-        for i in step:
-            changed[i] = tangents[i]
+        if step >= 0:
+            changed[step] = tangents[step]
         for i in alone:  # in the first step only; as zeros if the argument is mandatory
-            is_first = total is None
-            changed[i] = _fill_tangent(values[i], tangents[i], not products) \
-                if is_first else None
-        part = call_with(operator, changed)
+            if i < count:
+                changed[i] = _fill_tangent(values[i], tangents[i], not factors) \
+                    if total is None else None
+        part = call(changed)
         total = part if total is None else total + part
     return total
+
+
+@functools.cache
+def _list_terms(operator: Operator) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the positions in `linear_in` of factors, and of inputs that are a term."""
+    terms = _parse_terms(operator)
+    return (tuple(i for term in terms if len(term) > 1 for i in term),
+            tuple(i for term in terms if len(term) == 1 for i in term))
 
 
 def _fill_tangent(value: Any, tangent: Any, filled: bool) -> Any:

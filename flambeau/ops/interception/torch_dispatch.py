@@ -27,7 +27,7 @@ from ..core.aten import aten
 from ..core.dispatch import find_pointwise_operator
 from ..core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ..creation.random import IN_PLACE_DRAWS
-from . import forward_mode
+from . import forward_mode, operator_arguments
 from .aten_forms import FORMS, match_schema, own_packet, seal
 from .dispatched.factories import complete_options, convert_factory_call
 from .dispatched.index import is_whole, make_positions, split_index, write_index
@@ -270,7 +270,7 @@ def _call(
         return original(*args, **kwargs)
     if reflected:
         args = args[::-1]
-    args = forward_mode.gather_arguments(operator, args, kwargs)
+    args = operator_arguments.gather_arguments(operator, args, kwargs)
     if "out" in kwargs and kwargs["out"] is None:
         del kwargs["out"]
     result = NotImplemented
@@ -280,7 +280,7 @@ def _call(
         result = spread(_hand_over_again, operator.name.strip("_"), *args)
     elif operator.name in FORMS and "out" not in kwargs:
         result = FORMS[operator.name](
-            _hand_over_again, *forward_mode.bind_arguments(operator, args, kwargs, False))
+            _hand_over_again, *operator_arguments.bind_arguments(operator, args, kwargs, False))
     if result is NotImplemented:
         func, values, options = _convert_to_aten_call(
             operator, _drop_defaults(operator, args), kwargs
@@ -289,7 +289,8 @@ def _call(
     if MODE.grad and operator.differentiable and not (
         isinstance(result, Tensor) and result._requires_grad
     ):
-        record(operator, result, tuple(forward_mode.bind_arguments(operator, args, kwargs, False)))
+        bound = operator_arguments.bind_arguments(operator, args, kwargs, False)
+        record(operator, result, tuple(bound))
         if STATE.modes:
             _detach_saved_outputs(result)
     return result

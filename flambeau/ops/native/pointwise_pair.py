@@ -9,6 +9,7 @@ import numpy as np
 
 from ...native.runtime.background_jit import KernelPolicy, request_kernel
 from ...native.runtime.fast_call import call_kernel
+from .pointwise_walk import plan_walk
 from .route import native_route
 
 Array = np.ndarray
@@ -16,25 +17,31 @@ Array = np.ndarray
 
 @native_route
 def serve_pair(
-    key: Hashable, formula: Callable[..., tuple[Any, Any]], arrays: list[Array]
+    key: Hashable, formula: Callable[..., tuple[Any, Any]], arrays: list[Array],
+    shape: tuple[int, ...], kind: np.dtype,
 ) -> tuple[Array, Array] | None:
     """Return both results of `formula`, which `key` identifies and which gets an element of each
-    array; None until its kernel is compiled. The arrays are contiguous, of one shape and dtype,
-    which the results have too."""
-    first = arrays[0]
+    array; None until its kernel is compiled, or where it cannot walk the arrays. They broadcast to
+    `shape`, that of the results of dtype `kind`."""
     if not KernelPolicy.allowed:
         return None
-    kind = first.dtype
+    walk = plan_walk(shape, tuple([(a.shape, a.strides, a.dtype) for a in arrays]))
+    if walk is None:
+        return None
 
     def build() -> Any:
-        from ...native.kernels.pointwise import FULL, pointwise
+        from ...native.kernels.pointwise import pointwise
         from ...native.loop_ir.ir import Type
 
-        return pointwise(formula, [(Type(kind.name), FULL)] * len(arrays))
+        return pointwise(formula, [(Type(d.name), layout) for d, layout in walk.layouts])
 
-    function = request_kernel(("pointwise pair", key, kind), build)
+    function = request_kernel(("pointwise pair", key, walk.layouts), build)
     if function is None:
         return None
-    pair = np.empty(first.shape, kind), np.empty(first.shape, kind)
-    call_kernel(function.address, first.size, *arrays, *pair, first.size)
+    if walk.full is None or walk.in_order:
+        pair = np.empty(shape, kind), np.empty(shape, kind)
+    else:
+        full = arrays[walk.full]
+        pair = np.empty_like(full, kind), np.empty_like(full, kind)
+    call_kernel(function.address, pair[0].size, *arrays, *pair, *walk.sizes)
     return pair

@@ -32,13 +32,11 @@ def select(condition: Array, input: Array | Number, other: Array | Number) -> Ar
     """Choose input where the condition holds, else other; either may be a number."""
     if condition.dtype.kind != "b":
         condition = _as_condition(condition)
-    dtypes = getattr(input, "dtype", None), getattr(other, "dtype", None)
-    if isinstance(other, (int, float)) and isinstance(input, Array) and input.ndim \
-            and input.dtype in FLOATS:
-        other = number(other, input.dtype)
-    elif isinstance(input, (int, float)) and isinstance(other, Array) and other.ndim \
-            and other.dtype in FLOATS:
-        input = number(input, other.dtype)
+    dtypes: Any = getattr(input, "dtype", None), getattr(other, "dtype", None)
+    if isinstance(other, (int, float)) and _sets_dtype(input):
+        other = number(other, dtypes[0])
+    elif isinstance(input, (int, float)) and _sets_dtype(other):
+        input = number(input, dtypes[1])
     elif dtypes[0] is None or dtypes[0] is not dtypes[1]:
         kind = result_dtype((input, other)).numpy
         input, other = _cast(input, kind), _cast(other, kind)
@@ -58,6 +56,11 @@ def _(g: Tensor, condition: Tensor) -> Tensor:
 
 def _cast(x: Any, kind: np.dtype) -> np.ndarray:
     return x.astype(kind, copy=False) if isinstance(x, np.ndarray) else np.asarray(x, kind)
+
+
+def _sets_dtype(x: Any) -> bool:
+    """Whether a number takes on an operand's dtype: floats with axes, or a kernel's element."""
+    return (isinstance(x, Array) and x.ndim > 0 or hasattr(type(x), "chosen")) and x.dtype in FLOATS
 
 
 def _as_condition(condition: np.ndarray) -> np.ndarray:

@@ -57,7 +57,8 @@ _QUANTIZE = (
     *(f"_learned_fake_quantize_{x}"
       for x in ("by_tensor", "by_channel", "scale_slope", "zero_point_slope")),
 )
-_TANGENTS = ("_log_softmax_tangent", "_max_pool_tangent")  # called in forward mode only
+# Called in forward mode only.
+_TANGENTS = ("_log_softmax_tangent", "_max_pool_tangent", "_recurrent_tangent")
 # `_strided_window`: in second derivatives of as_strided only.
 UNMET = {"_embedding_sparse", "_linalg_eig", "_repeat_indices", "_segment_reduce",
          "_strided_window", *_QUANTIZE,

@@ -65,9 +65,67 @@ def test_medium_arrays_get_a_kernel_after_many_calls(formulas):
         last = jvp(F.gelu, (x,), (t,))
     assert len(formulas) == 1 and all(formulas.values())
     torch.testing.assert_close(last, first, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_small_arrays_get_the_formula_in_numpy(name, formulas):
+    """After many calls. Shapes broadcast; the value is the operator's to the last bit."""
+    f = FUNCTIONS[name]
+    torch.manual_seed(0)
+    primals = [torch.rand(3, 4) - 0.5 * (name != "log"), torch.rand(4), torch.rand(())]
+    tangents = [torch.randn_like(p) for p in primals]
+    two = name in ("product", "ratio", "sum", "power", "difference")
+    for which in ((0, 1), (1, 0), (0, 2)) if two else ((0,), (2,)):
+        args, ts = tuple(primals[i] for i in which), tuple(tangents[i] for i in which)
+        for moved in (slice(0, 2), slice(0, 1), slice(1, 2)) if two else (slice(0, 1),):
+            def run(*own, args=args, moved=moved):
+                rest = list(args)
+                rest[moved] = own
+                return f(*rest)
+
+            first = jvp(run, args[moved], ts[moved])
+            for _ in range(CALLS_BEFORE_COMPILING + 1):
+                y, dy = jvp(run, args[moved], ts[moved])
+            assert torch.equal(y, f(*args))
+            assert dy.shape == y.shape and dy.dtype == y.dtype and dy.stride() == y.stride()
+            torch.testing.assert_close((y, dy), first)
+    assert formulas and all(formulas.values())
+
+
+def test_shapes_that_do_not_fit_raise_the_operators_error(formulas):
+    x, y = torch.rand(3), torch.rand(3)
     for _ in range(CALLS_BEFORE_COMPILING + 1):
-        jvp(F.silu, (x[:SMALL],), (t[:SMALL],))
-    assert len(formulas) == 1
+        jvp(torch.mul, (x, y), (x, y))
+    assert all(formulas.values())
+    with pytest.raises(RuntimeError, match="must match the size of tensor b"):
+        jvp(torch.mul, (x, torch.rand(4)), (x, torch.rand(4)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex64])
+def test_other_dtypes_have_no_formula(dtype, formulas):
+    x = torch.rand(4).to(dtype)
+    for _ in range(CALLS_BEFORE_COMPILING + 2):
+        _, dy = jvp(torch.sigmoid, (x,), (x,))
+    assert dy.dtype is dtype and not any(formulas.values())
+
+
+@pytest.mark.parametrize("size", [3, LARGE])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_results_do_not_share_tangents_with_inputs(size, recorded):
+    """A write to the result would change the input's tangent, too."""
+    forward_ad = torch.autograd.forward_ad
+    x, t, w = torch.ones(size), torch.ones(size), torch.ones(size, requires_grad=recorded)
+    functions = (lambda x: x + w, lambda x: w + x, lambda x: x - w, lambda x: torch.add(x, w),
+                 lambda x: x.clone(), lambda x: torch.cat([x]), lambda x: x.expand(2, size) + w)
+    for f in functions:
+        for _ in range(3):
+            with forward_ad.dual_level():
+                dual = forward_ad.make_dual(x, t)
+                y = f(dual)
+                y.mul_(5)
+                assert torch.equal(forward_ad.unpack_dual(dual).tangent, torch.ones(size))
+                assert (forward_ad.unpack_dual(y).tangent == 5).all()
+        assert torch.equal(t, torch.ones(size))
 
 
 def test_nan_and_infinities(formulas):

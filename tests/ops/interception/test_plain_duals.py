@@ -29,6 +29,15 @@ def test_a_dual_is_split() -> None:
     assert "_tangents" not in primals[0].__dict__
 
 
+def test_lists_of_duals_are_split() -> None:
+    x, t = flambeau.ones(2), flambeau.zeros(2)
+    with forward_ad.dual_level():
+        primals, tangents, is_dual = split([forward_ad.make_dual(x, t), x], 1)
+    assert is_dual and primals[1] == 1 and tangents[1] is None
+    assert "_tangents" not in primals[0][0].__dict__ and primals[0][1] is x
+    assert tangents[0][0].tolist() == [0.0, 0.0] and tangents[0][1] is None
+
+
 def test_without_a_dual_arguments_stay() -> None:
     x = flambeau.ones(2)
     with forward_ad.dual_level():
@@ -40,9 +49,11 @@ def test_without_a_dual_arguments_stay() -> None:
 
 @pytest.mark.parametrize("make", [
     lambda x: [x.requires_grad_()],
-    lambda x: [[x]],
+    lambda x: [[x.requires_grad_()]],
+    lambda x: [[[x]]],
+    lambda x: [{"x": x}],
     lambda x: [flambeau.ones(2, device="meta")],
-], ids=["recorded", "in a list", "without memory"])
+], ids=["recorded", "recorded in a list", "in a list in a list", "in a dict", "without memory"])
 def test_other_arguments_are_not_split(make: Any) -> None:
     with forward_ad.dual_level():
         assert split(*make(flambeau.ones(2))) is None

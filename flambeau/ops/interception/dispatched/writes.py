@@ -16,7 +16,7 @@ from ....tensor.tensor import Tensor, wrap
 from ...core.aten import aten
 from ...core.inplace import reads_self
 from ...core.operator import OPERATORS, Operator
-from .. import forward_mode
+from .. import operator_arguments
 
 Call = Callable[..., Any]  # (overload, args, kwargs) -> result
 
@@ -52,7 +52,7 @@ def write_in_place(
     old = _copy_old_value(call, self, reads_self(operator))
     call(func, args, kwargs)
     values = [old if a is self else a
-              for a in forward_mode.bind_arguments(operator, args, kwargs, False)]
+              for a in operator_arguments.bind_arguments(operator, args, kwargs, False)]
     return _give_history(self, operator, tuple(values))
 
 
