@@ -74,7 +74,8 @@ def push_fused(
     further tangents."""
     if operator.kind is Kind.POINTWISE:
         pair = _push_pointwise(operator, primals, tangents)
-    elif operator.value_and_jvp is not None:
+        return None if pair is None else (wrap(pair[0]), wrap(pair[1]))
+    if operator.value_and_jvp is not None:
         pair = _push_declared(operator, operator.value_and_jvp, primals, tangents)
     else:
         return None

@@ -15,6 +15,7 @@ import numpy as np
 from ...autograd.mode import MODE
 from ...autograd.tangents import LEVELS, alias_history, attach, get_primal
 from ...autograd.tape import requires
+from ...tensor.dtypes import FLOATS
 from ...tensor.tensor import Tensor
 from ..core.operator import Kind, Operator
 from . import fused_tangents, tangent_rules
@@ -35,11 +36,16 @@ def split_plain(args: Sequence[Any], kwargs: dict[str, Any], level: int) -> Spli
     is_dual = False
     for i, x in enumerate(args):
         if isinstance(x, Tensor):
+            if "_tangents" not in x.__dict__:
+                if x._array.__class__ is not np.ndarray or x._tracked and MODE.grad and requires(x):
+                    return None
+                continue
             pair = _split_tensor(x, level)
             if pair is None:
                 return None
             if pair is not _NO_TANGENT:
-                primals[i], tangents[i], is_dual = *pair, True
+                primals[i], tangents[i] = pair
+                is_dual = True
         elif x.__class__ not in _NUMBERS and isinstance(x, (tuple, list, dict)) \
                 and _holds_tensor(x):
             pairs = _split_sequence(x, level)
@@ -47,9 +53,10 @@ def split_plain(args: Sequence[Any], kwargs: dict[str, Any], level: int) -> Spli
                 return None
             if pairs[1] is not None:
                 primals[i], tangents[i], is_dual = *pairs, True
-    for x in kwargs.values():
-        if isinstance(x, Tensor) or isinstance(x, (tuple, list, dict)) and _holds_tensor(x):
-            return None
+    if kwargs:
+        for x in kwargs.values():
+            if isinstance(x, Tensor) or isinstance(x, (tuple, list, dict)) and _holds_tensor(x):
+                return None
     return primals, tangents, is_dual
 
 
@@ -165,8 +172,17 @@ def _repeat(
     if operator.kind is Kind.VIEW:
         if tangents[0] is None:
             return None
-        moved = tangent_rules.match_strides(primals[0], tangents[0])
-        return original(moved, *primals[1:], **kwargs)
+        alike = tangent_rules.match_strides(primals[0], tangents[0])
+        return original(alike, *primals[1:], **kwargs)
+    factors, alone = tangent_rules.list_terms(operator)
+    moved = [i for i, t in enumerate(tangents) if t is not None]
+    if len(moved) == 1 and moved[0] in factors:  # most calls
+        changed: list[Any] = list(primals)
+        changed[moved[0]] = tangents[moved[0]]
+        for i in alone:
+            if i < len(changed):
+                changed[i] = None
+        return original(*changed, **kwargs)
     return tangent_rules.push_terms(
         operator, lambda values: original(*values, **kwargs), primals, tangents)
 
@@ -185,7 +201,7 @@ def separate(dy: Any, y: Any, tangents: Sequence[Any]) -> Any:
 
 def as_dual(y: Any, dy: Any, level: int) -> Any:
     if isinstance(y, Tensor):
-        if dy is None or y._array.dtype.kind not in "fcV":
+        if dy is None or y._array.dtype not in FLOATS and y._array.dtype.kind not in "fcV":
             return y
         dual = alias_history(y)
         attach(dual, level, y, dy)

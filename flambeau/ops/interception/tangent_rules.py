@@ -205,7 +205,7 @@ def push_terms(
     None if there is none, or the operator can't be called without its product. `values`: the first
     arguments, at least those without defaults.
     """
-    factors, alone = _list_terms(operator)
+    factors, alone = list_terms(operator)
     count = len(values)
     steps = [i for i in factors if i < count and tangents[i] is not None]
     if not steps:
@@ -227,7 +227,7 @@ def push_terms(
 
 
 @functools.cache
-def _list_terms(operator: Operator) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def list_terms(operator: Operator) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the positions in `linear_in` of factors, and of inputs that are a term."""
     terms = _parse_terms(operator)
     return (tuple(i for term in terms if len(term) > 1 for i in term),

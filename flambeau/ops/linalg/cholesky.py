@@ -76,6 +76,18 @@ def _(gs: Tensor, ys: tuple[Tensor, ...], upper: bool) -> Tensor:
     return solve_triangular(L, half, upper=False, left=False)
 
 
+@_cholesky_ex.jvp
+def _(A_t: Tensor | None, ys: tuple[Tensor, ...], upper: bool) -> tuple[Tensor | None, None]:
+    """dL = L P(L^-1 dA L^-H), P: the lower triangle with half of the diagonal (Murray, 2016)."""
+    if A_t is None:
+        return None, None
+    L, tangent = (mH(ys[0]), mH(A_t)) if upper else (ys[0], A_t)
+    inner = mH(solve_triangular(L, mH(solve_triangular(L, tangent, upper=False)), upper=False))
+    half = tril(inner) - diag_embed(inner.diagonal(0, -2, -1)) / 2
+    dL = L @ half
+    return mH(dL) if upper else dL, None
+
+
 @linalg_function()
 def cholesky_ex(
     A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None

@@ -80,6 +80,11 @@ def _(gs: tuple[Tensor, None], ys: tuple[Tensor, ...]) -> Tensor:
     return None if gs[0] is None else -(inverse @ gs[0] @ inverse)
 
 
+@_inv_ex.jvp
+def _(A_t: Tensor | None, ys: tuple[Tensor, ...]) -> tuple[Tensor | None, None]:
+    return (None if A_t is None else -(ys[0] @ A_t @ ys[0])), None
+
+
 @linalg_function()
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
     """Invert matrices; `info` is 0, or the position of the zero pivot of a singular matrix.
@@ -201,6 +206,20 @@ def _(
     if vector:
         gB = gB.squeeze(-1)
     return gA, gB.sum_to_size(B_shape) if needs[1] else None
+
+
+@_solve.jvp
+def _(
+    A_t: Tensor | None, B_t: Tensor | None, ys: tuple[Tensor, ...], A: Tensor,
+    B_shape: tuple[int, ...], left: bool
+) -> tuple[Tensor | None, None]:
+    """dX of A X = B: the solution of A dX = dB - dA X."""
+    right = B_t
+    if A_t is not None:
+        X = ys[0].unsqueeze(-1) if is_vector(A.shape, B_shape) else ys[0]
+        part = (A_t @ X if left else X @ A_t).reshape(ys[0].shape)
+        right = -part if B_t is None else B_t - part
+    return (None if right is None else _solve(A, right, left)[0]), None
 
 
 def solve_matrix(A: Tensor, B: Tensor, left: bool = True) -> Tensor:

@@ -22,6 +22,7 @@ from ..core.sample_inputs import reductions
 from ..native.rows import find_extreme, reduce_axes
 from .chosen_elements import jvp_of_values, vjp_of_values
 from .reduce import Dims, parse_axes, round_to, spread
+from .tangent_sums import are_plain
 
 
 def needs_elements(input: Array, dim: Dims, name: str) -> None:
@@ -70,6 +71,23 @@ def _declare_extreme(name: str, ufunc: np.ufunc, doc: str) -> Declared:
     @result.vjp
     def _(g: Tensor, input: Tensor, y: Tensor, dim: Dims, keepdim: bool) -> Tensor:
         return _share_among(input == spread(y, input.shape, dim, keepdim), g, dim, keepdim)
+
+    @result.value_and_jvp
+    def _(
+        input_t: Array | None, input: Array, dim: Dims, keepdim: bool
+    ) -> tuple[Array, Array] | None:
+        axes = parse_axes(dim, input.ndim)
+        if input_t is None or axes is not None and len(axes) > 1 or not are_plain(input, input_t):
+            return None
+        y = body(input, dim, keepdim)
+        is_extreme = input == (y if keepdim or axes is None else np.expand_dims(y, axes[0]))
+        if np.count_nonzero(is_extreme) != y.size:  # ties share, NaN equals nothing
+            return None
+        axis = None if axes is None else axes[0]
+        where = (np.argmax if ufunc is np.maximum else np.argmin)(input, axis, keepdims=True)
+        if axis is None:
+            return y, input_t.reshape(-1)[where].reshape(y.shape)
+        return y, np.take_along_axis(input_t, where, axis).reshape(y.shape)
 
     return result
 

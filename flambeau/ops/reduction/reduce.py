@@ -30,6 +30,7 @@ from ..native.pointwise import try_kernel
 from ..native.rows import is_worth_reducing, reduce_axes
 from ..view.join import cat
 from .numpy_reductions import reduce_product, reduce_sum
+from .tangent_sums import are_plain, sum_products
 
 Dims = int | Sequence[int] | None  # None and () stand for all axes
 
@@ -341,6 +342,18 @@ def _(g: Tensor, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
         return (g * multiply_others(input.reshape(-1), 0)).reshape(input.shape)
     share = multiply_others(input, dim) if input.dim() else input.new_ones(())
     return spread(g, input.shape, dim, keepdim) * share
+
+
+@prod.value_and_jvp
+def _(
+    input_t: Array | None, input: Array, dim: int | None, keepdim: bool, dtype: Dtype | None
+) -> tuple[Array, Array] | None:
+    if dtype is not None or input_t is None or not are_plain(input, input_t):
+        return None
+    y = prod.operator.body(input, dim, keepdim)
+    if not y.all() or not np.isfinite(y).all():  # zeros, underflow: others' products are needed
+        return None
+    return y, y * sum_products(1 / input, input_t, parse_axes(dim, input.ndim), keepdim)
 
 
 def multiply_others(x: Tensor, dim: int) -> Tensor:

@@ -26,6 +26,7 @@ from ..native.scan import scan_axis
 from ..pointwise.exponential import add_one_and_log
 from ..view.join import cat
 from .reduce import round_to, sum_dtype
+from .tangent_sums import are_plain
 
 
 @opaque(extents_follow=True, kernel="cumsum_out_cpu", dtype_of_out=True, overlap=Overlap.SAME,
@@ -102,6 +103,19 @@ def _(g: Tensor, input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
         products = before * cat([ones, rest], dim).cumprod(dim)
         shares.append((g.narrow(dim, k, n - k) * products).sum(dim, keepdim=True))
     return cat(shares, dim)
+
+
+@cumprod.value_and_jvp
+def _(
+    input_t: Array | None, input: Array, dim: int, dtype: Dtype | None
+) -> tuple[Array, Array] | None:
+    if dtype is not None or input_t is None or not input.ndim or not are_plain(input, input_t):
+        return None
+    y = cumprod.operator.body(input, dim)
+    if not y.all() or not np.isfinite(y).all():  # zeros, underflow: others' products are needed
+        return None
+    shares = cumsum.operator.body(input_t / input, dim)
+    return y, np.multiply(y, shares, out=shares)
 
 
 def _scan_number(name: str, input: Array, dim: int) -> tuple[np.ndarray, np.ndarray]:

@@ -24,6 +24,7 @@ from ..native.pointwise import try_kernel
 from ..native.rows import reduce_axes
 from .numpy_reductions import reduce_sum
 from .reduce import Dims, choose_mean_dtype, count_along, mean, parse_axes, round_to, spread
+from .tangent_sums import are_plain, sum_products
 
 _QUIET = nullcontext()  # if nothing can be divided by zero; np.errstate takes 2 us
 
@@ -99,6 +100,30 @@ def _(g: Tensor, input: Tensor, dim: Dims, keepdim: bool, correction: float) -> 
     return spread(g, input.shape, dim, keepdim) * (_center(input, dim) * scale)
 
 
+def _push_variance(
+    input: Array, input_t: Array | None, dim: Dims, keepdim: bool, correction: float
+) -> tuple[Array, Array] | None:
+    """Return a variance and its tangent, or None."""
+    n = count_along(input.shape, dim)
+    if input_t is None or not are_plain(input, input_t) or n <= correction:
+        return None
+    axes = parse_axes(dim, input.ndim)
+    centre = reduce_axes(np.add, input, axes, True)
+    if centre is None:
+        centre = np.add.reduce(input, axes, keepdims=True)
+    distance = input - centre / number(n, input.dtype)
+    y = _var.operator.body(input, dim, keepdim, correction)
+    slope = sum_products(distance, input_t, axes, keepdim)
+    return y, slope * number(2 / (n - correction), y.dtype)
+
+
+@_var.value_and_jvp
+def _(
+    input_t: Array | None, input: Array, dim: Dims, keepdim: bool, correction: float
+) -> tuple[Array, Array] | None:
+    return _push_variance(input, input_t, dim, keepdim, correction)
+
+
 @opaque(name="_std", node="StdBackward0", expose=(), samples=_sample,
         ref=lambda x, dim, keepdim, correction: np.std(
             x, None if dim is None else dim, keepdims=keepdim, ddof=correction))
@@ -116,6 +141,17 @@ def _(
     scale = 1 / (n - correction) if n > correction else math.nan
     share = (g / y).masked_fill(y == 0, 0)
     return spread(share, input.shape, dim, keepdim) * (_center(input, dim) * scale)
+
+
+@_std.value_and_jvp
+def _(
+    input_t: Array | None, input: Array, dim: Dims, keepdim: bool, correction: float
+) -> tuple[Array, Array] | None:
+    pair = _push_variance(input, input_t, dim, keepdim, correction)
+    if pair is None:
+        return None
+    y = np.asarray(np.sqrt(pair[0]))
+    return y, np.divide(pair[1], 2 * y, out=np.zeros_like(y), where=y != 0)
 
 
 def _read_correction(

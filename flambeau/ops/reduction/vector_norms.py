@@ -22,6 +22,7 @@ from ..core.sample_inputs import Rng, Sample
 from ..native.rows import reduce_axes
 from .numpy_reductions import reduce_max, reduce_min, reduce_sum
 from .reduce import Dims, parse_axes, spread
+from .tangent_sums import are_plain, sum_products
 
 _dot_rows: Any = np.vecdot  # NumPy's stubs lack `axis`
 
@@ -167,6 +168,17 @@ def _(g: Tensor, input: Tensor, y: Tensor, ord: float, dim: Dims, keepdim: bool)
     if ord < 2:
         return input.sgn() * size.pow(ord - 1) * (g * y.pow(1 - ord)).masked_fill(y == 0, 0)
     return input * size.pow(ord - 2) * (g / y.pow(ord - 1)).masked_fill(y == 0, 0)
+
+
+@_vector_norm.value_and_jvp
+def _(
+    input_t: Array | None, input: Array, ord: float, dim: Dims, keepdim: bool, dtype: Dtype | None
+) -> tuple[Array, Array] | None:
+    if ord != 2 or dtype is not None or input_t is None or not are_plain(input, input_t):
+        return None
+    y = _vector_norm.operator.body(input, ord, dim, keepdim, dtype)
+    dot = sum_products(input, input_t, parse_axes(dim, input.ndim), keepdim)
+    return y, np.divide(dot, y, out=np.zeros_like(y), where=y != 0)
 
 
 def _check_target(name: str, A: Tensor, dtype: Dtype | None, out: Tensor | None) -> None:
