@@ -145,9 +145,17 @@ def push(
     level = None
     if LEVELS.enabled:
         if len(LEVELS.active) == 1:
-            split = split_plain(args, kwargs, LEVELS.active[0])
+            level = LEVELS.active[0]
+            split = split_plain(args, kwargs, level)
             if split is not None:
-                return push_plain(operator, reflected, original, split, kwargs)
+                y, dy = push_plain(operator, reflected, original, split, kwargs)
+                if dy is None:
+                    return y
+                result = as_dual(y, dy, level)
+                if split[3]:
+                    _keep_duals(operator, y, result, bind_arguments(
+                        operator, gather_arguments(operator, args, kwargs), kwargs, reflected))
+                return result
         level = find_call_level(args) if not kwargs else find_call_level((*args, *kwargs.values()))
     elif LEVELS.tape is not None:
         y = original(*args, **kwargs)
@@ -182,7 +190,7 @@ def _push_by_rule(
         dy = separate(dy, y, tangents)
     result = as_dual(y, dy, level)
     if operator.kind is not Kind.COMPOSITE:
-        _keep_duals(operator, y, result, duals, level)
+        _keep_duals(operator, y, result, duals)
     return result
 
 
@@ -204,7 +212,7 @@ def _read_tangents(value: Any, level: int) -> Any:
     return None
 
 
-def _keep_duals(operator: Operator, y: Any, result: Any, duals: list[Any], level: int) -> None:
+def _keep_duals(operator: Operator, y: Any, result: Any, duals: list[Any]) -> None:
     """Make the recorded node save duals, so that its backward also pushes tangents."""
     first = y if isinstance(y, Tensor) else next((t for t in y if isinstance(t, Tensor)), None)
     if first is None or first._node is None or first._node.shown().plan is None:

@@ -1,7 +1,8 @@
 """Forward mode's plain case, where pushing tangents is cheap.
 
-Plain means: one level, arrays in memory, nothing recorded, no tangents of tangents. One pass over
-the arguments then splits them, and linear operators and views are called again on the tangents.
+Plain means: one level, arrays in memory, no tangents of tangents. One pass over the arguments then
+splits them, and linear operators and views are called again on the tangents. What is recorded takes
+the operator and the rule in recorded operators.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from ..core.operator import Kind, Operator
 from . import fused_tangents, tangent_rules
 from .operator_arguments import bind_arguments, find_variadic_position, gather_arguments
 
-Split = tuple[list[Any], list[Tensor | None], bool]
+Split = tuple[list[Any], list[Tensor | None], bool, bool]
 
 
 def split_plain(args: Sequence[Any], kwargs: dict[str, Any], level: int) -> Split | None:
-    """Return the arguments without tangents, their tangents, and whether there is one.
+    """Return the arguments without tangents, their tangents, whether there is one, and whether a
+    result will be recorded.
 
     None if this is not the plain case.
     """
@@ -33,19 +35,20 @@ def split_plain(args: Sequence[Any], kwargs: dict[str, Any], level: int) -> Spli
         return None
     primals = list(args)
     tangents: list[Any] = [None] * len(primals)
-    is_dual = False
+    is_dual = is_recorded = False
     for i, x in enumerate(args):
         if isinstance(x, Tensor):
-            if "_tangents" not in x.__dict__:
-                if x._array.__class__ is not np.ndarray or x._tracked and MODE.grad and requires(x):
-                    return None
-                continue
-            pair = _split_tensor(x, level)
-            if pair is None:
+            if x._array.__class__ is not np.ndarray:
                 return None
-            if pair is not _NO_TANGENT:
-                primals[i], tangents[i] = pair
-                is_dual = True
+            is_recorded = is_recorded or x._tracked and MODE.grad and requires(x)
+            if "_tangents" in x.__dict__:
+                pair = _split_tensor(x, level)
+                if pair is None:
+                    return None
+                primal, tangent = pair
+                if tangent is not None:
+                    primals[i], tangents[i], is_dual = primal, tangent, True
+                    is_recorded = is_recorded or _is_recorded(tangent)
         elif x.__class__ not in _NUMBERS and isinstance(x, (tuple, list, dict)) \
                 and _holds_tensor(x):
             pairs = _split_sequence(x, level)
@@ -53,28 +56,33 @@ def split_plain(args: Sequence[Any], kwargs: dict[str, Any], level: int) -> Spli
                 return None
             if pairs[1] is not None:
                 primals[i], tangents[i], is_dual = *pairs, True
+            is_recorded = is_recorded or any(
+                t is not None and _is_recorded(t) for t in (*x, *(pairs[1] or ())))
     if kwargs:
         for x in kwargs.values():
             if isinstance(x, Tensor) or isinstance(x, (tuple, list, dict)) and _holds_tensor(x):
                 return None
-    return primals, tangents, is_dual
+    return primals, tangents, is_dual, is_recorded
 
 
 _NO_TANGENT: tuple[Any, Any] = (None, None)
 _NUMBERS = frozenset((int, float, bool, str, type(None)))
 
 
+def _is_recorded(x: Tensor) -> bool:
+    return x._tracked and MODE.grad and requires(x)
+
+
 def _split_tensor(x: Tensor, level: int) -> tuple[Any, Any] | None:
-    """Return a tensor without its tangent, and that; None where either is recorded or no array."""
-    if x._array.__class__ is not np.ndarray or x._tracked and MODE.grad and requires(x):
+    """Return a tensor without its tangent, and that (twice None without); None for other duals."""
+    if x._array.__class__ is not np.ndarray:
         return None
     carried = x.__dict__.get("_tangents")
     if not carried or level not in carried:
         return _NO_TANGENT
     pair: tuple[Any, Any] = carried[level]
     primal, tangent = pair
-    if tangent._array.__class__ is not np.ndarray or "_tangents" in tangent.__dict__ \
-            or tangent._tracked and MODE.grad and requires(tangent):
+    if tangent._array.__class__ is not np.ndarray or "_tangents" in tangent.__dict__:
         return None
     return pair if primal is not None else (get_primal(x, level), tangent)
 
@@ -111,14 +119,13 @@ def check_out(operator: Operator, kwargs: dict[str, Any]) -> None:
 
 def push_plain(
     operator: Operator, reflected: bool, original: Callable, split: Split, kwargs: dict[str, Any]
-) -> Any:
-    """Push in the plain case. The rule runs with pushing and recording disabled."""
-    primals, tangents, is_dual = split
+) -> tuple[Any, Any]:
+    """Return the result and its tangent in the plain case. The rule runs with pushing disabled."""
+    primals, tangents, is_dual, is_recorded = split
     if not is_dual or not operator.differentiable:
-        return original(*primals, **kwargs)
+        return original(*primals, **kwargs), None
     if kwargs:
         check_out(operator, kwargs)
-    level = LEVELS.active[0]
     is_simple, is_variadic = _classify(operator)
     if is_simple and not reflected:
         LEVELS.enabled = False
@@ -128,7 +135,7 @@ def push_plain(
         finally:
             LEVELS.enabled = True
         if dy is not None:
-            return as_dual(y, dy, level)
+            return y, dy
     if is_variadic:
         values = bind_arguments(operator, gather_arguments(operator, tuple(primals), kwargs),
                                 kwargs, reflected)
@@ -138,19 +145,19 @@ def push_plain(
         if reflected:
             tangents.reverse()
     tangents += [None] * (len(values) - len(tangents))
-    pair = fused_tangents.push_fused(operator, values, tangents)
+    pair = None if is_recorded else fused_tangents.push_fused(operator, values, tangents)
     if pair is None:
         y = original(*primals, **kwargs)
         if y is NotImplemented:
-            return y
-        grad, MODE.grad, LEVELS.enabled = MODE.grad, False, False
+            return y, None
+        grad, MODE.grad, LEVELS.enabled = MODE.grad, is_recorded, False
         try:
             dy = tangent_rules.apply_rule(operator, values, tangents, y)
         finally:
             MODE.grad, LEVELS.enabled = grad, True
     else:
         y, dy = pair
-    return as_dual(y, separate(dy, y, tangents), level)
+    return y, separate(dy, y, tangents)
 
 
 @functools.cache
