@@ -317,6 +317,7 @@ def _patch_factories(r: Recorder) -> Pairs:
         yield functions[name], pass_through_unless_on(r, record_reserved)
     yield ops.tensor, pass_through_unless_on(r, _record_tensor)
     yield interchange.new_tensor, pass_through_unless_on(r, _record_tensor)
+    yield interchange.create_from_data, pass_through_unless_on(r, _record_tensor)
     yield interchange.from_numpy, pass_through_unless_on(r, _record_from_numpy)
     yield norm_formulas.allocate_statistics, pass_through_unless_on(r, _record_statistics)
     yield tensors.wrap, pass_through_unless_on(r, _record_wrap)

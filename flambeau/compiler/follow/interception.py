@@ -415,6 +415,7 @@ def _hook_factories() -> Iterator[Hook]:
         yield _hook(everything[name], _list_allocation)
     yield _hook(ops.tensor, _tensor)
     yield _hook(interchange.new_tensor, _tensor)
+    yield _hook(interchange.create_from_data, _tensor)
     yield _hook(interchange.from_numpy, _adopt_numpy)
     yield _hook(norm_formulas.allocate_statistics, functools.partial(r._record_statistics, NOW))
     yield _hook_recording(tensors.wrap, _adapt_recorder(r._record_wrap))
@@ -646,6 +647,8 @@ def _hook_composite(function: Any, name: str) -> Hook:
                 opaque.add(call)
                 if recorder.cut is not None:
                     recorder.cut = min(recorder.cut, count)
+            if not events and recorder.cut is None:
+                session.position.exit.idle.add(call)
         elif len(recorder.trace.events) == count:
             opaque.add(call)  # it read values or drew numbers before any operator
         return result
@@ -662,6 +665,9 @@ def _hook_composite(function: Any, name: str) -> Hook:
             if key in following.segment.calls.get(following.pos, ()):
                 return hook.original(*args, **kwargs)
             session.mismatch()
+        if (hook, _build_key_of_classes(args, kwargs)) in session.position.exit.idle:
+            session.position.calls.append(key)
+            return hook.original(*args, **kwargs)
         return session.dispatch(hook, args, kwargs)
 
     hook = Hook(function, record, follow)

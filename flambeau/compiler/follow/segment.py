@@ -154,6 +154,8 @@ class Exit:
     varies: the next operator, or CONSTANT, if it takes a different number in each call.
     grows: whether segments that differ in a length may be merged.
     fresh: the number of calls still to be recorded from here, regardless of existing segments.
+    idle: composite functions that recorded no event here, with the classes of their arguments:
+        `x.cpu()` of a tensor that is there already. They begin no recording.
     census: the last holders of the memory of the segment that ends here, when `walked` backward
         passes were followed as one event.
     """
@@ -166,6 +168,7 @@ class Exit:
     grows: bool = True
     fresh: int = 0
     pending: bool = False  # a program is being built
+    idle: set[Any] = field(default_factory=set)
     census: HolderCensus | None = None
     walked: int = 0
 

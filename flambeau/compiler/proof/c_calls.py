@@ -19,9 +19,10 @@ from .guards import Test
 from .printing import make_text
 from .provenance import UNKNOWN, Aspect, Kind, NotProvedError, Provenance, is_plain
 from .purity import (
-    CHOOSING, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES, WRITING_METHODS, is_pure,
+    CHOOSING, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES, WRITING_METHODS,
+    is_numpy_of_numbers, is_pure,
 )
-from .shadow_frame import CallState, ShadowFrame
+from .shadow_frame import CallState, Runs, ShadowFrame
 from .stores import AppendedEntries
 
 _C_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -89,10 +90,21 @@ def invoke(
         return Provenance(Kind.PLAIN, tainted=args[0].tainted)
     if isinstance(function, _C_METHODS):
         return _call_method(facts, call, function, args)
+    if is_numpy_of_numbers(function, [p.value for p in operands]):
+        return call_numpy(facts, call, operands)
     if not is_pure(function):
         name = getattr(function, "__qualname__", None) or type(function).__name__
         raise NotProvedError(f"it calls {name}, a C function that is not known to be pure")
     return _call_pure_function(facts, call, function, operands)
+
+
+def call_numpy(facts: Facts, call: CallState, operands: list[Provenance]) -> Provenance:
+    """Return the provenance of what one of NumPy's functions computes from numbers."""
+    for p in operands:
+        guard_content(facts, p)
+    call.runs = Runs.PERFORMED  # some are written in Python, which need not be watched
+    call.keeps_slot = True
+    return call.slot or Provenance(Kind.PLAIN)
 
 
 def _call_method(

@@ -29,7 +29,7 @@ from .provenance import (
     UNKNOWN, Aspect, Kind, NotProvedError, Provenance, Variable, depends_on_values, is_plain,
     make_attribute_key,
 )
-from .purity import NUMBER_TYPES, PURE_TYPES, find_on_class
+from .purity import NUMBER_TYPES, PURE_TYPES, find_on_class, is_numpy_of_numbers
 from .shadow_frame import CallState, Callee, Operands, Runs, ShadowFrame
 from .state.module_state import declare_custom_function, declare_module, declare_optimizer
 from .state.object_state import declare_object
@@ -327,6 +327,9 @@ def _call_class(
         raise NotProvedError("filter() branches on values inside C code")
     if kind in PURE_TYPES:
         return _call_pure_type(facts, call, kind, args, named)
+    if is_numpy_of_numbers(kind, [p.value for p in (*args, *named.values())]):
+        facts.need(*args, *named.values())
+        return c_calls.call_numpy(facts, call, [*args, *named.values()])
     facts.guard_special_methods(kind)
     if issubclass(kind, BaseException):
         return Provenance(Kind.FRESH, type=kind)

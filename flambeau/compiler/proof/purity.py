@@ -9,6 +9,9 @@ import types
 from collections import OrderedDict
 from typing import Any
 
+import numpy as np
+
+from ...tensor.size import Size
 from .declarations import is_in_library, is_in_standard_library
 
 IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: attributes of such a class cannot be set
@@ -17,6 +20,11 @@ PURE_FUNCTIONS = frozenset((
     callable, ord, chr, sorted, format,
 )) | {
     f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)
+}
+# NumPy's functions of numbers, which are pure if the numbers are known: `np.sqrt(width)`,
+# `np.prod(shape)`. Of a tensor they would read the values.
+_NUMPY_FUNCTIONS = frozenset(f for f in vars(np).values() if f.__class__ is np.ufunc) | {
+    np.prod, np.clip, np.round, np.around,
 }
 # These read only types and lengths, so their results do not depend on tensor values.
 OF_STRUCTURE = frozenset((isinstance, issubclass, callable, len))
@@ -131,3 +139,21 @@ def is_pure(x: Any) -> bool:
         return x in PURE_FUNCTIONS
     except TypeError:
         return False
+
+
+def is_numpy_of_numbers(function: Any, operands: list[Any]) -> bool:
+    """Whether a call is one of NumPy's functions or scalar types of plain numbers, or of tuples or
+    lists of them. What is undefined must warn, which refuses the call: then errors need no guard."""
+    try:
+        is_known = function in _NUMPY_FUNCTIONS or (
+            isinstance(function, type) and issubclass(function, np.number))
+    except TypeError:
+        return False
+    return is_known and all(map(_is_numeric, operands)) and all(
+        np.geterr()[kind] in ("warn", "log") for kind in ("divide", "over", "invalid"))
+
+
+def _is_numeric(x: Any) -> bool:
+    if x.__class__ in (tuple, list, Size):
+        return all(map(_is_numeric, x))
+    return x.__class__ in (bool, int, float, complex) or isinstance(x, np.number)

@@ -290,12 +290,18 @@ def construct(cls: type, *args: Any, dtype: Dtype | None = None, device: Any = N
     if _is_data(args):
         shares = isinstance(args[0], (TypedStorage, UntypedStorage))
         kind = dtype or types.get_default_dtype()
-        result = place(convert_to_array(args[0], kind, copy=not shares), device)
+        result = place(convert_to_array(args[0], kind, copy=False), device) if shares else \
+            create_from_data(kind, device, args[0])
     elif len(args) == 1 and isinstance(args[0], Tensor):
         result = args[0]._alias()
     else:
         result = empty(*(args or (0,)), dtype=dtype, device=device)
     return result if cls is Tensor else result._alias(cls)
+
+
+def create_from_data(dtype: Dtype, device: Any, data: Any) -> Tensor:
+    """Return a tensor with a copy of `data`, for the legacy constructors."""
+    return place(convert_to_array(data, dtype, copy=True), device)
 
 
 def _check_legacy_device(place: Any, args: tuple, constructor: str, name: str) -> None:

@@ -79,8 +79,9 @@ def basic_index(input: Array, index: Tensor) -> Array:
 def view_window(array: Array, index: Any) -> Array:
     """Return the view with PyTorch's strides: a new axis extends over the axis after it, before
     that is sliced. NumPy gives new axes the stride 0."""
-    window = array[index]
     items = index if index.__class__ is tuple else (index,)
+    # Without an ellipsis NumPy returns a number instead of a view of one element.
+    window = array[index] if Ellipsis in items else array[(*items, Ellipsis)]
     if None not in items or window.__class__ is not Array or not window.size:
         return window
     strides, axis, place = list(window.strides), 0, 0
