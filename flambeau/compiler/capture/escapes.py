@@ -15,7 +15,10 @@ from ...autograd.node import Node
 from ...autograd.outputs import Output
 from ...tensor.layout import as_bytes
 from ...tensor.tensor import Tensor
+from ..trace.carried_values import list_leaves
 from ..trace.trace import CALL, DRAW, OPERATOR, UPDATE, WRITE, Trace, are_same_bits, collect_values
+
+RETAINED = "it keeps a tensor that it made in a list or an attribute, without returning it"
 
 
 def finish(trace: Trace) -> None:
@@ -33,8 +36,36 @@ def finish(trace: Trace) -> None:
             "it returns a tensor with a graph that backward has not been through: call backward "
             "inside the step, or return tensor.detach()", "",
         )
+    _refuse_earlier_graphs(trace, tensors)
     trace.walked_nodes = dict.fromkeys(trace.walked_nodes)
     _find_retained(trace, tensors)
+
+
+def _refuse_earlier_graphs(trace: Trace, returned: list[Tensor]) -> None:
+    """Refuse a call that goes on with the graph of a tensor that it takes over, rather than
+    detaching it: programs know no graph of an earlier call."""
+    taken = {id(node) for tensor in iterate_tensors(list_leaves(trace.carried))
+             if (node := _find_node(tensor)) is not None}
+    if not taken:
+        return
+    met = {**trace.walked_nodes}
+    stack = [node for tensor in returned if trace.has_created(tensor)
+             and (node := _find_node(tensor)) is not None]
+    while stack:
+        node = stack.pop()
+        if id(node) not in met:
+            met[id(node)] = node
+            below = [edge.node if edge.__class__ is Output else edge for edge in node.edges]
+            stack += [edge for edge in below if isinstance(edge, Node)]
+    if not taken.isdisjoint(met):
+        trace.add_problem("it goes on with the graph of a tensor of the call before: detach what "
+                          "one step hands to the next", "")
+
+
+def _find_node(tensor: Tensor) -> Node | None:
+    """Return the node that made a tensor."""
+    history = tensor._history()
+    return history.node if history.__class__ is Output else history
 
 
 def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
@@ -175,9 +206,7 @@ def _find_retained(trace: Trace, returned: list[Tensor]) -> None:
         retained = _list_retained(trace, allowed)
     if retained:
         line = _find_line(trace, retained[0])
-        trace.add_problem(
-            "it keeps a tensor that it made in a list or an attribute, without returning it", line
-        )
+        trace.add_problem(RETAINED, line)
 
 
 def _list_reachable(outputs: list[Tensor], saved: bool) -> list[Tensor]:

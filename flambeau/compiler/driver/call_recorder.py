@@ -15,6 +15,7 @@ from ...native.target.compile_costs import (
     MAX_ACCUMULATING_CALLS, MAX_RECORDED_CALLS, MAX_UNUSED_PROGRAMS,
 )
 from ..capture.capture import capture_steps
+from ..capture.escapes import RETAINED
 from ..ir.errors import Unfit
 from ..ir.reasons import Advice, Reason
 from ..trace.carried_values import list_new_grads
@@ -178,7 +179,8 @@ class CallRecorder:
         if trace.failure is not None:
             self.fallback.stop(specialization, trace.failure, "")
         else:
-            known = problem[1] or proof.holds
+            # A proof that failed does not know what the step stored after that.
+            known = proof.holds or (problem[1] and problem[0] != RETAINED)
             self.fallback.stop_skipping(specialization, *(problem if known else proof.why))
 
 

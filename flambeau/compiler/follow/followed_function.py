@@ -154,12 +154,22 @@ class FollowedFunction:
                     segment.recycled.drop()
 
     def iterate_exits(self) -> Iterator[Exit]:
-        """Yield the exits of the whole tree."""
-        exits = [self.root]
+        """Yield the exits of the whole graph, each once."""
+        exits, met = [self.root], {id(self.root)}
         for exit in exits:
             yield exit
             for segment in exit.segments:
-                exits += segment.exits.values()
+                new = [e for e in segment.exits.values() if id(e) not in met]
+                met.update(map(id, new))
+                exits += new
+
+    def find_twin(self, segment: Segment, exit: Exit) -> Segment | None:
+        """Return a segment with a program that does what a new one from `exit` does, or None."""
+        for other in (s for e in self.iterate_exits() for s in e.segments):
+            if other.is_ready and other.has_one_length and other not in exit.segments \
+                    and other.is_alike(segment):
+                return other
+        return None
 
     # ------------------------------------------------------------------ the sessions' interface
 

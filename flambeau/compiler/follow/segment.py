@@ -1,8 +1,9 @@
 """Segment: the events between two points of a call at which all values are computed.
 
-Segments form a tree. A segment ends when Python reads a value, when the call differs from the next
+Segments form a graph. A segment ends when Python reads a value, when the call differs from the next
 event, or when the call ends. That point is an `Exit`, which holds the segments that continued from
-it in earlier calls.
+it in earlier calls. If one does what another segment of the function does, as in each turn of a
+loop, both are one, so a loop of any length has the programs of its body.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from ...ops.core.operator import Kind
 from ..trace.trace import (
-    CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, collect_values,
+    CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Value, collect_values, compare_events,
 )
 from .holder_census import HolderCensus
 from .memory_layout import RecycledMemory
@@ -207,6 +208,20 @@ class Segment:
             if (computed := memory[s].computed) is not None
         ]
 
+    def is_alike(self, other: Segment) -> bool:
+        """Whether another segment lists the same events on memory of the same kind and layout, so
+        that a program of this one serves it."""
+        return (self.count == other.count and self.modes == other.modes
+                and self.silent == other.silent
+                and _drop_first(self.calls) == _drop_first(other.calls)
+                and self.backwards.keys() == other.backwards.keys()
+                and self.group_updates == other.group_updates
+                and all(map(_are_alike, self.memory, other.memory))
+                and len(self.memory) == len(other.memory)
+                and all(a.event.function is b.event.function and a.event.form == b.event.form
+                        and compare_events(a.event, b.event, {}) is None
+                        for a, b in zip(self.entries, other.entries, strict=True)))
+
     def adapt(self, number: int, bound: tuple) -> bool:
         """Adapt the list to another length implied by an event's operands. Return whether it
         changed."""
@@ -299,6 +314,17 @@ class Segment:
                 memory.written = True
                 if memory.computed is None:
                     memory.computed = i
+
+
+def _drop_first(calls: dict[int, list[Any]]) -> dict[int, list[Any]]:
+    """Return the composite functions that began after the first event."""
+    return {number: listed for number, listed in calls.items() if number}
+
+
+def _are_alike(a: Memory, b: Memory) -> bool:
+    """Whether two storages are of one kind and layout, and the same memory if it is stable."""
+    return (a.kind == b.kind and a.whole == b.whole and a.owner is b.owner
+            and a.first == b.first and a.computed == b.computed and a.written == b.written)
 
 
 def find_written(event: Event) -> list[Value]:

@@ -253,6 +253,10 @@ def end_recording(session: Session) -> None:
                 _count_failure(session, recorder.why)
             return
         exit, segment = session.position.exit, result[0]
+        twin = None if exit.fresh else session.driver.find_twin(segment, exit)
+        if twin is not None:
+            _continue_with(session, twin, recorder)
+            return
         exit.segments.insert(0, segment)
         grown = session.driver.grow(exit, result[3])
         is_partial = exit.fresh > 0 or recorder.cut is not None
@@ -266,6 +270,17 @@ def end_recording(session: Session) -> None:
     if not is_partial:
         session.position.move_to(segment.exit(segment.count))
     else:  # events after the cut ran eagerly and belong to no segment
+        session.retire()
+
+
+def _continue_with(session: Session, twin: Segment, recorder: SegmentRecorder) -> None:
+    """Take the segment that does the same instead of the recorded one."""
+    known = twin.calls.setdefault(0, [])
+    known += [call for call in recorder.calls.get(0, ()) if call not in known]
+    session.position.exit.segments.insert(0, twin)
+    if recorder.cut is None:
+        session.position.move_to(twin.exit(twin.count))
+    else:
         session.retire()
 
 

@@ -81,6 +81,8 @@ class Facts(Guarding):
             raise NotProvedError(f"{type(x).__name__} customizes attribute lookup")
         elif id(x) in self.known:
             p = self.known[id(x)]
+            if p.kind is Kind.ARGUMENT:  # in the next call it may be another one than the argument
+                raise NotProvedError(f"{self.proof.describe(path)} is an argument, too")
             if id(x) in self.identities:
                 self.need(p)
             if p.kind is not Kind.FRESH:

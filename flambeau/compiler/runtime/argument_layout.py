@@ -39,12 +39,14 @@ class ArrayLayout:
 
 @dataclass(eq=False)
 class TensorLayout:
-    """A tensor argument: its class, its array, its flags and its id while the call ran."""
+    """A tensor argument: its class, its array, its flags, whether a node made it, and its id while
+    the call ran."""
 
     kind: type
     array: ArrayLayout
     requires_grad: bool
     is_inference: bool
+    has_history: bool
     id: int
 
 
@@ -72,7 +74,8 @@ def describe_arguments(x: Any) -> Any:
     if kind is dict:
         return {key: describe_arguments(value) for key, value in x.items()}
     if issubclass(kind, Tensor):
-        return TensorLayout(kind, ArrayLayout.of(x._array), *read_flags(x), id(x))
+        return TensorLayout(kind, ArrayLayout.of(x._array), *read_flags(x),
+                            x._history() is not None, id(x))
     if issubclass(kind, np.ndarray):
         return ArrayLayout.of(x)
     if issubclass(kind, (*PLAIN, np.generic)):

@@ -126,7 +126,8 @@ class GuardWriter:
         self.return_miss_if(f"({t}._tracked and requires({t})) is not {tensor.requires_grad} or "
                             f"({t} if {t}._base is None else {t}._base)._stamp {is_not} INFERENCE")
         if tensor.requires_grad and leaf >= self.arguments:
-            self.return_miss_if(f"{t}._history() is not None")
+            is_not = "is" if tensor.has_history else "is not"
+            self.return_miss_if(f"{t}._history() {is_not} None")
 
     def guard_array(self, leaf: int, array: ArrayLayout) -> None:
         """Guard the layout of an array."""

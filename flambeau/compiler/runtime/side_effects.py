@@ -22,9 +22,9 @@ def make_performer(effects: list[Effect]) -> Callable[[tuple], None]:
             return functools.partial(_print, owner)
         if effects[0].place.is_attribute:
             return functools.partial(_set, setattr, owner, key)
-        if isinstance(owner, types.CellType):
+        if type(owner) is types.CellType:
             return functools.partial(_set, setattr, owner, "cell_contents")
-        if owner.__class__ is count:
+        if type(owner) is count:
             return functools.partial(_advance, owner)
         if key is not None:
             return functools.partial(_set, operator.setitem, owner, key)
@@ -75,8 +75,8 @@ def _store(effects: list[Effect], values: tuple, stored: list[int]) -> None:
     count or after the store."""
     for effect, value in zip(effects[stored[0]:], values[stored[0]:], strict=True):
         owner, key = effect.place.owner, effect.place.key
-        is_cell = isinstance(owner, types.CellType)
-        passed = islice(owner, value) if owner.__class__ is count else None
+        is_cell = type(owner) is types.CellType
+        passed = islice(owner, value) if type(owner) is count else None
         stored[0] += 1
         if effect.place.is_attribute:
             setattr(owner, key, value)

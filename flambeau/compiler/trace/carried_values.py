@@ -44,14 +44,13 @@ class Carried:
 
 
 def is_carriable(x: Any) -> bool:
-    """Whether a step may take over such an object: dense tensors without a history."""
+    """Whether a step may take over such an object: dense tensors."""
     if x.__class__ in (tuple, list) or is_named_tuple(x):
         return bool(x) and all(map(is_carriable, x))
     if x.__class__ is dict:
         return bool(x) and all(key.__class__ is str for key in x) and (
             all(map(is_carriable, x.values())))
-    return (x.__class__ in _CLASSES and x._array.__class__ is np.ndarray
-            and (not x._tracked or x._history() is None))
+    return x.__class__ in _CLASSES and x._array.__class__ is np.ndarray
 
 
 def is_same_place(a: Place, b: Place) -> bool:

@@ -190,7 +190,7 @@ class Effect:
     @property
     def is_print(self) -> bool:
         """Whether the call printed, instead of storing a value."""
-        return self.place.owner.__class__ is PrintCall
+        return type(self.place.owner) is PrintCall
 
 
 @dataclass(eq=False)
@@ -403,7 +403,7 @@ def find_divergence(a: Trace, b: Trace) -> tuple[str, str] | None:
              for storage, two in zip(a.storages, b.storages, strict=False)
              if storage.argument_offset != two.argument_offset}
     for first, second in zip(a.events, b.events, strict=False):
-        difference = _compare_events(first, second, offset_shifts)
+        difference = compare_events(first, second, offset_shifts)
         if difference is not None:
             return difference, second.line
     if a.layout != b.layout or not _is_equal(_list_returned(a), _list_returned(b), offset_shifts):
@@ -464,7 +464,9 @@ def _find_first_use(trace: Trace, number: int) -> str:
     return ""
 
 
-def _compare_events(a: Event, b: Event, offset_shifts: dict[int, int]) -> str | None:
+def compare_events(a: Event, b: Event, offset_shifts: dict[int, int]) -> str | None:
+    """Return how two events differ, or None. `offset_shifts`: per storage, how many bytes later the
+    windows of `b` begin."""
     if a.kind != b.kind or a.operator is not b.operator or a.name != b.name:
         return Reason(f"one call runs {a.name} where another runs {b.name}", Advice.DECIDE_OUTSIDE)
     if a.kind == EMPTY:

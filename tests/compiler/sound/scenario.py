@@ -79,6 +79,7 @@ def freeze(value: Any) -> Any:
 
 def wait_for_program(step: Any, seconds: float = 60) -> None:
     """Waits until nothing is being built for a compiled step."""
+    step = vars(step).get("_compiled", step)  # that of a module
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         builds = step._specializations.list_builds()

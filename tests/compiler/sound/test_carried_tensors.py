@@ -11,11 +11,14 @@ import pytest
 
 import flambeau as torch
 
-from . import carried_alias_scenes, carried_grad_scenes, carried_order_scenes
+from . import (
+    carried_alias_scenes, carried_grad_scenes, carried_history_scenes, carried_order_scenes,
+)
 from .carried_scenes import SCENES
 from .scenario import CHANGES, MODES, compare
 
-assert carried_alias_scenes and carried_grad_scenes and carried_order_scenes  # their scenes
+assert all((carried_alias_scenes, carried_grad_scenes, carried_history_scenes,
+            carried_order_scenes))  # they register their scenes
 
 FOLLOWED = (
     "a buffer", "slots", "a property with a setter", "a setter that logs", "builtins read and set",
@@ -24,6 +27,8 @@ FOLLOWED = (
     "backward within without detaching", "a leaf replaced after backward", "replaced data",
     "without gradients at times", "in inference mode at times", "replaced between all calls",
     "replaced by views between calls", "a bare reference to the state", "a tensor in a set",
+    "a state whose graph is retained", "a state measured with its graph",
+    "gradients of the detached state", "a state trained at times",
 )
 
 
