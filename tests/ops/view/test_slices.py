@@ -1,3 +1,8 @@
+"""Basic indexing."""
+
+from __future__ import annotations
+
+import flambeau as torch
 
 
 def test_the_second_derivative_of_an_element_is_an_array() -> None:
