@@ -304,7 +304,7 @@ def test_other_things_that_keep_their_python():
     def changing(x):
         return x * queue_.qsize()
 
-    for step, words in ((keeps, "keeps a tensor"), (prints, "__repr__() reads"),
+    for step, words in ((keeps, "SimpleQueue.put"), (prints, "__repr__() reads"),
                         (masked, "shape of what"), (from_numpy, "numpy() reads"), (changing, "")):
         fast = compiled(step)
         assert words in _why(fast, *[(torch.ones(2),)] * 6)
