@@ -143,7 +143,8 @@ def is_pure(x: Any) -> bool:
 
 def is_numpy_of_numbers(function: Any, operands: list[Any]) -> bool:
     """Whether a call is one of NumPy's functions or scalar types of plain numbers, or of tuples or
-    lists of them. What is undefined must warn, which refuses the call: then errors need no guard."""
+    lists of them. What is undefined must warn, which refuses the call: then errors need no guard.
+    """
     try:
         is_known = function in _NUMPY_FUNCTIONS or (
             isinstance(function, type) and issubclass(function, np.number))
