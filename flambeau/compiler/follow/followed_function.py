@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from .orphans import drop_orphans
 from .programs.growing_program import GrowingProgram, Plan
 from .programs.segment_program import SegmentProgram
 from .replay import Replay
-from .segment import Exit, Program, Segment
+from .segment import Exit, Program, Segment, iterate_exits
 from .session import Session
 from .trial import Trial
 
@@ -142,34 +142,16 @@ class FollowedFunction:
     @property
     def is_building(self) -> bool:
         """Whether a program is being compiled."""
-        return any(exit.pending for exit in self.iterate_exits())
+        return any(exit.pending for exit in iterate_exits(self.root))
 
     def _drop_idle_memory(self, idle_calls: int = 32) -> None:
         """Every `idle_calls` calls, free the memory of paths that none of those calls took."""
         if self.calls % idle_calls:
             return
-        for exit in self.iterate_exits():
+        for exit in iterate_exits(self.root):
             for segment in exit.segments:
                 if segment.last_call <= self.calls - idle_calls:
                     segment.recycled.drop()
-
-    def iterate_exits(self) -> Iterator[Exit]:
-        """Yield the exits of the whole graph, each once."""
-        exits, met = [self.root], {id(self.root)}
-        for exit in exits:
-            yield exit
-            for segment in exit.segments:
-                new = [e for e in segment.exits.values() if id(e) not in met]
-                met.update(map(id, new))
-                exits += new
-
-    def find_twin(self, segment: Segment, exit: Exit) -> Segment | None:
-        """Return a segment with a program that does what a new one from `exit` does, or None."""
-        for other in (s for e in self.iterate_exits() for s in e.segments):
-            if other.is_ready and other.has_one_length and other not in exit.segments \
-                    and other.is_alike(segment):
-                return other
-        return None
 
     # ------------------------------------------------------------------ the sessions' interface
 

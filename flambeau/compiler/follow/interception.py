@@ -50,7 +50,7 @@ from ..trace.operands import bind, collect_arrays, collect_tensors, takes_number
 from ..trace.trace import CALL
 from .backward_pass import BackwardPass
 from .event_listing import list_copy_of, list_draw, list_root, list_window_map, list_write
-from .hooks import ACTIVE, Hook
+from .hooks import ACTIVE, Hook, build_key, build_key_of_classes
 from .listing import LISTING, NOTHING
 from .optimizer_update import GroupUpdate, has_states
 from .replay import iterate_python_operators
@@ -633,66 +633,54 @@ def _hook_composite(function: Any, name: str) -> Hook:
     inner = make_composite_recorder(NOW, name, function)
 
     def record(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        session = ACTIVE.session
-        opaque, call = session.driver.opaque, (hook, _build_key_of_classes(args, kwargs))
-        if call in opaque:
-            return session.barrier(hook, args, kwargs)
-        recorder = session.recorder
-        count = len(recorder.trace.events)
-        recorder.calls.setdefault(count, []).append((hook, _build_key(args, kwargs)))
-        result = inner(original, args, kwargs)
-        if session.recorder is recorder:
-            events = recorder.trace.events
-            if any(e.kind == CALL and e.function is original for e in events[count:]):
-                opaque.add(call)
-                if recorder.cut is not None:
-                    recorder.cut = min(recorder.cut, count)
-            if not events and recorder.cut is None:
-                session.position.exit.idle.add(call)
-        elif len(recorder.trace.events) == count:
-            opaque.add(call)  # it read values or drew numbers before any operator
-        return result
+        return _record_composite(hook, inner, original, args, kwargs)
 
     def follow(session: Session, args: tuple, kwargs: dict[str, Any]) -> Any:
         opaque = session.driver.opaque
-        if opaque and (hook, _build_key_of_classes(args, kwargs)) in opaque:
+        if opaque and (hook, build_key_of_classes(args, kwargs)) in opaque:
             return session.barrier(hook, args, kwargs)
         if hasattr(function, "numbers_are_operands"):
             return hook.original(*args, **kwargs)
-        key = hook, _build_key(args, kwargs)
+        key = hook, build_key(args, kwargs)
         while session.following is not None or session.advance():
             following: Any = session.following
             if key in following.segment.calls.get(following.pos, ()):
                 return hook.original(*args, **kwargs)
             session.mismatch()
-        if (hook, _build_key_of_classes(args, kwargs)) in session.position.exit.idle:
+        if (hook, build_key_of_classes(args, kwargs)) in session.position.exit.idle:
             session.position.calls.append(key)
             return hook.original(*args, **kwargs)
         return session.dispatch(hook, args, kwargs)
 
     hook = Hook(function, record, follow)
-    hook.plain = _build_key_of_classes if hasattr(function, "numbers_are_operands") else _build_key
+    hook.plain = build_key_of_classes if hasattr(function, "numbers_are_operands") else build_key
     if hasattr(function, "repeats_operators"):
         hook.settings, hook.repeats_operators = function.repeats_operators, True
     return hook
 
 
-def _build_key(args: tuple, kwargs: dict[str, Any]) -> tuple:
-    """Return a key: plain arguments by value, as they may affect control flow; others by class."""
-    result = tuple([x if x.__class__ in _DECIDING else x.__class__ for x in args])
-    if not kwargs:
+def _record_composite(hook: Hook, inner: Callable, original: Callable, args: tuple,
+                      kwargs: dict[str, Any]) -> Any:
+    """Call a composite while recording, and note whether it computes by operators, or at all."""
+    session = ACTIVE.session
+    opaque, call = session.driver.opaque, (hook, build_key_of_classes(args, kwargs))
+    if call in opaque:
+        return session.barrier(hook, args, kwargs)
+    recorder = session.recorder
+    events, count = recorder.trace.events, len(recorder.trace.events)
+    recorder.calls.setdefault(count, []).append((hook, build_key(args, kwargs)))
+    result = inner(original, args, kwargs)
+    if session.recorder is not recorder:
+        if len(events) == count:
+            opaque.add(call)  # it read values or drew numbers before any operator
         return result
-    return result, tuple([(k, x if x.__class__ in _DECIDING else x.__class__)
-                         for k, x in kwargs.items()])
-
-
-_DECIDING = (bool, int, float, str, type(None))
-
-
-def _build_key_of_classes(args: tuple, kwargs: dict[str, Any]) -> tuple:
-    """Return the classes of the arguments, for functions that use numbers only as operands."""
-    result = (*map(type, args),)
-    return (result, tuple([(k, type(x)) for k, x in kwargs.items()])) if kwargs else result
+    if any(e.kind == CALL and e.function is original for e in events[count:]):
+        opaque.add(call)
+        if recorder.cut is not None:
+            recorder.cut = min(recorder.cut, count)
+    if not events and recorder.cut is None:
+        session.position.exit.idle.add(call)
+    return result
 
 
 def _is_function(x: Any) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...optim.optimizer import Optimizer
 from ...tensor.tensor import Tensor
+from .segment import iterate_exits
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, CellType, MethodType)
 _LISTS = __name__.rpartition(".follow")[0]  # the package whose objects make up the lists
@@ -22,13 +23,13 @@ _LISTS = __name__.rpartition(".follow")[0]  # the package whose objects make up 
 
 def drop_orphans(driver: Any) -> None:
     """Drop a followed function's segments of tensors and optimizers that the program replaced."""
-    segments = [s for exit in driver.iterate_exits() for s in exit.segments]
+    segments = [s for exit in iterate_exits(driver.root) for s in exit.segments]
     orphans = {*map(id, _find_orphans(driver, segments))} if len(segments) > 1 else set()
     if not orphans:
         return
-    for exit in driver.iterate_exits():
+    for exit in iterate_exits(driver.root):
         exit.segments = [s for s in exit.segments if id(s) not in orphans]
-    below = {id(s) for exit in driver.iterate_exits() for s in exit.segments}
+    below = {id(s) for exit in iterate_exits(driver.root) for s in exit.segments}
     driver.programs = [p for p in driver.programs if id(p.segment) in below]
 
 

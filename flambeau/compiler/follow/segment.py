@@ -9,7 +9,7 @@ loop, both are one, so a loop of any length has the programs of its body.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -314,6 +314,26 @@ class Segment:
                 memory.written = True
                 if memory.computed is None:
                     memory.computed = i
+
+
+def iterate_exits(root: Exit) -> Iterator[Exit]:
+    """Yield the exits of a whole graph, each once."""
+    exits, met = [root], {id(root)}
+    for exit in exits:
+        yield exit
+        for segment in exit.segments:
+            new = [e for e in segment.exits.values() if id(e) not in met]
+            met.update(map(id, new))
+            exits += new
+
+
+def find_twin(root: Exit, segment: Segment, exit: Exit) -> Segment | None:
+    """Return a segment with a program that does what a new one from `exit` does, or None."""
+    for other in (s for e in iterate_exits(root) for s in e.segments):
+        if other.is_ready and other.has_one_length and other not in exit.segments \
+                and other.is_alike(segment):
+            return other
+    return None
 
 
 def _drop_first(calls: dict[int, list[Any]]) -> dict[int, list[Any]]:

@@ -28,7 +28,9 @@ from ..trace.bindings import view_bytes
 from ..trace.trace import CALL, UPDATE, Event, Value, address, collect_values
 from .backward_pass import BackwardPass
 from .hooks import RECORDING, Hook
-from .segment import INPUT, INTERNAL, STABLE, Exit, Memory, Segment, find_written
+from .segment import (
+    INPUT, INTERNAL, STABLE, Exit, Memory, Segment, find_twin, find_written,
+)
 
 if TYPE_CHECKING:
     from .session import Session
@@ -253,7 +255,7 @@ def end_recording(session: Session) -> None:
                 _count_failure(session, recorder.why)
             return
         exit, segment = session.position.exit, result[0]
-        twin = None if exit.fresh else session.driver.find_twin(segment, exit)
+        twin = None if exit.fresh else find_twin(session.driver.root, segment, exit)
         if twin is not None:
             _continue_with(session, twin, recorder)
             return
