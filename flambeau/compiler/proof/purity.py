@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 import operator
 import types
@@ -43,6 +44,8 @@ CHOOSING = frozenset((sorted, min, max, any, all))
 PURE_TYPES = frozenset((
     int, float, bool, complex, str, bytes, tuple, list, dict, set, frozenset, range, slice, zip,
     enumerate, reversed, map, filter, super, object, type, OrderedDict,
+    itertools.chain, itertools.islice, itertools.product, itertools.repeat, itertools.zip_longest,
+    itertools.combinations, itertools.permutations, itertools.pairwise,
 ))
 NUMBER_TYPES = frozenset((int, float, bool, complex, str))
 VALUE_TYPES = frozenset((str, bytes, int, float, tuple, range, bool, complex, frozenset))
