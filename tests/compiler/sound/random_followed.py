@@ -3,6 +3,7 @@ operators, views and writes of random functions. Followed, they leave what eager
 
 from __future__ import annotations
 
+import random
 import types
 import warnings
 from collections.abc import Iterator
@@ -64,6 +65,30 @@ class RandomStep(RandomFunction):
         names = {"torch": torch, "w0": w0, "w1": w1, "Pair": Pair, "log": log, "calls": [0]}
         exec(compile(self.source, f"<random step {self.seed}>", "exec"), names)
         return types.SimpleNamespace(step=names["step"], captured=[w0, w1], log=log)
+
+
+class RandomLoops(RandomStep):
+    """A random step with loops of random length, whose turns read values."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        choose = random.Random(seed)
+        known, lines = ["x0", "x1", "w0", "w1"], []
+        for line in self.lines:
+            name = line.split(" = ")[0]
+            is_plain = ":" not in line.partition("(")[0] and not line.startswith(("log", "calls"))
+            if is_plain and "return" not in line and choose.random() < 0.5:
+                a = choose.choice(known)
+                lines.append(f"for turn in range(1 + calls[0] * {choose.randrange(3)} % 4):")
+                lines += [f"    {line}", f"    log.append(float({a}.double().sum()))"]
+                if choose.random() < 0.3:
+                    lines.append(f"    if {a}.numel() and {a}.flatten()[0] > 0: break")
+            else:
+                lines.append(line)
+            if name.startswith("v") and name.isidentifier():
+                known.append(name)
+        self.lines = lines
+        self.source = "\n    ".join(["def step(x0, x1):", *self.lines, ""])
 
 
 def differences(step: RandomStep, **options: Any) -> Iterator[str]:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from .random_followed import RandomStep, differences
+from .random_followed import RandomLoops, RandomStep, differences
 
 
-def _check(seed: int, **options) -> None:
-    step = RandomStep(seed)
+def _check(step: RandomStep, **options) -> None:
     for difference in differences(step, **options):
-        pytest.fail(f"seed {seed}\n{step.source}\n{difference}", pytrace=False)
+        pytest.fail(f"seed {step.seed}\n{step.source}\n{difference}", pytrace=False)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", [1, 2305, 2504, 2687])
 def test_random_steps(seed):
-    _check(seed, backend="evaluate")
+    _check(RandomStep(seed), backend="evaluate")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(30_000, 30_010))
+def test_random_loops(seed):
+    _check(RandomLoops(seed), backend="evaluate")
 
 
 @pytest.mark.slow
@@ -24,4 +29,12 @@ def test_random_steps(seed):
 @pytest.mark.parametrize("start", range(10_000, 14_000, 50))
 def test_thousands_of_random_steps(start):
     for seed in range(start, start + 50):
-        _check(seed, **({} if seed % 20 == 0 else {"backend": "evaluate"}))
+        _check(RandomStep(seed), **({} if seed % 20 == 0 else {"backend": "evaluate"}))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("start", range(30_000, 32_000, 50))
+def test_thousands_of_random_loops(start):
+    for seed in range(start, start + 50):
+        _check(RandomLoops(seed), **({} if seed % 20 == 0 else {"backend": "evaluate"}))
