@@ -406,3 +406,27 @@ def test_tangents_of_logsumexp(torch, dim):
     hessian = torch.func.hessian(lambda x: x.logsumexp(dim).sum())(x)
     expected = torch.func.jacrev(torch.func.jacrev(lambda x: x.logsumexp(dim).sum()))(x)
     assert torch.allclose(hessian, expected)
+
+
+def test_fill_takes_its_value_by_keyword() -> None:
+    x, value = torch.ones(2), torch.tensor(3.0)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones(2)) * 1
+        dual.fill_(value=forward_ad.make_dual(value, torch.tensor(5.0)))
+        assert dual.tolist() == [3.0, 3.0]
+        assert forward_ad.unpack_dual(dual).tangent.tolist() == [5.0, 5.0]
+        dual.fill_(value=4.0)
+        assert forward_ad.unpack_dual(dual).tangent.tolist() == [0.0, 0.0]
+
+
+def test_batches_of_tangents_are_put_at_positions() -> None:
+    torch.manual_seed(0)
+    x, v = torch.randn(4, 4).double(), torch.randn(3, 4).double()
+    where = (torch.tensor([0, 2, 2]),)
+    for accumulate in (False, True):
+        if not accumulate:
+            where = (torch.tensor([0, 2, 3]),)
+        f = lambda x, v: (x * 2).index_put_(where, v, accumulate)  # noqa: B023, E731
+        for argnums in (0, 1):
+            torch.testing.assert_close(torch.func.jacfwd(f, argnums)(x, v),
+                                       torch.func.jacrev(f, argnums)(x, v))

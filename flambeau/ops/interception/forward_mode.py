@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from ...autograd.inplace import prepare_write
 from ...autograd.node import Node
 from ...autograd.saved.plan import INPUT
@@ -321,12 +323,13 @@ def _copy(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -
     return _write_tangent(target, primal, tangent, level)
 
 
-@_make_stub(0, 1)
+@_make_stub()
 def _fill(original: Callable, args: tuple, kwargs: dict[str, Any], level: int) -> Tensor:
     primal = get_primal(args[0], level)
-    value = args[1] if len(args) > 1 else None
+    values = (*args[1:], *kwargs.values())  # none in zero_
+    value = values[0] if values else None
     strip = functools.partial(get_primal, level=level)
-    _fill(original, (primal, *map_leaves_of(Tensor, strip, args[1:])), {})
+    _fill(original, (primal, *map_leaves_of(Tensor, strip, values)), {})
     tangent = get_tangent(value, level) if isinstance(value, Tensor) else None
     return _write_tangent(args[0], primal, tangent, level)
 
@@ -378,7 +381,11 @@ def _put_at(original: Callable, args: tuple, kwargs: dict[str, Any], level: int)
     if pushed is None:
         pushed = values.new_zeros(values.shape)
     tangent = allocate_tangent(primal, pushed) if own is None else own
-    index.put_at(tangent, pushed, *rest, **kwargs)
+    if tangent._array.__class__ is np.ndarray and pushed._array.__class__ is np.ndarray:
+        index.put_at(tangent, pushed, *rest, **kwargs)
+    else:
+        where, accumulate, _ = rest
+        tangent.copy_(index.put_at_positions(tangent, pushed, where, accumulate))
     return _write_tangent(target, primal, tangent, level) if own is None \
         else _follow(target, primal)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...autograd.mode import MODE
 from ...native.foundation.user_frames import add_notes
-from ...tensor.dtypes import uint8
+from ...tensor.dtypes import FLOATS, uint8
 from ...tensor.layout import memory_format as MemoryFormat
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
@@ -269,6 +269,22 @@ def _(
 
     return compute_affine_tangent(push, affine, (input_t, weight_t, bias_t), input, None,
                                   reshape_along_channels)
+
+
+@_batch_norm_running.value_and_jvp
+def _(
+    input_t: Array | None, input: Array, weight: Array | None, weight_t: Array | None,
+    bias: Array | None, bias_t: Array | None, running_mean: Array, running_var: Array, eps: float
+) -> tuple[Array, Array] | None:
+    if input_t is None or weight_t is not None or bias_t is not None or not input.size \
+            or input.dtype not in FLOATS or input_t.dtype is not input.dtype:
+        return None
+    w, b, mean, var = as_dtype(input.dtype, weight, bias, running_mean, running_var)
+    scale = compute_channel_scale(1 / np.sqrt(var + input.dtype.type(eps)), w)
+    shift = -mean * scale if b is None else b - mean * scale
+    y, y_t = (affine(flatten_positions(x), scale, shift_of).reshape(input.shape)
+              for x, shift_of in ((input, shift), (input_t, np.zeros_like(shift))))
+    return y, y_t
 
 
 def _check_batch(input: Tensor, by_name: dict[str, Tensor | None]) -> None:

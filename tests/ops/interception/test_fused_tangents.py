@@ -349,3 +349,20 @@ def test_empty_rows(shape):
     x, n = torch.ones(shape), shape[-1:]
     y, dy = jvp(lambda x: F.layer_norm(x, n, torch.ones(n), torch.ones(n)), (x,), (x,))
     assert y.shape == dy.shape == shape
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (3, 5, 4, 4), (64, 5, 20, 20)])
+@pytest.mark.parametrize("affine", [True, False])
+def test_batch_norm_by_given_statistics_has_one_way_for_value_and_tangent(
+    monkeypatch, shape, affine
+):
+    torch.manual_seed(0)
+    served = _served(monkeypatch, "_batch_norm_running")
+    x, t = torch.randn(shape).double(), torch.randn(shape).double()
+    mean, var, w, b = torch.randn(5).double(), torch.rand(5).double(), *torch.randn(2, 5).double()
+    w, b = (w, b) if affine else (None, None)
+    y, dy = jvp(lambda x: F.batch_norm(x, mean, var, w, b), (x,), (t,))
+    assert served == [True]
+    factor = (var + 1e-5).rsqrt() * (1 if w is None else w)
+    factor = factor.reshape(1, 5, *[1] * (len(shape) - 2))
+    torch.testing.assert_close((y, dy), (F.batch_norm(x, mean, var, w, b), t * factor))
