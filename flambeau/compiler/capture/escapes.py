@@ -36,6 +36,9 @@ def finish(trace: Trace) -> None:
             "it returns a tensor with a graph that backward has not been through: call backward "
             "inside the step, or return tensor.detach()", "",
         )
+    if any(x is y for x in trace.moved for y in tensors):
+        trace.add_problem("it returns a tensor to which it gave other memory", "")
+    trace.moved.clear()
     _refuse_earlier_graphs(trace, tensors)
     trace.walked_nodes = dict.fromkeys(trace.walked_nodes)
     _find_retained(trace, tensors)
@@ -71,7 +74,7 @@ def _find_node(tensor: Tensor) -> Node | None:
 def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
     """Drop leaves that the step created, as a gradient penalty does, and their grads."""
     for key, access in list(trace.grads.items()):
-        if trace.has_created(access.tensor):
+        if not access.outside:
             if access.tensor._grad is not None and any(access.tensor is y for y in returned):
                 trace.add_problem("it returns a tensor that it made, with a .grad", "")
             del trace.grads[key]

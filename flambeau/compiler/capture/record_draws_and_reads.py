@@ -13,10 +13,12 @@ import numpy as np
 
 from ...native.foundation.source_hash import PACKAGE
 from ...ops.core import inplace as in_place
+from ...nn.parameter import Parameter
 from ...optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from ...tensor import tensor as tensors
 from ...tensor.capture_marks import holds, may_write_arrays, peek, read_values
 from ...tensor.exposed_memory import expose
+from ...tensor.layout import find_owner
 from ...tensor.random import generator as generators
 from ...tensor.random import integers, rejection_sampling, distributions
 from ...tensor.random import normal as normals
@@ -229,9 +231,19 @@ def shows_same_memory(self: Any, value: Any) -> bool:
 def _set_data(r: Recorder, original: Callable, self: Any, value: Any) -> Any:
     if shows_same_memory(self, value):
         return None
+    existed = id(self) in r.trace.existing_tensors or id(self) in r.trace.argument_tensors
+    if not existed and self._node is None and _is_known(r, self, value):
+        r.trace.moved.append(self)
+        return original(self, value)
     r.compute()
     r.problem("a tensor's .data is replaced")
     return original(self, value)
+
+
+def _is_known(r: Recorder, *tensors: Any) -> bool:
+    """Whether tensors are plain ones in memory that the recording knows."""
+    return all(x.__class__ in (Tensor, Parameter) and x._array.__class__ is np.ndarray
+               and id(find_owner(x._array)) in r.trace.storage_numbers for x in tensors)
 
 
 def _read_data(r: Recorder, original: Callable, self: Any) -> Any:

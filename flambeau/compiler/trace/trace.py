@@ -237,6 +237,7 @@ class Trace:
         self.modes: tuple = ()  # AmbientModes at the call
         self.tensors: dict[int, Any] = {}  # weak references to tensors that the call created
         self.views: dict[int, Any] = {}  # weak references to views created by indexing and view()
+        self.moved: list[Any] = []  # tensors that the call created and gave other memory
         self.modules: list[Any] = []  # weak references to the modules that were called
         self.backward: Backward | None = None
         self.unrecorded_makers: dict[int, str] = {}  # functions that wrapped unknown memory
