@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...native.foundation.source_hash import PACKAGE
-from ...ops.core import inplace as in_place
 from ...nn.parameter import Parameter
+from ...ops.core import inplace as in_place
 from ...optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from ...tensor import tensor as tensors
 from ...tensor.capture_marks import holds, may_write_arrays, peek, read_values
