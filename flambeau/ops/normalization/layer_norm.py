@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...autograd.mode import MODE
-from ...autograd.tangents import LEVELS
+from ...autograd.tangents import LEVELS, find_level
 from ...tensor.dtypes import FLOAT32, HALF, finfo
 from ...tensor.layout import is_channels_last
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batch import Batch
+from ...tensor.windows.batched_window import is_example
 from ..core.arguments.checks import freeze_integers
 from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
+from ..recurrent.time_steps import compute_adjoint_by_operators
 from ..view.join import cat
 from .duals import normalize_rows_with_tangent
 from .norm_arrays import rows_backward, rows_forward, rows_tangent
@@ -87,18 +90,26 @@ def _(
     input_t: Tensor | None, weight_t: Tensor | None, bias_t: Tensor | None, input: Tensor,
     weight: Tensor | None, save_mean: Tensor, save_rstd: Tensor, n: int, eps: float
 ) -> Tensor | None:
-    if not MODE.grad:
-        return _layer_norm_tangent(
-            input_t, input, weight, save_mean, save_rstd, weight_t, bias_t)
+    operands = [x for x in (input_t, weight_t, bias_t, input, weight) if x is not None]
+    if MODE.grad and any(find_level(x) is not None or is_example(x._array) for x in operands):
+        return _push_in_operators(input_t, input, weight, save_mean, save_rstd, weight_t, bias_t, n,
+                                  eps)
+    return _layer_norm_tangent(input_t, input, weight, save_mean, save_rstd, weight_t, bias_t, n,
+                               eps)
 
+
+def _push_in_operators(
+    input_t: Tensor | None, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor,
+    weight_t: Tensor | None, bias_t: Tensor | None, n: int, eps: float
+) -> Tensor | None:
+    """Return the tangent in recorded operators."""
     def push(t: Any) -> Any:
         dims = list(range(-n, 0))
         hat, _, rstd = normalize(input, dims, eps)
         return compute_input_cotangent(t, hat, rstd, dims)
 
     def affine(scale: Any, shift: Any) -> Any:
-        statistics = save_mean.clone(), save_rstd.clone()
-        return _layer_norm(input, scale, shift, *statistics, n, eps)
+        return _layer_norm(input, scale, shift, mean.clone(), rstd.clone(), n, eps)
 
     return compute_affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight)
 
@@ -122,10 +133,11 @@ def _(
 
 
 @opaque(layout=Layout.FREE,
-        name="_layer_norm_tangent", expose=(), differentiable=False, ref=None, samples=None)
+        name="_layer_norm_tangent", node="LayerNormTangentBackward0", expose=(), ref=None,
+        samples=None)
 def _layer_norm_tangent(
     input_t: Array | None, input: Array, weight: Array | None, mean: Array, rstd: Array,
-    weight_t: Array | None, bias_t: Array | None
+    weight_t: Array | None, bias_t: Array | None, n: int, eps: float
 ) -> Array:
     """The tangent of layer_norm, from the tangents of its input, weight and bias."""
     if not input.size:
@@ -135,6 +147,18 @@ def _layer_norm_tangent(
     w, w_t, b_t = (None if v is None else v.reshape(-1)
                    for v in as_dtype(mean.dtype, weight, weight_t, bias_t))
     return _adapt(rows_tangent(t, x, w, mean, rstd, w_t, b_t), input.shape, input.dtype)
+
+
+@_layer_norm_tangent.vjp
+def _(
+    g: Tensor, input_t: Tensor | None, input: Tensor, weight: Tensor | None, mean: Tensor,
+    rstd: Tensor, weight_t: Tensor | None, bias_t: Tensor | None, n: int, eps: float,
+    needs: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    inputs = (input_t, input, weight, mean, rstd, weight_t, bias_t)
+    push: Any = partial(_push_in_operators, n=n, eps=eps)
+    return compute_adjoint_by_operators(
+        lambda *operands: (push(*operands),), inputs, (g,), needs)
 
 
 @opaque(layout=Layout.FREE,

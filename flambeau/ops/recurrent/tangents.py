@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd import enable_grad
-from ...autograd.mode import MODE
 from ...autograd.tangents import find_level, push_through
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batched_window import is_example
@@ -24,7 +22,7 @@ from ..core.promotion import compute_dtype
 from ..core.registry import opaque
 from .native import compute_input_sums, drop_missing, prepare
 from .time_steps import (
-    Steps, clear_last_gate, combine_biases, compute_differentiable_adjoint, run_in_operators,
+    Steps, clear_last_gate, combine_biases, compute_adjoint_by_operators, run_in_operators,
 )
 
 INPUTS = ("x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh", "w_hr")
@@ -242,12 +240,7 @@ def _(
         return push_through(partial(_run_in_operators, cell, sizes, reverse), operands[8:],
                             operands[:8], len(gs))
 
-    if MODE.grad:
-        return compute_differentiable_adjoint(push, inputs, gs, needs)
-    plain = [None if v is None else v.detach() for v in inputs]
-    with enable_grad():
-        parts = compute_differentiable_adjoint(push, plain, gs, needs)
-    return tuple([None if part is None else part.detach() for part in parts])
+    return compute_adjoint_by_operators(push, inputs, gs, needs)
 
 
 def _run_in_operators(cell: str, sizes: tuple[int, ...], reverse: bool, *inputs: Any) -> tuple:

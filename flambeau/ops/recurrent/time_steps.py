@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd import enable_grad
 from ...autograd.backward import grad
+from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ..creation.dropout import dropout
 from ..linalg.linear import linear
@@ -103,6 +105,20 @@ def compute_differentiable_adjoint(
     actual = iter(grad([y for y, _ in pairs], primals, [g for _, g in pairs], create_graph=True,
                        allow_unused=True))
     return tuple(next(actual) if need else None for need in needs)
+
+
+def compute_adjoint_by_operators(
+    forward: Callable[..., tuple], inputs: Sequence[Tensor | None], gs: Sequence[Tensor | None],
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    """The cotangents of `inputs`, of an operator that is recorded as one: `forward` computes it in
+    recorded operators. The cotangents are recorded where derivatives of them are wanted."""
+    if MODE.grad:
+        return compute_differentiable_adjoint(forward, inputs, gs, needs)
+    plain = [None if x is None else x.detach() for x in inputs]
+    with enable_grad():
+        parts = compute_differentiable_adjoint(forward, plain, gs, needs)
+    return tuple([None if part is None else part.detach() for part in parts])
 
 
 def iterate_steps(x: Tensor, sizes: tuple[int, ...], reverse: bool) -> Iterator[tuple[int, Tensor]]:

@@ -58,7 +58,8 @@ _QUANTIZE = (
       for x in ("by_tensor", "by_channel", "scale_slope", "zero_point_slope")),
 )
 # Called in forward mode only.
-_TANGENTS = ("_log_softmax_tangent", "_max_pool_tangent", "_recurrent_tangent")
+_TANGENTS = ("_layer_norm_tangent", "_log_softmax_tangent", "_max_pool_tangent",
+             "_recurrent_tangent")
 # `_strided_window`: in second derivatives of as_strided only.
 UNMET = {"_embedding_sparse", "_linalg_eig", "_repeat_indices", "_segment_reduce",
          "_strided_window", *_QUANTIZE,

@@ -366,3 +366,31 @@ def test_batch_norm_by_given_statistics_has_one_way_for_value_and_tangent(
     factor = (var + 1e-5).rsqrt() * (1 if w is None else w)
     factor = factor.reshape(1, 5, *[1] * (len(shape) - 2))
     torch.testing.assert_close((y, dy), (F.batch_norm(x, mean, var, w, b), t * factor))
+
+
+@pytest.mark.parametrize("which", ["x", "w", "b", "xwb"])
+@pytest.mark.parametrize("has_parameters", [True, False])
+def test_recorded_tangents_of_layer_norm_have_derivatives(which, has_parameters):
+    """One operator records them; its derivatives are those of the rule's operators."""
+    if not has_parameters and which != "x":
+        pytest.skip("absent parameters have no tangent")
+    torch.manual_seed(0)
+    x, w, b = torch.randn(3, 2, 5).double(), torch.randn(2, 5).double(), torch.randn(2, 5).double()
+    leaves = [v.requires_grad_() for v in ((x, w, b) if has_parameters else (x,))]
+    chosen = ["xwb".index(k) for k in which]
+    tangents = [torch.randn_like(leaves[i]).requires_grad_() for i in chosen]
+
+    def push(*values):
+        primals, ts = list(values[: len(leaves)]), values[len(leaves) :]
+
+        def layer(*moved):
+            own = list(primals)
+            for i, v in zip(chosen, moved, strict=True):
+                own[i] = v
+            return F.layer_norm(own[0], (2, 5), *own[1:])
+
+        return jvp(layer, tuple(primals[i] for i in chosen), ts)[1]
+
+    assert "LayerNormTangent" in type(push(*leaves, *tangents).grad_fn).__name__
+    assert torch.autograd.gradcheck(push, (*leaves, *tangents), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(push, (*leaves, *tangents))
