@@ -236,7 +236,7 @@ def _set_data(r: Recorder, original: Callable, self: Any, value: Any) -> Any:
         r.trace.moved.append(self)
         return original(self, value)
     r.compute()
-    r.problem("a tensor's .data is replaced")
+    r.problem(Reason("a tensor's .data is replaced", Advice.COPY_DATA))
     return original(self, value)
 
 

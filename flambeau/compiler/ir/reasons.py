@@ -15,6 +15,7 @@ class Advice(Enum):
     PASS_TENSOR = "Pass values that change from call to call as tensors"
     KEEP_IN_PLACE = ("Write state that one call leaves to the next into one tensor with copy_(), "
                      "or pass it as an argument and return it")
+    COPY_DATA = "Write into its memory instead: p.data.copy_(new), or p.data -= step"
 
 
 class Reason(str):
