@@ -18,7 +18,7 @@ from ..core.registry import composite, opaque
 from ..core.return_types import return_type
 from ..core.sample_inputs import Rng, Sample
 from ..core.value_rules import ONLY_RUNNING_TELLS
-from ..view.triangles import diag_embed, tril, triu
+from ..view.triangles import diag_embed, tril
 from .declarations import linalg_function, mH
 from .matrix_checks import (
     allocate_info, check_floats, check_kernel, check_matrix, check_square, get_kind_name,
@@ -193,7 +193,7 @@ def _(
     if needs[1]:
         both = gB @ mH(y)
         both = both + mH(both)
-        gL = -triu(L @ both) if upper else -tril(both @ L)
+        gL = -(L @ both) if upper else -(both @ L)
         gL = gL.sum_to_size(L.shape)
     return (gB.sum_to_size(input_shape) if needs[0] else None), gL
 
@@ -224,4 +224,4 @@ def cholesky_inverse(L: Array, upper: bool = False) -> Array:
 @cholesky_inverse.vjp
 def _(g: Tensor, y: Tensor, L: Tensor, upper: bool) -> Tensor:
     both = y @ (g + mH(g)) @ y
-    return -triu(L @ both) if upper else -tril(both @ L)
+    return -(L @ both) if upper else -(both @ L)

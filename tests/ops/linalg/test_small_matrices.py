@@ -84,3 +84,19 @@ def test_no_call_per_matrix(monkeypatch):
     torch.linalg.lu_factor(A)
     torch.linalg.solve_triangular(A, A, upper=False)
     torch.cholesky_solve(A, A)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_gradients_of_triangular_factors_have_all_elements(torch, upper):
+    """A = L L^H of any L: linear_operator compares with the gradient of a solve with A."""
+    L = torch.tensor([[2.0, 0, 0], [1, 3, 0], [-1, 2, 1]], dtype=torch.float64)
+    L = (L.mT.contiguous() if upper else L).requires_grad_()
+    A = L.mT @ L if upper else L @ L.mT
+    B = torch.tensor([[1.0, 2], [-3, 1], [0, 2]], dtype=torch.float64)
+    weights = torch.arange(9.0, dtype=torch.float64).reshape(3, 3)
+    pairs = [(torch.cholesky_solve(B, L, upper), torch.linalg.solve(A, B)),
+             (torch.cholesky_inverse(L, upper) * weights, torch.linalg.inv(A) * weights)]
+    for y, expected in pairs:
+        gradients = [torch.autograd.grad(x.sum(), L, retain_graph=True)[0] for x in (y, expected)]
+        torch.testing.assert_close(*gradients)
+        assert gradients[0].tril(-1).all() == (not upper) or gradients[0].all()
