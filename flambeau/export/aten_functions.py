@@ -225,8 +225,8 @@ def _index_put_(self: Any, indices: Any, values: Any, accumulate: bool = False) 
     return self.index_put_(tuple(indices), values, True)
 
 
-def _expand(self: Any, size: Any, *, implicit: bool = False) -> Any:
-    return self.expand(size)
+def _expand(self: Any, *size: Any, implicit: bool = False) -> Any:
+    return self.expand(*size)
 
 
 def _create_upsample(mode: str, aligned: bool) -> Callable[..., Any]:
