@@ -55,7 +55,7 @@ EAGER = frozenset("_masked_select _neg_view index".split())
 
 # Their gradients look at values in Python, or are made by NumPy past the operators.
 EAGER_BACKWARD = frozenset("""
-    _embedding_bag_rows _index_fill _lu_factor_ex cumprod embedding_dense_backward linalg_det
+    _index_fill embedding_dense_backward
 """.split())
 
 
