@@ -111,10 +111,11 @@ class Nominal(dtype):
 
     __slots__ = ()
 
-    def __init__(self, name: str, itemsize: int, category: int, signed: bool) -> None:
+    def __init__(self, name: str, itemsize: int, category: int, signed: bool | None) -> None:
         self.name, self.itemsize, self.category = name, itemsize, category
         self.is_floating_point, self.is_complex = category == FLOATING, category == COMPLEX
-        self.is_signed = signed
+        if signed is not None:
+            self.is_signed = signed
 
     @property
     def numpy(self) -> np.dtype:  # type: ignore[override]
@@ -135,7 +136,12 @@ class QuantizedDtype(Nominal):
         self.codes, self.scalar_name, self.packed = np.dtype(codes), scalar_name, packed
         limits = np.iinfo(codes)
         self.limits = int(limits.min), int(limits.max) if packed == 1 else 2 ** (8 // packed) - 1
-        super().__init__(name, self.codes.itemsize, INTEGER, self.limits[0] < 0)
+        super().__init__(name, self.codes.itemsize, INTEGER, None)
+
+    @property
+    def is_signed(self) -> bool:  # type: ignore[override]
+        """Raise RuntimeError, as PyTorch does."""
+        raise RuntimeError("isSignedType not supported for quantized types")
 
     @property
     def numpy(self) -> np.dtype:  # type: ignore[override]

@@ -53,3 +53,15 @@ def test_short_names(torch):
              "complex32 complex64 complex128 bool float8_e5m2 float8_e4m3fn").split()
     assert [getattr(torch, name).abbr for name in names] == (
         "u8 i8 i16 i32 i64 u16 u32 u64 f16 f32 f64 bf16 c32 c64 c128 b8 f8e5m2 f8e4m3fn").split()
+
+
+@pytest.mark.parametrize("name", ["qint8", "quint8", "qint32", "quint4x2", "quint2x4"])
+def test_quantized_dtypes_do_not_tell_their_sign(name):
+    with pytest.raises(RuntimeError, match="^isSignedType not supported for quantized types"):
+        getattr(torch, name).is_signed  # noqa: B018
+
+
+def test_quantized_tensors_do_not_tell_their_sign():
+    x = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8)
+    with pytest.raises(RuntimeError, match="^isSignedType not supported for quantized types"):
+        x.is_signed()

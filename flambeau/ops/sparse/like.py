@@ -10,7 +10,7 @@ from ...autograd.backward import require_gradients
 from ...autograd.inplace import bump, check_writable
 from ...tensor.devices import device as as_place
 from ...tensor.dtypes import as_dtype
-from ...tensor.layout import layout, sparse_coo, strided
+from ...tensor.layout import empty_strided_array, format_strides, layout, sparse_coo, strided
 from ...tensor.size import Size
 from ...tensor.sparse import (
     COMPRESSED, CompressedArray, CooArray, SparseTensor, layout_name, wrap_sparse,
@@ -35,16 +35,31 @@ def zeros_like(
     a: Any = input._array
     kind, form = _choose_dtype(input, dtype), layout or input.layout
     if form is sparse_coo:
+        _check_without_format(memory_format)
         sparse = a.sparse_dim if isinstance(a, CooArray) else a.ndim - a.dense_dim
         result: Tensor = wrap_sparse(allocate_coo(a.shape, kind, sparse))
     elif form is strided:
         _check_same_layout(input, form)
-        result = wrap(np.zeros(a.shape, kind))
+        result = wrap(_allocate_zeros(a.shape, kind, memory_format))
     else:
         result = _drop_values(a, form, kind)
     if find_target(input, device):
         result._array = move_to_meta(result._array)
     return require_gradients(result) if requires_grad else result
+
+
+def _check_without_format(memory_format: Any) -> None:
+    if memory_format is not None:
+        raise RuntimeError("memory format option is only supported by strided tensors")
+
+
+def _allocate_zeros(shape: tuple[int, ...], kind: np.dtype, memory_format: Any) -> np.ndarray:
+    """Return zeros in a memory format; a sparse tensor has no strides that could be preserved."""
+    if memory_format is None:
+        return np.zeros(shape, kind)
+    result = empty_strided_array(shape, format_strides(shape, memory_format), kind)
+    result[...] = 0
+    return result
 
 
 def _drop_values(a: Any, form: layout, kind: np.dtype) -> Tensor:
@@ -95,7 +110,10 @@ def empty_like(
         if to_meta:
             result._array = move_to_meta(result._array)
     else:
-        result = zeros_like(input, dtype=dtype, layout=form, device=device)
+        if isinstance(a, CooArray) and form is not strided:
+            _check_without_format(memory_format)
+        result = zeros_like(input, dtype=dtype, layout=form, device=device,
+                            memory_format=memory_format)
     return require_gradients(result) if requires_grad else result
 
 
