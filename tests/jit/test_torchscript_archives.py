@@ -270,7 +270,7 @@ def test_lists_of_tensors_find_theirs(torch):
 def test_sizes_may_be_separate_numbers(torch):
     def program(x: torch.Tensor) -> torch.Tensor:
         b, c = x.shape[:2]
-        y = x.reshape(b, -1).view(b, c, -1).permute(0, 2, 1)
+        y = x.reshape(b, -1).view(size=[b, c, -1]).view(b, c, -1).permute(0, 2, 1)
         y = y.repeat(1, 2, 1).expand(b, -1, c).sum(1)
         return y.view([b, c] + [1] * (x.ndim - 2)) + torch.ones(b, c).unsqueeze(2).unsqueeze(3)
 

@@ -274,3 +274,23 @@ def test_other_inputs_are_checked():
 def test_a_tensor_says_how_many_elements_topk_returns():
     x = torch.tensor([[3, 1, 2]])
     assert torch.equal(x.topk(torch.tensor(2), dim=1)[0], torch.tensor([[3, 2]]))
+
+
+def test_broadcast_shapes_follow_the_input(torch):
+    """They were those of the example: e3nn's tensor products expand to them."""
+    def expand(x):
+        batch = torch.broadcast_shapes(x.shape[:-1], x[:, 0].shape, (1,))
+        return x.sum(-1, keepdim=True).expand((*batch, 5))
+
+    traced = torch.jit.trace(expand, torch.randn(3, 5))
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(traced(x), expand(x))
+
+    class Expansion(torch.nn.Module):
+        def forward(self, x):
+            return expand(x)
+
+    batch = torch.export.Dim("batch", min=2)
+    exported = torch.export.export(Expansion(), (torch.randn(3, 5),), dynamic_shapes=({0: batch},))
+    torch.testing.assert_close(exported.module()(x), expand(x))
+    assert torch.broadcast_shapes in torch.overrides.get_ignored_functions()

@@ -46,11 +46,11 @@ def _type(value: Any) -> str:
     return str(value.type)
 
 
-def _view(value: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+def _view(value: Tensor, *lengths: Any, size: Any = None, dtype: Any = None) -> Tensor:
     """View as a size, a list or ints; dtypes must be passed by keyword."""
     if dtype is not None:
         return find_aten_function("view")(value, dtype)  # type: ignore[misc]
-    return value.view(*size)
+    return value.view(*lengths) if lengths else value.view(size)
 
 
 def _index(value: Any) -> Any:

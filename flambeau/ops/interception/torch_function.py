@@ -45,7 +45,7 @@ INTERNAL: list[FunctionType] = []
 # Observers of the classes of new subclass objects. One that returns True hears of each object of
 # the class, others only of the first of a library class.
 INSTANTIATED: list[Callable[[type], bool]] = []
-_NEVER = frozenset(("is_tensor", "is_storage", "typename", "as_subclass"))
+_NEVER = frozenset(("is_tensor", "is_storage", "typename", "as_subclass", "broadcast_shapes"))
 
 PLAIN_METHOD = (
     "Defining your `__torch_function__ as a plain method is deprecated and will be an error in "

@@ -321,12 +321,23 @@ def broadcast_shapes(*shapes: Any) -> Size:
     """
     extents = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     try:
-        return Size(np.broadcast_shapes(*extents))
+        lengths = np.broadcast_shapes(*extents)
     except ValueError:
         raise RuntimeError(
             "Shape mismatch: objects cannot be broadcast to a single shape: "
             + ", ".join(map(str, extents))
         ) from None
+    return Size(_restore_symbols(lengths, extents))
+
+
+def _restore_symbols(lengths: tuple[int, ...], extents: list[tuple[int, ...]]) -> list[int]:
+    """Return lengths, where possible as the symbolic numbers that traces and exports follow."""
+    restored = list(lengths)
+    for extent in extents:
+        for axis, length in enumerate(extent, len(lengths) - len(extent)):
+            if type(length) is not int and int.__index__(length) == lengths[axis]:
+                restored[axis] = length
+    return restored
 
 
 # ----------------------------------------------------------------------- repeating, turning
