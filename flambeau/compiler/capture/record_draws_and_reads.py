@@ -231,8 +231,7 @@ def shows_same_memory(self: Any, value: Any) -> bool:
 def _set_data(r: Recorder, original: Callable, self: Any, value: Any) -> Any:
     if shows_same_memory(self, value):
         return None
-    existed = id(self) in r.trace.existing_tensors or id(self) in r.trace.argument_tensors
-    if not existed and self._node is None and _is_known(r, self, value):
+    if r.trace.has_created(self) and self._node is None and _is_known(r, self, value):
         r.trace.moved.append(self)
         return original(self, value)
     r.compute()

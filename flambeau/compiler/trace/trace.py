@@ -337,10 +337,9 @@ class Trace:
                  id(grad.before)) for grad in self.grads.values() if grad.read]
 
     def has_created(self, tensor: Any) -> bool:
-        """Whether the call created a tensor."""
-        references = self.tensors.get(id(tensor)), self.views.get(id(tensor))
-        # Ids are reused, so compare the referenced object itself.
-        return any(ref is not None and ref() is tensor for ref in references)
+        """Whether the call created a tensor. Valid while the recorder keeps the others alive, as
+        ids are reused."""
+        return id(tensor) not in self.existing_tensors and id(tensor) not in self.argument_tensors
 
     @property
     def communicates(self) -> bool:

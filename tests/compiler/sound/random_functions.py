@@ -203,7 +203,8 @@ def snapshot(result: Any, arguments: Any, captured: Any) -> list[Any]:
         seen.append({
             "value": tensor.detach().tolist(), "dtype": tensor.dtype, "shape": tensor.shape,
             "stride": tensor.stride(), "offset": tensor.storage_offset(),
-            "requires_grad": tensor.requires_grad, "is_leaf": tensor.is_leaf,
+            "requires_grad": tensor.requires_grad,
+            "is_leaf": attempt(lambda tensor=tensor: tensor.is_leaf),  # of stale views it raises
             "version": tensor._version, "is": _position(tensor, tensors),
             "base": None if base is None else _position(base, every),
             "base shape": None if base is None else (base.shape, base.stride(), base._version),
