@@ -204,7 +204,7 @@ def snapshot(result: Any, arguments: Any, captured: Any) -> list[Any]:
             "value": tensor.detach().tolist(), "dtype": tensor.dtype, "shape": tensor.shape,
             "stride": tensor.stride(), "offset": tensor.storage_offset(),
             "requires_grad": tensor.requires_grad,
-            "is_leaf": attempt(lambda tensor=tensor: tensor.is_leaf),  # of stale views it raises
+            "is_leaf": _is_leaf(tensor),
             "version": tensor._version, "is": _position(tensor, tensors),
             "base": None if base is None else _position(base, every),
             "base shape": None if base is None else (base.shape, base.stride(), base._version),
@@ -213,6 +213,11 @@ def snapshot(result: Any, arguments: Any, captured: Any) -> list[Any]:
                         if other._counter is tensor._counter is not None][:1],
         })
     return seen
+
+
+def _is_leaf(tensor: Any) -> Any:
+    """Whether a tensor is a leaf; of a view whose base was written meanwhile, the error's text."""
+    return attempt(lambda: tensor.is_leaf)
 
 
 def _place(tensor: Any) -> tuple[int, int]:
@@ -269,11 +274,11 @@ def _stages(function: RandomFunction, call: int, world: Any, step: Any) -> list[
         if call % 3 == 2 and roots:
             grads.append(_second_derivatives(total, roots))
         grads.append(str(attempt(total.backward))[:220])
-    every = (*arguments, *world.leaves, *world.captured, *[x for x in tensors if x.is_leaf])
+    every = (*arguments, *world.leaves, *world.captured, *[x for x in tensors if _is_leaf(x) is True])
     grads += [None if x.grad is None else x.grad.tolist() for x in every
-              if x.requires_grad and x.is_leaf]
+              if x.requires_grad and _is_leaf(x) is True]
     for x in every:
-        if x.is_leaf:
+        if _is_leaf(x) is True:
             x.grad = None
             if any(x is w for w in world.captured):
                 x.requires_grad_(False)
