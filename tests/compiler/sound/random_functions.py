@@ -274,7 +274,8 @@ def _stages(function: RandomFunction, call: int, world: Any, step: Any) -> list[
         if call % 3 == 2 and roots:
             grads.append(_second_derivatives(total, roots))
         grads.append(str(attempt(total.backward))[:220])
-    every = (*arguments, *world.leaves, *world.captured, *[x for x in tensors if _is_leaf(x) is True])
+    every = (*arguments, *world.leaves, *world.captured,
+             *[x for x in tensors if _is_leaf(x) is True])
     grads += [None if x.grad is None else x.grad.tolist() for x in every
               if x.requires_grad and _is_leaf(x) is True]
     for x in every:
