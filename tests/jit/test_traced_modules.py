@@ -277,7 +277,7 @@ def test_a_tensor_says_how_many_elements_topk_returns():
 
 
 def test_broadcast_shapes_follow_the_input(torch):
-    """They were those of the example: e3nn's tensor products expand to them."""
+    """They were those of the example, so that traces and exports refused other batches."""
     def expand(x):
         batch = torch.broadcast_shapes(x.shape[:-1], x[:, 0].shape, (1,))
         return x.sum(-1, keepdim=True).expand((*batch, 5))
