@@ -274,6 +274,9 @@ class Probe:
         self.weights = None
         self.rng = rng
         self.directions = [self.random(self.array(place)) for place in self.places]
+        for k, (i, _) in enumerate(self.places):
+            if i < len(names) and names[i] == "L":  # a factor: nothing above its diagonal is read
+                self.directions[k] = np.tril(self.directions[k])
 
     def leave_out_constants(self):
         """Leaves out the inputs for which a vjp of all inputs answers None."""
