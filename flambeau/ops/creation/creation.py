@@ -14,7 +14,8 @@ from ...tensor import devices, dtypes as types
 from ...tensor.determinism import fill_new, new_memory, should_fill
 from ...tensor.dtypes import FLOATS, as_dtype, dtype as Dtype
 from ...tensor.layout import (
-    allocate_copy, empty_strided_array, format_strides, is_plain, preserve_format, strided,
+    allocate_copy, empty_strided_array, format_strides, is_plain, preserve_format, sparse_coo,
+    strided,
 )
 from ...tensor.meta import MetaArray, meta_array
 from ...tensor.narrow_dtypes import COMPLEX32, NARROW, refuse_narrow
@@ -406,13 +407,18 @@ def eye(
 
 def allocate_like(
     input: Tensor, dtype: Dtype | None, memory_format: Any = None, device: Any = None,
-    clear: bool = False,
+    clear: bool = False, layout: Any = None,
 ) -> np.ndarray:
     """Return an array with the shape, dtype and axis order of `input`.
 
     It is uninitialized, or zero with `clear`, which supports no other `memory_format`.
+    NotImplementedError for a sparse layout.
     """
     source = input._array
+    if layout is not None and layout is not strided and input.layout is strided:
+        backend = "SparseCPU" if layout is sparse_coo else "SparseCsrCPU"
+        raise NotImplementedError(
+            f"Could not run 'aten::empty_strided' with arguments from the '{backend}' backend.")
     kind = source.dtype if dtype is None else get_numpy_dtype(dtype)
     if source.__class__ is MetaArray if device is None else is_on_meta(device):
         return meta_array(source.shape, kind)
@@ -434,8 +440,11 @@ def _create_like(name: str, value: Any) -> Callable:
     ) -> Tensor:
         # Zeros of the system's need no writing, and no memory before they are used.
         clear = value == 0 and memory_format is None
+        if value == 0 and layout is not None and layout is not strided and input.layout is strided:
+            return _create_sparse(name, tuple(input.shape), get_numpy_dtype(dtype or input.dtype),
+                                  layout, requires_grad, device or input.device)
         try:
-            array = allocate_like(input, dtype, memory_format, device, clear)
+            array = allocate_like(input, dtype, memory_format, device, clear, layout)
         except AttributeError as error:
             settings = {"dtype": dtype, "layout": layout, "device": device,
                         "requires_grad": requires_grad, "memory_format": memory_format}
@@ -476,7 +485,7 @@ def full_like(
     tensor([7, 7])
     """
     try:
-        array = allocate_like(input, dtype, memory_format, device)
+        array = allocate_like(input, dtype, memory_format, device, layout=layout)
     except AttributeError as error:
         settings = {"dtype": dtype, "layout": layout, "device": device,
                     "requires_grad": requires_grad, "memory_format": memory_format}

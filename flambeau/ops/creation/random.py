@@ -163,7 +163,7 @@ def _create_draw_like(name: str, fill: Callable, doc: str) -> Callable:
         layout: Any = None, device: Any = None, requires_grad: bool = False,
         memory_format: Any = None, pin_memory: bool = False,
     ) -> Tensor:
-        array = allocate_like(input, dtype, memory_format)
+        array = allocate_like(input, dtype, memory_format, layout=layout)
         if array.__class__ is not MetaArray:
             fill(array, generator)
         return place(array, device or input.device, requires_grad)
@@ -276,7 +276,7 @@ def randint_like(input: Tensor, *args: Any, dtype: Dtype | None = None, layout: 
     """
     low = kwargs.get("low", args[0] if len(args) == 2 else 0)
     high = kwargs.get("high", args[-1] if args else None)
-    array = allocate_like(input, dtype, memory_format)
+    array = allocate_like(input, dtype, memory_format, layout=layout)
     if array.__class__ is not MetaArray:
         integers.fill_random(array, generator, *_read_bounds(low, high))
     return place(array, device or input.device, requires_grad)

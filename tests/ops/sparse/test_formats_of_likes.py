@@ -33,3 +33,14 @@ def test_zeros_of_a_format_are_zeros():
     s = torch.ones(2, 3, 4, 5).to_sparse()
     x = torch.zeros_like(s, layout=torch.strided, memory_format=torch.channels_last)
     assert torch.equal(x, torch.zeros(2, 3, 4, 5))
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr], ids=str)
+def test_sparse_likes_of_dense_tensors(layout):
+    x = torch.zeros_like(torch.ones(2, 3), layout=layout, dtype=torch.float64)
+    assert (x.layout, x.shape, x.dtype, x._nnz()) == (layout, (2, 3), torch.float64, 0)
+    for function in (torch.empty_like, torch.ones_like, torch.rand_like, torch.randn_like):
+        with pytest.raises(NotImplementedError, match="^Could not run 'aten::empty_strided'"):
+            function(torch.ones(2, 3), layout=layout)
+    with pytest.raises(NotImplementedError, match="^Could not run 'aten::empty_strided'"):
+        torch.full_like(torch.ones(2, 3), 2.0, layout=layout)
