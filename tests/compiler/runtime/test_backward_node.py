@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import weakref
 
 import pytest
 
@@ -101,12 +100,12 @@ def test_an_output_and_a_view_of_it():
         same(*results)
 
 
-def test_ids_of_tensors_that_are_no_more_are_used_again():
-    trace, view = Trace(), torch.zeros(2)
-    trace.tensors[id(view)] = weakref.ref(torch.zeros(1))
-    assert not trace.has_created(view)
-    trace.views[id(view)] = weakref.ref(view)
-    assert trace.has_created(view)
+def test_a_call_creates_what_neither_existed_nor_was_passed():
+    trace, existing, argument = Trace(), torch.zeros(2), torch.zeros(2)
+    trace.existing_tensors, trace.argument_tensors = {id(existing)}, {id(argument)}
+    assert not trace.has_created(existing)
+    assert not trace.has_created(argument)
+    assert trace.has_created(torch.zeros(2))
 
 
 def test_it_behaves_as_the_module():
