@@ -430,3 +430,15 @@ def test_batches_of_tangents_are_put_at_positions() -> None:
         for argnums in (0, 1):
             torch.testing.assert_close(torch.func.jacfwd(f, argnums)(x, v),
                                        torch.func.jacrev(f, argnums)(x, v))
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "aminmax", "var", "prod", "cumprod", "logsumexp"])
+def test_reductions_of_a_number_along_its_axis(torch, name):
+    options = {"correction": 0} if name == "var" else {"dim": 0}
+    function = getattr(torch, name)
+    x, t = torch.tensor(1.5), torch.tensor(2.0)
+    value, tangent = torch.func.jvp(lambda x: function(x, **options), (x,), (t,))
+    value = value if isinstance(value, torch.Tensor) else value[0]
+    tangent = tangent if isinstance(tangent, torch.Tensor) else tangent[0]
+    assert value.item() == (0.0 if name == "var" else 1.5)
+    assert tangent.item() == (0.0 if name == "var" else 2.0)

@@ -77,7 +77,7 @@ def _declare_extreme(name: str, ufunc: np.ufunc, doc: str) -> Declared:
         input_t: Array | None, input: Array, dim: Dims, keepdim: bool
     ) -> tuple[Array, Array] | None:
         axes = parse_axes(dim, input.ndim)
-        if input_t is None or axes is not None and len(axes) > 1 or not are_plain(input, input_t):
+        if input_t is None or axes is not None and len(axes) != 1 or not are_plain(input, input_t):
             return None
         y = body(input, dim, keepdim)
         is_extreme = input == (y if keepdim or axes is None else np.expand_dims(y, axes[0]))
