@@ -17,7 +17,7 @@ from ..tensor.windows.view_origins import is_unrecorded
 from .engine import make_target_key, run
 from .gradient_edge import GradientEdge, find_target, needs_gradient
 from .hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
-from .mode import MODE
+from .mode import MODE, enable_grad
 from .tangents import drop_tangents
 
 
@@ -199,6 +199,45 @@ def partial_grad(
     captures = {key: i for i, key in enumerate(keys)}
     captured = run(roots, True, create_graph, captures, False, True)
     return [captured.get(key) for key in keys]
+
+
+def _create_leaf(x: Tensor) -> Tensor:
+    """Return `x` as a leaf; `requires_grad_` would refuse it within a transform."""
+    leaf: Tensor = x.detach()
+    leaf._requires_grad = leaf._tracked = True
+    return leaf
+
+
+def compute_differentiable_adjoint(
+    forward: Callable[..., tuple], inputs: Sequence[Tensor | None], gs: Sequence[Tensor | None],
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    """Return the cotangents of `inputs` as recorded values, for second derivatives.
+
+    An input without history, such as an example that a vmap takes out of its batch, becomes a leaf.
+    """
+    views = [None if x is None else x.view_as(x) if x.requires_grad or not need
+             else _create_leaf(x) for x, need in zip(inputs, needs, strict=True)]
+    ys = forward(*views)
+    pairs = [(y, g) for y, g in zip(ys, gs, strict=False) if g is not None and y.requires_grad]
+    primals: Any = [x for x, need in zip(views, needs, strict=True) if need]
+    actual = iter(grad([y for y, _ in pairs], primals, [g for _, g in pairs], create_graph=True,
+                       allow_unused=True))
+    return tuple(next(actual) if need else None for need in needs)
+
+
+def compute_adjoint_by_operators(
+    forward: Callable[..., tuple], inputs: Sequence[Tensor | None], gs: Sequence[Tensor | None],
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    """Return the cotangents of `inputs`, of an operator that is recorded as one: `forward` computes
+    it in recorded operators. The cotangents are recorded where derivatives of them are wanted."""
+    if MODE.grad:
+        return compute_differentiable_adjoint(forward, inputs, gs, needs)
+    plain = [None if x is None else x.detach() for x in inputs]
+    with enable_grad():
+        parts = compute_differentiable_adjoint(forward, plain, gs, needs)
+    return tuple([None if part is None else part.detach() for part in parts])
 
 
 def _finish_gradient(

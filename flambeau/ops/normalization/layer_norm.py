@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import compute_adjoint_by_operators
 from ...autograd.mode import MODE
 from ...autograd.tangents import LEVELS, find_level
 from ...tensor.dtypes import FLOAT32, HALF, finfo
@@ -21,7 +22,6 @@ from ..core.operator import Array, publish
 from ..core.output_layout import Layout
 from ..core.registry import composite, opaque, repeats_operators
 from ..core.sample_inputs import Rng, Sample
-from ..recurrent.time_steps import compute_adjoint_by_operators
 from ..view.join import cat
 from .duals import normalize_rows_with_tangent
 from .norm_arrays import rows_backward, rows_forward, rows_tangent

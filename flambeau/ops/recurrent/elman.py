@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import compute_differentiable_adjoint
 from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ..core.operator import Array, publish
@@ -21,8 +22,8 @@ from .lstm import cast_arrays
 from .native import compute_input_sums, drop_missing, prepare
 from .tangents import compute_with_tangents, push_layer
 from .time_steps import (
-    Steps, add_biases, check_cell, choose_overload, combine_biases, compute_differentiable_adjoint,
-    multiply_rows, run_in_operators, run_stack,
+    Steps, add_biases, check_cell, choose_overload, combine_biases, multiply_rows,
+    run_in_operators, run_stack,
 )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import compute_differentiable_adjoint
 from ...autograd.mode import MODE
 from ...autograd.tape import requires
 from ...native.target.eager_costs import BLOCK_ELEMENTS
@@ -27,8 +28,8 @@ from ..linalg.matmul import multiply_matrices
 from .native import compute_input_sums, drop_missing, prepare
 from .tangents import compute_with_tangents, push_layer
 from .time_steps import (
-    Steps, add_biases, check_cell, choose_overload, combine_biases, compute_differentiable_adjoint,
-    multiply_rows, run_in_operators, run_stack,
+    Steps, add_biases, check_cell, choose_overload, combine_biases, multiply_rows,
+    run_in_operators, run_stack,
 )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...autograd.backward import compute_adjoint_by_operators
 from ...autograd.tangents import find_level, push_through
 from ...tensor.tensor import Tensor
 from ...tensor.windows.batched_window import is_example
@@ -21,9 +22,7 @@ from ..core.output_layout import Layout
 from ..core.promotion import compute_dtype
 from ..core.registry import opaque
 from .native import compute_input_sums, drop_missing, prepare
-from .time_steps import (
-    Steps, clear_last_gate, combine_biases, compute_adjoint_by_operators, run_in_operators,
-)
+from .time_steps import Steps, clear_last_gate, combine_biases, run_in_operators
 
 INPUTS = ("x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh", "w_hr")
 _LAYERS = {"lstm": "_lstm_layer", "gru": "_gru_layer", "tanh": "_rnn_layer", "relu": "_rnn_layer"}

@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ...autograd import enable_grad
-from ...autograd.backward import grad
-from ...autograd.mode import MODE
 from ...tensor.tensor import Tensor
 from ..creation.dropout import dropout
 from ..linalg.linear import linear
@@ -80,45 +77,6 @@ def clear_last_gate(bias: np.ndarray | None, gates: int) -> np.ndarray | None:
 def multiply_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a.T @ b: a weight's gradient from the cotangents and inputs of all steps."""
     return multiply_matrices(a.T, b)
-
-
-def _create_leaf(x: Tensor) -> Tensor:
-    """Return `x` as a leaf; `requires_grad_` would refuse it within a transform."""
-    leaf: Tensor = x.detach()
-    leaf._requires_grad = leaf._tracked = True
-    return leaf
-
-
-def compute_differentiable_adjoint(
-    forward: Callable[..., tuple], inputs: Sequence[Tensor | None], gs: Sequence[Tensor | None],
-    needs: tuple[bool, ...],
-) -> tuple[Tensor | None, ...]:
-    """The cotangents of `inputs` as recorded values, for second derivatives.
-
-    An input without history, such as an example that a vmap takes out of its batch, becomes a leaf.
-    """
-    views = [None if x is None else x.view_as(x) if x.requires_grad or not need
-             else _create_leaf(x) for x, need in zip(inputs, needs, strict=True)]
-    ys = forward(*views)
-    pairs = [(y, g) for y, g in zip(ys, gs, strict=False) if g is not None and y.requires_grad]
-    primals: Any = [x for x, need in zip(views, needs, strict=True) if need]
-    actual = iter(grad([y for y, _ in pairs], primals, [g for _, g in pairs], create_graph=True,
-                       allow_unused=True))
-    return tuple(next(actual) if need else None for need in needs)
-
-
-def compute_adjoint_by_operators(
-    forward: Callable[..., tuple], inputs: Sequence[Tensor | None], gs: Sequence[Tensor | None],
-    needs: tuple[bool, ...],
-) -> tuple[Tensor | None, ...]:
-    """The cotangents of `inputs`, of an operator that is recorded as one: `forward` computes it in
-    recorded operators. The cotangents are recorded where derivatives of them are wanted."""
-    if MODE.grad:
-        return compute_differentiable_adjoint(forward, inputs, gs, needs)
-    plain = [None if x is None else x.detach() for x in inputs]
-    with enable_grad():
-        parts = compute_differentiable_adjoint(forward, plain, gs, needs)
-    return tuple([None if part is None else part.detach() for part in parts])
 
 
 def iterate_steps(x: Tensor, sizes: tuple[int, ...], reverse: bool) -> Iterator[tuple[int, Tensor]]:

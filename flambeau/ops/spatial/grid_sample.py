@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...autograd.backward import compute_differentiable_adjoint
 from ...autograd.mode import MODE
 from ...autograd.tangents import push_through
 from ...native.foundation.user_frames import warn
@@ -28,7 +29,6 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..creation.interchange import tensor
 from ..creation.sequences import linspace
-from ..recurrent.time_steps import compute_differentiable_adjoint
 from ..view.join import stack
 from .grid_native import compute_image_adjoint, compute_points_adjoint, sample
 from .grid_sample_composite import (
