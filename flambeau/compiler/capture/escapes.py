@@ -47,28 +47,15 @@ def finish(trace: Trace) -> None:
 def _refuse_earlier_graphs(trace: Trace, returned: list[Tensor]) -> None:
     """Refuse a call that goes on with the graph of a tensor that it takes over, rather than
     detaching it: programs know no graph of an earlier call."""
-    taken = {id(node) for tensor in iterate_tensors(list_leaves(trace.carried))
-             if (node := _find_node(tensor)) is not None}
-    if not taken:
+    histories = [tensor._history() for tensor in iterate_tensors(list_leaves(trace.carried))]
+    earlier = {id(h.node if h.__class__ is Output else h) for h in histories if h is not None}
+    if not earlier:
         return
     met = {**trace.walked_nodes}
-    stack = [node for tensor in returned if trace.has_created(tensor)
-             and (node := _find_node(tensor)) is not None]
-    while stack:
-        node = stack.pop()
-        if id(node) not in met:
-            met[id(node)] = node
-            below = [edge.node if edge.__class__ is Output else edge for edge in node.edges]
-            stack += [edge for edge in below if isinstance(edge, Node)]
-    if not taken.isdisjoint(met):
+    add_nodes(met, [tensor._history() for tensor in returned if trace.has_created(tensor)])
+    if not earlier.isdisjoint(met):
         trace.add_problem("it goes on with the graph of a tensor of the call before: detach what "
                           "one step hands to the next", "")
-
-
-def _find_node(tensor: Tensor) -> Node | None:
-    """Return the node that made a tensor."""
-    history = tensor._history()
-    return history.node if history.__class__ is Output else history
 
 
 def _forget_own_grads(trace: Trace, returned: list[Tensor]) -> None:
@@ -181,12 +168,17 @@ def iterate_tensors(x: Any) -> Iterator[Tensor]:
 
 def walk(trace: Trace, target: Any) -> None:
     """Note the nodes that a backward pass from `target` visits and frees."""
-    stack = [target]
+    add_nodes(trace.walked_nodes, [target])
+
+
+def add_nodes(met: dict[int, Any], targets: list[Any]) -> None:
+    """Add the nodes below `targets` that are not in `met` yet, by their ids."""
+    stack = [*targets]
     while stack:
         single = stack.pop()
         single = single.node if single.__class__ is Output else single
-        if isinstance(single, Node) and id(single) not in trace.walked_nodes:
-            trace.walked_nodes[id(single)] = single
+        if isinstance(single, Node) and id(single) not in met:
+            met[id(single)] = single
             stack.extend(single.edges)
 
 

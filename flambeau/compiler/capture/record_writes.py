@@ -8,7 +8,6 @@ records what the original does, or performs it with operators.
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -303,12 +302,6 @@ def _record_wrap(r: Recorder, original: Callable, array: Any) -> Any:
     return result
 
 
-def _record_view(r: Recorder, original: Callable, source: Any, array: Any) -> Any:
-    result = original(source, array)
-    r.trace.views[id(result)] = weakref.ref(result)
-    return result
-
-
 def _patch_factories(r: Recorder) -> Pairs:
     functions = {**ops.PUBLIC["Tensor"], **ops.PUBLIC["torch"]}
     for name in _FACTORIES:
@@ -321,7 +314,6 @@ def _patch_factories(r: Recorder) -> Pairs:
     yield interchange.from_numpy, pass_through_unless_on(r, _record_from_numpy)
     yield norm_formulas.allocate_statistics, pass_through_unless_on(r, _record_statistics)
     yield tensors.wrap, pass_through_unless_on(r, _record_wrap)
-    yield tensors.view_of, pass_through_unless_on(r, _record_view)
 
 
 # ----------------------------------------------------------------------------- gradients

@@ -419,7 +419,6 @@ def _hook_factories() -> Iterator[Hook]:
     yield _hook(interchange.from_numpy, _adopt_numpy)
     yield _hook(norm_formulas.allocate_statistics, functools.partial(r._record_statistics, NOW))
     yield _hook_recording(tensors.wrap, _adapt_recorder(r._record_wrap))
-    yield _hook_recording(tensors.view_of, _adapt_recorder(r._record_view))
 
 
 def _adapt_recorder(record: Callable) -> Callable:

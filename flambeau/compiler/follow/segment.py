@@ -216,8 +216,8 @@ class Segment:
                 and _drop_first(self.calls) == _drop_first(other.calls)
                 and self.backwards.keys() == other.backwards.keys()
                 and self.group_updates == other.group_updates
-                and all(map(_are_alike, self.memory, other.memory))
                 and len(self.memory) == len(other.memory)
+                and all(map(_are_alike, self.memory, other.memory))
                 and all(a.event.function is b.event.function and a.event.form == b.event.form
                         and compare_events(a.event, b.event, {}) is None
                         for a, b in zip(self.entries, other.entries, strict=True)))

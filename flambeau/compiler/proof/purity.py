@@ -153,8 +153,10 @@ def is_numpy_of_numbers(function: Any, operands: list[Any]) -> bool:
             isinstance(function, type) and issubclass(function, np.number))
     except TypeError:
         return False
-    return is_known and all(map(_is_numeric, operands)) and all(
-        np.geterr()[kind] in ("warn", "log") for kind in ("divide", "over", "invalid"))
+    if not is_known or not all(map(_is_numeric, operands)):
+        return False
+    answers = np.geterr()
+    return all(answers[kind] in ("warn", "log") for kind in ("divide", "over", "invalid"))
 
 
 def _is_numeric(x: Any) -> bool:

@@ -236,7 +236,6 @@ class Trace:
         self.externals: dict[int, Any] = {}  # outside tensors that the step used, by id
         self.modes: tuple = ()  # AmbientModes at the call
         self.tensors: dict[int, Any] = {}  # weak references to tensors that the call created
-        self.views: dict[int, Any] = {}  # weak references to views created by indexing and view()
         self.moved: list[Any] = []  # tensors that the call created and gave other memory
         self.modules: list[Any] = []  # weak references to the modules that were called
         self.backward: Backward | None = None
@@ -366,7 +365,7 @@ class Trace:
         self.version_bumps, self.externals = [], {}
         self.returned_arrays, self.positions = [], {}
         self.storage_numbers, self.owner_refs = {}, {}
-        self.tensors, self.views = {}, {}
+        self.tensors = {}
         self.unrecorded_makers, self.walked_nodes = {}, {}
         self.known_owners, self.existing_tensors, self.argument_tensors = set(), set(), set()
 
