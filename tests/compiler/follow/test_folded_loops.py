@@ -19,9 +19,22 @@ def _follow(function: Callable[..., Any]) -> Any:
 
 
 def _count_programs(step: Any) -> int:
-    found = re.search(r"(\d+) programs?, run", step.explain())
-    assert found is not None, step.explain()
-    return int(found.group(1))
+    match = re.search(r"(\d+) programs?, run", step.explain())
+    assert match is not None, step.explain()
+    return int(match.group(1))
+
+
+def _compare(step: Callable[..., Any], calls: list[tuple[Any, ...]], rel: float = 1e-5,
+             absolute: float | None = None) -> Any:
+    """Follow calls of a step that returns tensors and a log; return the followed step."""
+    followed = _follow(step)
+    for arguments in calls:
+        results, log = followed(*arguments)
+        expected, wanted = step(*arguments)
+        assert log == pytest.approx(wanted, rel=rel, abs=absolute)
+        for a, b in zip(results, expected, strict=True):
+            assert torch.allclose(a, b, rtol=rel, atol=1e-8 if absolute is None else absolute)
+    return followed
 
 
 def make_sampler(seed: int) -> Callable[[int], list[int]]:
@@ -91,23 +104,16 @@ def test_turns_that_keep_their_results() -> None:
     """Results of earlier turns live on while the same programs run again."""
 
     def step(x: Any, turns: int) -> Any:
-        kept, total = [], 0.0
+        results, total = [], 0.0
         for _ in range(turns):
             x = (x * 1.5).tanh()
-            kept.append(x + 1)
+            results.append(x + 1)
             total += x.sum().item()
             if total > 1e6:  # keeps its Python
                 break
-        return kept, total
+        return results, total
 
-    followed = _follow(step)
-    for turns in [3, 3, 3, 3, 6, 2, 8, 8]:
-        x = torch.randn(4)
-        results, total = followed(x, turns)
-        expected, wanted = step(x, turns)
-        assert total == pytest.approx(wanted, rel=1e-5)
-        for a, b in zip(results, expected, strict=True):
-            assert torch.allclose(a, b)
+    _compare(step, [(torch.randn(4), turns) for turns in [3, 3, 3, 3, 6, 2, 8, 8]])
 
 
 def test_turns_that_write_what_others_read() -> None:
@@ -123,15 +129,9 @@ def test_turns_that_write_what_others_read() -> None:
                 break
         return [*buffers, view], log
 
-    followed, draws = _follow(step), random.Random(0)
-    for k in range(14):
-        choices = [draws.randrange(2) for _ in range(3 if k < 6 else draws.randrange(6))]
-        x = torch.randn(3)
-        results, log = followed(x, choices)
-        expected, wanted = step(x, choices)
-        assert log == pytest.approx(wanted, rel=1e-5)
-        for a, b in zip(results, expected, strict=True):
-            assert torch.allclose(a, b)
+    draws = random.Random(0)
+    lengths = [3 if k < 6 else draws.randrange(6) for k in range(14)]
+    _compare(step, [(torch.randn(3), [draws.randrange(2) for _ in range(n)]) for n in lengths])
 
 
 def test_turns_of_two_kinds_in_any_order() -> None:
@@ -142,17 +142,12 @@ def test_turns_of_two_kinds_in_any_order() -> None:
             log.append(x.mean().item())
             if log[-1] > 1e6:  # keeps its Python
                 break
-        return x, log
+        return [x], log
 
-    followed, draws = _follow(step), random.Random(0)
-    for k in range(16):
-        kinds = [draws.random() < 0.5 for _ in range(2 if k < 4 else draws.randrange(7))]
-        x = torch.randn(4)
-        result, log = followed(x, kinds)
-        expected, wanted = step(x, kinds)
-        assert log == pytest.approx(wanted, rel=1e-4, abs=1e-6)
-        assert torch.allclose(result, expected, rtol=1e-4, atol=1e-6)
-    assert _count_programs(followed) <= 6
+    draws = random.Random(0)
+    lengths = [2 if k < 4 else draws.randrange(7) for k in range(16)]
+    calls = [(torch.randn(4), [draws.random() < 0.5 for _ in range(n)]) for n in lengths]
+    assert _count_programs(_compare(step, calls, rel=1e-4, absolute=1e-6)) <= 6
 
 
 def test_a_copy_to_where_a_tensor_is_already_begins_no_recording() -> None:

@@ -134,26 +134,12 @@ def a_state_whose_graph_is_retained() -> Scene:
     return Scene(step, lambda: None, lambda: (torch.randn(2, 3),), [*cell.parameters()])
 
 
-@scene
-def a_state_measured_with_its_graph() -> Scene:
+def _measure(mode: Callable[[], Any]) -> Scene:
+    """A step that measures the state of the call before, which still has its graph, in a mode."""
     cell, holder = nn.RNNCell(3, 4), {"h": torch.zeros(2, 4)}
 
     def step(x: Any) -> Any:
-        norm = holder["h"].norm()  # has the graph of the call before
-        holder["h"] = cell(x, holder["h"].detach())
-        cell.zero_grad()
-        holder["h"].sum().backward()
-        return norm
-
-    return Scene(step, lambda: None, lambda: (torch.randn(2, 3),), [*cell.parameters()])
-
-
-@scene
-def a_state_measured_without_gradients() -> Scene:
-    cell, holder = nn.RNNCell(3, 4), {"h": torch.zeros(2, 4)}
-
-    def step(x: Any) -> Any:
-        with torch.no_grad():
+        with mode():
             norm = holder["h"].norm()
         holder["h"] = cell(x, holder["h"].detach())
         cell.zero_grad()
@@ -161,6 +147,16 @@ def a_state_measured_without_gradients() -> Scene:
         return norm
 
     return Scene(step, lambda: None, lambda: (torch.randn(2, 3),), [*cell.parameters()])
+
+
+@scene
+def a_state_measured_with_its_graph() -> Scene:
+    return _measure(torch.enable_grad)
+
+
+@scene
+def a_state_measured_without_gradients() -> Scene:
+    return _measure(torch.no_grad)
 
 
 @scene
@@ -190,5 +186,5 @@ def a_state_trained_at_times() -> Scene:
             y, language.h = language.rnn(x, language.h)
         return y.sum()
 
-    made = language.scene()
-    return Scene(step, made.change, made.arguments, made.state, made.log)
+    usual = language.scene()
+    return Scene(step, usual.change, usual.arguments, usual.state, usual.log)

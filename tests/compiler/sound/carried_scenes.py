@@ -11,15 +11,10 @@ from typing import Any
 import flambeau as torch
 from flambeau import nn
 
-from .scenario import Scene
+from .scenario import Scene, collect
 
 SCENES: dict[str, Callable[[], Scene]] = {}
-
-
-def scene(make: Callable[[], Scene]) -> Callable[[], Scene]:
-    """Registers a scene under its name."""
-    SCENES[make.__name__.replace("_", " ").strip()] = make
-    return make
+scene = collect(SCENES)
 
 
 class Holder:

@@ -16,15 +16,10 @@ import flambeau.nn.functional as F
 from flambeau import nn
 
 from .followed_scenes import data, training
-from .scenario import Scene
+from .scenario import Scene, collect
 
 SCENES: dict[str, Callable[[], Scene]] = {}
-
-
-def scene(make: Callable[[], Scene]) -> Callable[[], Scene]:
-    """Registers a scene under its name."""
-    SCENES[make.__name__.replace("_", " ")] = make
-    return make
+scene = collect(SCENES)
 
 
 def descend(net: Any, opt: Any, x: Any, y: Any) -> Any:

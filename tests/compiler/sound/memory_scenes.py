@@ -12,15 +12,10 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn, optim
 
-from .scenario import Scene
+from .scenario import Scene, collect
 
 SCENES: dict[str, Callable[[], Scene]] = {}
-
-
-def scene(make: Callable[[], Scene]) -> Callable[[], Scene]:
-    """Registers a scene under its name."""
-    SCENES[make.__name__.replace("_", " ")] = make
-    return make
+scene = collect(SCENES)
 
 
 def _build_pair() -> tuple[Any, Any, Any]:

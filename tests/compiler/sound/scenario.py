@@ -35,6 +35,15 @@ class Scene:
     log: list[Any] = field(default_factory=list)
 
 
+def collect(table: dict[str, Any]) -> Callable[[Any], Any]:
+    """Return a decorator that adds a function to a table under its name, in words."""
+    def add(function: Any) -> Any:
+        table[function.__name__.replace("_", " ").strip()] = function
+        return function
+
+    return add
+
+
 def observe(
     make: Callable[[], Scene], mode: str | None, change_at: int, follow: bool = True
 ) -> list[Any]:

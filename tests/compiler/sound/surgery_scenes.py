@@ -14,15 +14,10 @@ from flambeau.nn.utils import parametrizations, parametrize
 
 from .followed_scenes import data, training
 from .loop_scenes import descend
-from .scenario import Scene
+from .scenario import Scene, collect
 
 SCENES: dict[str, Callable[[], Scene]] = {}
-
-
-def scene(make: Callable[[], Scene]) -> Callable[[], Scene]:
-    """Registers a scene under its name."""
-    SCENES[make.__name__.replace("_", " ")] = make
-    return make
+scene = collect(SCENES)
 
 
 class Adapter(nn.Module):

@@ -11,14 +11,11 @@ import pytest
 
 import flambeau as torch
 
+from .scenario import collect
+
 Calls = list[Callable[[], tuple]]
 PROGRAMS: dict[str, Callable[[], tuple[Callable[..., Any], Calls]]] = {}
-
-
-def program(make: Callable[[], tuple[Callable[..., Any], Calls]]) -> Any:
-    """Registers what returns a step and the arguments of its calls."""
-    PROGRAMS[make.__name__.replace("_", " ")] = make
-    return make
+program = collect(PROGRAMS)
 
 
 def _first_same(same: Any, other: Callable[[], Any]) -> Calls:

@@ -11,19 +11,12 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 
+from .scenario import collect
+
 Made = tuple[Callable[[Any], Any], Callable[[], Any]]
 PROVED: dict[str, Callable[[], Made]] = {}
 FOLLOWED: dict[str, Callable[[], Made]] = {}
-
-
-def _proved(make: Callable[[], Made]) -> Any:
-    PROVED[make.__name__.replace("_", " ").strip()] = make
-    return make
-
-
-def _followed(make: Callable[[], Made]) -> Any:
-    FOLLOWED[make.__name__.replace("_", " ").strip()] = make
-    return make
+_proved, _followed = collect(PROVED), collect(FOLLOWED)
 
 
 @_proved

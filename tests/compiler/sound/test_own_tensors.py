@@ -10,19 +10,12 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 
+from .scenario import collect
+
 Step = Callable[[Any], Any]
 PROVED: dict[str, Callable[[], Step]] = {}
 FOLLOWED: dict[str, Callable[[], Step]] = {}
-
-
-def _proved(make: Callable[[], Step]) -> Any:
-    PROVED[make.__name__.replace("_", " ").strip()] = make
-    return make
-
-
-def _followed(make: Callable[[], Step]) -> Any:
-    FOLLOWED[make.__name__.replace("_", " ").strip()] = make
-    return make
+_proved, _followed = collect(PROVED), collect(FOLLOWED)
 
 
 @_proved

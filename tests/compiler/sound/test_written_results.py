@@ -9,12 +9,10 @@ import pytest
 
 import flambeau as torch
 
+from .scenario import collect
+
 STEPS: dict[str, Callable[[Any], Any]] = {}
-
-
-def _step(function: Callable[[Any], Any]) -> Any:
-    STEPS[function.__name__.replace("_", " ").strip()] = function
-    return function
+_step = collect(STEPS)
 
 
 @_step
