@@ -142,7 +142,7 @@ def softmax(input: Array, dim: int, dtype: Dtype | None = None) -> Array:
         n = input.ndim
         size = input.size
         if 1 < size <= MAX_SMALL_ELEMENTS and (dim == n - 1 or dim == -1) \
-                and input.__class__ is _ndarray:
+                and dim.__class__ is int and input.__class__ is _ndarray:
             kernel = SOFTMAX[input.dtype]
             if kernel and KernelPolicy.allowed:
                 y = input.copy()
@@ -213,7 +213,7 @@ def log_softmax(input: Array, dim: int, dtype: Dtype | None = None) -> Array:
         n = input.ndim
         size = input.size
         if 1 < size <= MAX_SMALL_ELEMENTS and (dim == n - 1 or dim == -1) \
-                and input.__class__ is _ndarray:
+                and dim.__class__ is int and input.__class__ is _ndarray:
             kernel = LOG_SOFTMAX[input.dtype]
             if kernel and KernelPolicy.allowed:
                 y = input.copy()

@@ -60,6 +60,17 @@ def test_softmax(name, shape, dtype, monkeypatch) -> None:
     assert torch.equal(x, before)
 
 
+@pytest.mark.parametrize("dim", [1.0, True])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_axes_that_equal_integers_are_refused_once_the_kernel_is_ready(name, dim) -> None:
+    x = torch.ones(2, 2)
+    for _ in range(3):
+        getattr(x, name)(1)
+    assert getattr(small_arrays, name.upper())[np.dtype(np.float32)]
+    with pytest.raises(TypeError, match=f"must be int, not {type(dim).__name__}"):
+        getattr(x, name)(dim)
+
+
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 @pytest.mark.filterwarnings("ignore")
 def test_special_values(name, monkeypatch) -> None:
