@@ -11,7 +11,7 @@ import functools
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -34,6 +34,7 @@ from ..proof.watcher import Watcher
 from ..trace.ambient_modes import read_ambient_modes
 from ..trace.carried_values import list_leaves, read_carried
 from ..trace.host_numbers import Place
+from ..trace.number_inputs import settle_number_inputs
 from ..trace.operands import collect_arrays, collect_tensors, flatten, flatten_call
 from ..trace.trace import UPDATE, Backward, Trace, address, collect_values
 from ..trace.trace_signature import TraceSignature
@@ -153,6 +154,7 @@ def capture(
 def capture_steps(
     function: Callable, args: tuple, kwargs: dict, values: bool = True, counter: bool = False,
     expected: TraceSignature | None = None, prove: bool = False, places: Sequence[Place] = (),
+    varying: Container[str] = (),
 ) -> Steps:
     """Run function(*args, **kwargs), record it, and return the result and the trace.
 
@@ -162,6 +164,7 @@ def capture_steps(
     has no values until the trace's `deferred` computes them.
     prove: watch the call opcode by opcode, for the trace's `proof`.
     places: where the call finds tensors that it takes over from the call before.
+    varying: keys of the paths of numbers that changed between earlier calls.
 
     The trace is None if a recording is already running or an argument is sparse. Exceptions of the
     function propagate.
@@ -177,7 +180,7 @@ def capture_steps(
         trace = recorder.trace
         trace.carried = read_carried(places)
         _remember(recorder, args, kwargs)
-        watcher = _watch(function, args, kwargs, trace) if prove else None
+        watcher = _watch(function, args, kwargs, trace, varying) if prove else None
         recorder.watcher = watcher
         states = [(t, t._array, t._requires_grad, t._node) for t in recorder.keep_alive[0][0]]
         if expected is not None:
@@ -204,10 +207,12 @@ def capture_steps(
         _capturing.release()
 
 
-def _watch(function: Callable, args: tuple, kwargs: dict, trace: Trace) -> Watcher:
+def _watch(function: Callable, args: tuple, kwargs: dict, trace: Trace, varying: Container[str]
+           ) -> Watcher:
     leaves = [*flatten_call(args, kwargs), *list_leaves(trace.carried)]
     watcher = Watcher(function, args, kwargs, leaves, trace.existing_tensors)
     watcher.facts.carried.take(trace.carried, leaves)
+    watcher.facts.varying = varying
     watcher.facts.watch_writes = functools.partial(watch_writes, trace)
     watcher.facts.is_unwritten = functools.partial(is_unwritten, trace)
     return watcher
@@ -229,6 +234,7 @@ def _conclude(recorder: Recorder, states: list[tuple], leaves: list[Any]) -> Non
             recorder.trace.proof = recorder.watcher.conclude(
                 recorder.public, recorder.container_ids, recorder.trace.externals.keys())
             recorder.trace.pins = recorder.trace.proof.pins
+            settle_number_inputs(recorder.trace.events)
             note_arrays(recorder.trace)
     except BaseException:
         recorder.compute()

@@ -23,9 +23,11 @@ from ...tensor.layout import (
     as_bytes, empty_strided_array, ensure_strides, find_dense_order, find_owner,
 )
 from ...tensor.tensor import Tensor, view_of, wrap
+from ...tensor.tree import map_leaves_of
 from ..schedule.arena import Arena
 from ..trace.bindings import Bindings, view_bytes
 from ..trace.counter_rng import CounterDraw, draw_key
+from ..trace.number_inputs import NumberInput
 from ..trace.operands import as_arrays, collect_arrays, unbind_call
 from ..trace.trace import (
     CONSTANT, DRAW, EMPTY, OPERATOR, UPDATE, WRITE, Event, Storage, Value, collect_values,
@@ -233,6 +235,7 @@ class _Computation:
         """Run an operator."""
         operator = event.operator
         args = map_values(event.args, lambda value: wrap(self.array(value)))
+        args = map_leaves_of(NumberInput, lambda number: number.value, args)
         positions = operator.tensor_positions
         args = tuple(x if k in positions else as_arrays(x) for k, x in enumerate(args))
         plain, named = unbind_call(operator, args)

@@ -14,7 +14,7 @@ from ...ops.interception.code_patching import (
 )
 from ...ops.interception.stub_set import STUB_SETS
 from ...tensor.tensor import Tensor
-from .recorder import Recorder, make_composite_recorder
+from .recorder import Recorder, bypass_fast_path, make_composite_recorder
 
 
 def _list_functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
@@ -45,11 +45,6 @@ def _list_functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | 
 
 def _is_function(x: Any) -> bool:
     return type(x) is type(_is_function)
-
-
-def bypass_fast_path(twin: Any) -> Callable:
-    """Return the recorder of an in-place function, which calls the operator's function."""
-    return lambda original, args, kwargs: twin.by_function(*args, **kwargs)
 
 
 _swaps: list[Any] = []  # active swaps, including any that Ctrl-C left behind

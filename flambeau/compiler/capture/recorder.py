@@ -15,16 +15,22 @@ import numpy as np
 from ...autograd.node import Node
 from ...native.foundation.source_hash import PACKAGE
 from ...nn.module import Module
+from ...ops.core import inplace
 from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
 from ...ops.core.operator import Kind, Operator
 from ...ops.core.out import write_out
+from ...ops.core.registry import PASSES_NUMBERS
+from ...ops.interception import torch_function
+from ...ops.interception.code_patching import STUB_FILE
 from ...tensor.capture_marks import MODULE_MARK
 from ...tensor.layout import find_owner
 from ...tensor.size import Size
 from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
+from ...tensor.tree import map_leaves_of
 from ..ir.reasons import Advice, Reason
 from ..proof.watcher import Watcher
+from ..trace.number_inputs import NumberInput, fix_number, rounds_exactly, takes_numbers_exactly
 from ..trace.operands import (
     bind, collect_arrays, collect_tensors, flatten, takes_number_from_tensor, unbind,
 )
@@ -33,6 +39,7 @@ from ..trace.trace import CALL, CONSTANT, EMPTY, OPERATOR, WRITE, Event, Trace, 
 from .lazy_call import NOT_NOW, Deferred
 
 _LIBRARY = PACKAGE + os.sep
+_ARGUMENTS = ("args", "kwargs")  # of an event
 _ENGINE = os.path.join(_LIBRARY, "autograd", "engine.py")
 
 
@@ -57,6 +64,7 @@ class Recorder:
         self.spaces: dict[int, tuple[Any, dict]] = {}  # module attributes before their calls
         self.deferred: Deferred | None = None  # set while operators may be skipped
         self.awaited: dict[int, str] = {}  # pending events, by the id of the waiting object
+        self.number_inputs: dict[int, NumberInput] = {}  # by id of the number that operators get
 
     @property
     def on(self) -> bool:
@@ -97,7 +105,7 @@ class Recorder:
         if isinstance(x, np.ndarray):
             return self.window(x, line)
         if isinstance(x, PLAIN):
-            return x
+            return self.number_inputs.get(id(x), x)
         if isinstance(x, tuple):
             if isinstance(x, Size) or not hasattr(x, "_fields"):
                 return tuple(self.refer(item, line) for item in x)
@@ -140,6 +148,10 @@ class Recorder:
 
     def add(self, kind: str, **parts: Any) -> Event:
         """Append an event, with the line and module that caused it."""
+        if self.number_inputs and not (
+                kind == OPERATOR and rounds_exactly(parts["operator"], parts["args"])):
+            parts = {key: map_leaves_of(NumberInput, fix_number, x) if key in _ARGUMENTS else x
+                     for key, x in parts.items()}
         line, backward = self.line()
         module = ".".join(name for _, name in self.modules)
         event = Event(kind, line=line, module=module, backward=backward, **parts)
@@ -208,6 +220,8 @@ class Recorder:
                 self.visit(args)
                 return original(*args, **kwargs)
             self.public.add(operator.name)
+            if self.watcher is not None:
+                args, kwargs = self._take_number(operator, args, kwargs)
             out = kwargs.pop("out", None) if "out" not in operator.names else None
             supplied = (args[1], args[0]) if swapped and len(args) == 2 else args
             bound = bind(operator, supplied, kwargs)
@@ -231,6 +245,23 @@ class Recorder:
             return result if out is None else write_out(operator, result, out, bound)
 
         return record
+
+    def _take_number(self, operator: Operator, args: tuple, kwargs: dict[str, Any]
+                     ) -> tuple[tuple, dict[str, Any]]:
+        """Replace a number that the step hands to this operator, and that the program may compute
+        anew in each call, by an object of its own, by which the operator's derivatives know it."""
+        assert self.watcher is not None
+        values = (*args, *kwargs.values())
+        taken = self.watcher.take_number(_find_caller(), values) \
+            if self.watcher.offers_number and takes_numbers_exactly(operator, values) else None
+        if taken is None:
+            return args, kwargs
+        position, number = taken
+        self.number_inputs[id(number.value)] = number
+        names = [*kwargs][position - len(args):] if position >= len(args) else []
+        if names:
+            return args, {**kwargs, names[0]: number.value}
+        return (*args[:position], number.value, *args[position + 1 :]), kwargs
 
     def _defer_result(
         self, operator: Operator, refs: tuple, bound: tuple, original: Callable, args: tuple,
@@ -294,8 +325,27 @@ def _find_calling_module() -> dict[str, Any]:
     return {}
 
 
+# Files of the library between an operator's recorder and the step that calls the operator, its twin
+# in place, or a composite that passes numbers on.
+_PASSING = (__file__, inplace.__file__, torch_function.__file__, STUB_FILE)
+
+
+def _find_caller() -> Any:
+    """Return the frame that hands numbers to the recorded operator."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and (frame.f_code.co_filename in _PASSING
+                                 or frame.f_code in PASSES_NUMBERS):
+        frame = frame.f_back
+    return frame
+
+
 def _flatten(result: Any) -> tuple:
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def bypass_fast_path(twin: Any) -> Callable:
+    """Return the recorder of an in-place function, which calls the operator's function."""
+    return lambda original, args, kwargs: twin.by_function(*args, **kwargs)
 
 
 def note_host_read(recorder: Recorder, name: str) -> None:

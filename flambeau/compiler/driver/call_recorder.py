@@ -54,7 +54,8 @@ class CallRecorder:
         values = waits or before.trace is not None
         result, trace = yield from capture_steps(
             self.function, args, kwargs, values, self.policy.draws_by_counter, signature,
-            prove=True, places=self.specializations.carried.places)
+            prove=True, places=self.specializations.carried.places,
+            varying=self.specializations.varying)
         if trace is None:
             return result
         specialization.learn(args, kwargs, trace.proof)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..proof.guards import Proof, format_line
+from ..proof.guards import Proof, Test, format_line
+from ..proof.provenance import is_number
 from ..runtime.guarded_call import Program
 from ..trace.trace_signature import TraceSignature
 from .conditions import Conditions
@@ -17,11 +18,12 @@ class Specialization:
     tensors: a key for the tensor arguments.
     kind: the key without numbers; training flags of modules come first.
     conditions: which calls of this kind belong here.
+    supplied: the number arguments of its first call, by leaf.
     """
 
-    def __init__(self, tensors: Any = (), kind: Any = (), conditions: Conditions | None = None
-                 ) -> None:
-        self.tensors, self.kind = tensors, kind
+    def __init__(self, tensors: Any = (), kind: Any = (), conditions: Conditions | None = None,
+                 supplied: dict[int, int | float] | None = None) -> None:
+        self.tensors, self.kind, self.supplied = tensors, kind, supplied or {}
         self.conditions = conditions or Conditions((), {})
         self.is_variant = False  # whether it may be a new path of calls seen before
         self.numbers: Conditions | None = None  # on the numbers its last recorded call consumed
@@ -56,12 +58,18 @@ class Specialization:
             self.conditions, is_free = self.path, lambda leaf: True
         self.numbers = Conditions(args, kwargs, None, is_free)
 
-    def note_end_of_program(self, program: Program, leaves: list[Any]) -> None:
-        """Count a program whose guards failed before it served a call. `leaves`: the arguments."""
-        moved = program.proof.first_failing(leaves) if program.calls == 0 else None
-        self.unused_programs = 0 if moved is None else self.unused_programs + 1
-        if moved is not None:
+    def note_end_of_program(self, program: Program, leaves: list[Any]) -> str | None:
+        """Count a program whose guards failed before it served a call. `leaves`: the arguments.
+        Return the key of the path whose number changed, if that is why they failed."""
+        moved = program.proof.first_failing(leaves)
+        is_unused = moved is not None and program.calls == 0
+        self.unused_programs = self.unused_programs + 1 if is_unused else 0
+        if moved is None:
+            return None
+        if is_unused:
             self.moved_line = format_line(*moved.line)
+        is_of_number = moved.test is Test.VALUE and is_number(moved.value)
+        return program.proof.identify_path(moved.path) if is_of_number else None
 
     @property
     def uses(self) -> int | None:

@@ -47,6 +47,7 @@ class Specializations:
         self._reachable: dict[int, weakref.ref] = {}  # memory that it reaches without arguments
         self._accumulated = AccumulatedGrads()
         self.carried = CarriedTensors()
+        self.varying: set[str] = set()  # keys of paths whose numbers changed between calls
 
     def find(self, args: tuple, kwargs: dict[str, Any]) -> Specialization | None:
         """Return the specialization of a call, new if needed; None if there are too many."""
@@ -63,12 +64,22 @@ class Specializations:
                 return None
             self._unregister(self._table.pop(idle))
         supplied = args, kwargs, self.carried.read_leaves()
-        known = Specialization(describe_tensors(supplied), kind, Conditions(args, kwargs))
+        numbers = {leaf: x for leaf, _, x in list_numbers(args, kwargs)}
+        known = Specialization(describe_tensors(supplied), kind, Conditions(args, kwargs), numbers)
         known.calls = self.carried.take_calls()
-        known.is_variant = bool(paths) and all(
+        known.is_variant = self._note_varying(numbers, paths) or bool(paths) and all(
             x.numbers is None or x.numbers.admits(args, kwargs) for x in paths)
         self._table[next(self._serial)] = known
         return known
+
+    def _note_varying(self, numbers: dict[int, int | float], others: list[Specialization]) -> bool:
+        """Note which number arguments differ from those of other specializations of a kind. Return
+        whether they consumed such a number."""
+        leaves = {leaf for x in others if x.supplied.keys() == numbers.keys()
+                  for leaf, value in numbers.items()
+                  if type(value) is float and x.supplied[leaf] != value}
+        self.varying |= {f"t{leaf}" for leaf in leaves}
+        return bool(leaves)
 
     def awaits(self, args: tuple, kwargs: dict[str, Any]) -> bool:
         """Return whether a call of this kind was seen before, and its program isn't ready yet."""
@@ -107,6 +118,7 @@ class Specializations:
         self._waiting_keys = SpecializationTable()
         self._accumulated.clear()
         self.carried.clear()
+        self.varying.clear()
 
     def follow_all(self) -> None:
         """End all specializations, because calls are followed from now on."""
@@ -173,7 +185,8 @@ class Specializations:
         self._unregister(specialization)
         state = specialization.state
         if isinstance(state, Installed):
-            specialization.note_end_of_program(state.program, leaves)
+            moved = specialization.note_end_of_program(state.program, leaves)
+            self.varying |= {moved} if moved is not None else set()
         assert state.trace is not None
         specialization.become(Event.INVALIDATED, Outdated(trace=state.trace))
 

@@ -39,7 +39,7 @@ from ...tensor.random import normal as normals
 from ...tensor.storage import UntypedStorage
 from ...tensor.tensor import Tensor
 from ..capture import record_writes
-from ..capture.patch_targets import bypass_fast_path
+from ..capture.recorder import bypass_fast_path
 from ..capture.record_draws_and_reads import (
     BY_ADDRESS, EXPOSING, record_draw, iterate_subclasses, shows_same_memory,
 )

@@ -13,20 +13,15 @@ from ...autograd.mode import MODE
 from ...nn.parameter import Parameter
 from ...ops.core.operator import Operator
 from ...tensor.tensor import Tensor, wrap
+from ..trace.number_inputs import EXACT, FLOATS
 
-# Correctly rounded, so a number and a zero-dimensional tensor give the same bits.
-_EXACT = frozenset((
-    np.add, np.subtract, np.multiply, np.divide, np.less, np.less_equal, np.greater,
-    np.greater_equal, np.equal, np.not_equal,
-))
 _SCALING = "_add_scaled"  # add with alpha
 _NUMBERS = (int, float)
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_number_alone(operator: Operator, expected: tuple, actual: tuple) -> bool:
     """Whether exactly one number among an operator's operands differs from the expected one."""
-    if operator.ufunc not in _EXACT and operator.name != _SCALING or len(expected) != len(actual):
+    if operator.ufunc not in EXACT and operator.name != _SCALING or len(expected) != len(actual):
         return False
     differ = [(a, b) for a, b in zip(expected, actual, strict=True)
               if b.__class__ in _NUMBERS and (a.__class__ is not b.__class__ or a != b)]
@@ -41,7 +36,7 @@ def replace_number(args: tuple) -> tuple | None:
     if MODE.saved_hooks:
         return None  # the hooks would see the number as an extra saved tensor
     kind = args[0]._array.dtype
-    if kind not in _FLOATS:
+    if kind not in FLOATS:
         return None
     return *args[: positions[0]], wrap(np.array(args[positions[0]], kind)), *args[positions[0]
                                                                                   + 1 :]

@@ -20,6 +20,7 @@ from ..lowering.operators.optimizer_update import copy_update, trace_update
 from ..lowering.registry import Untraceable, collect_required
 from ..trace import bindings as bind
 from ..trace.counter_rng import CounterDraw
+from ..trace.number_inputs import NumberInput
 from ..trace.trace import (
     CALL, CHECK, CONSTANT, DRAW, EMPTY, EXCHANGE, OPERATOR, UPDATE, WINDOW, WRITE, Event, Value,
     collect_values, map_values,
@@ -121,7 +122,7 @@ def add_operator(graph: Functionalization, event: Event) -> None:
         _write_results(graph, event, _add_complex_operator(graph, event, targets), targets)
         return
     graph.has_kernels = True
-    args = map_values(event.args, graph.read)
+    args = _read_numbers(graph, event, map_values(event.args, graph.read))
     try:
         with collect_required() as required:
             result: Any = lower(operator, args, {})
@@ -136,6 +137,14 @@ def add_operator(graph: Functionalization, event: Event) -> None:
         result = _call_eagerly(graph, event, targets)
     nodes = [None if node is None else _set_origin(node, event) for node in result]
     _write_results(graph, event, nodes, targets)
+
+
+def _read_numbers(graph: Functionalization, event: Event, args: tuple) -> tuple:
+    """Replace numbers that each call computes anew by inputs of the tensors' dtype."""
+    if not any(x.__class__ is NumberInput for x in args):
+        return args
+    dtype = next(x.dtype for x in event.args if x.__class__ is Value)
+    return tuple([graph.read_number(x, dtype) if x.__class__ is NumberInput else x for x in args])
 
 
 def _add_complex_operator(
@@ -165,6 +174,8 @@ def _add_complex_operator(
 def _call_eagerly(
     graph: Functionalization, event: Event, targets: list[Value]
 ) -> tuple[Node | None, ...]:
+    if any(x.__class__ is NumberInput for x in event.args):
+        raise Untraceable(f"{event.name} is called eagerly with a number that varies")
     function = event.operator.function if event.operator is not None else event.function
     tensors = collect_values((event.args, event.kwargs))
     results = [v for v in event.results if v is not None]

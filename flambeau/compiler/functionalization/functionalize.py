@@ -13,10 +13,11 @@ from ...tensor.tensor import Tensor
 from ..ir.axis_order import order_axes
 from ..ir.errors import Unfit
 from ..ir.graph import Graph, Node, Op, Source
-from ..lowering.numpy.node_builders import type_of
+from ..lowering.numpy.node_builders import cast, type_of
 from ..lowering.registry import Required, Untraceable
 from ..trace import bindings as bind
 from ..trace.carried_values import list_bound_grads
+from ..trace.number_inputs import NumberInput
 from ..trace.trace import OPERATOR, Event, Trace, Value, address, collect_values, count_updates
 from .complex_pairs import as_pairs, permute_window, view_as_pairs_window
 from .event_nodes import HANDLERS
@@ -52,6 +53,7 @@ class Functionalization:
         self.labels: list[IndexBound] = []
         self.indexing: list[Node] = []  # nodes that read or write at an index, used or not
         self.met: dict[int, Node] = {}  # nodes already searched for indexing
+        self.numbers: dict[str, Node] = {}  # that each call computes anew, by source
         self.conditions: list[Node] = []  # bools that must hold
         self.eager_calls: list[Node] = []  # a node of each; they run even if nothing reads them
         self.started: Node | None = None  # the exchange started last
@@ -185,6 +187,15 @@ class Functionalization:
         node = Node(Op.INPUT, (), shape, element, {"slot": at}, origin=name)
         self.inputs.append(node)
         return node
+
+    def read_number(self, x: NumberInput, dtype: np.dtype) -> Node:
+        """Return a number that each call computes anew, as an element of this dtype."""
+        node = self.numbers.get(x.source)
+        if node is None:
+            node = self.numbers[x.source] = self.source(
+                "number", (), np.dtype(np.float64), bind.ComputedNumber(x.source), "number",
+                x.value)
+        return cast(node, type_of(dtype))
 
     def _add_external_region(self, region: Region) -> None:
         storage = self.trace.storages[region.storage]

@@ -12,6 +12,7 @@ from ..trace.host_numbers import Place, combine_call
 from .attributes import has_attribute, load_attribute
 from .contents import guard_content, guard_if_container
 from .contents import SEARCHING_METHODS, refuse_tensors
+from .decisions import call_of_numbers
 from .declarations import is_in_standard_library, needs_receiver
 from .effects import CHANGES_ARGUMENT, advance_count, is_count, store
 from .facts import Facts
@@ -19,8 +20,8 @@ from .guards import Test
 from .printing import make_text
 from .provenance import UNKNOWN, Aspect, Kind, NotProvedError, Provenance, is_plain
 from .purity import (
-    CHOOSING, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES, WRITING_METHODS,
-    is_numpy_of_numbers, is_pure,
+    CHOOSING, NUMBER_FUNCTIONS, OF_STRUCTURE, PURE_TYPES, READING_METHODS, VALUE_TYPES,
+    WRITING_METHODS, is_numpy_of_numbers, is_pure,
 )
 from .shadow_frame import CallState, Runs, ShadowFrame
 from .stores import AppendedEntries
@@ -75,6 +76,10 @@ def invoke(
     if is_text and not named and (text := make_text(facts, function, args)) is not None:
         call.carries = call.keeps_slot = True
         return text
+    if not named and is_pure(function) and function in NUMBER_FUNCTIONS and (
+            number := call_of_numbers(facts, function, args)) is not None:
+        call.carries = call.keeps_slot = True
+        return number
     if function in _OF_CLASS and operands[0].kind is Kind.OUTSIDE:
         call.carries = True  # the class is guarded, not the object
         facts.need(*operands[1:])

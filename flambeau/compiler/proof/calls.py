@@ -18,12 +18,13 @@ from ...tensor.tensor import Tensor
 from . import c_calls
 from .contents import guard_content
 from .contents import refuse_tensors
-from .decisions import convert_to_bool
+from .decisions import call_of_numbers, convert_to_bool
 from .declarations import (
     LIBRARY, is_custom_function, is_declared, is_in_library, is_performed,
 )
 from .facts import Facts, refuse_finalizer
 from .guards import Test
+from .number_inputs import offer_numbers
 from .printing import make_text, note_print
 from .provenance import (
     UNKNOWN, Aspect, Kind, NotProvedError, Provenance, Variable, depends_on_values, is_plain,
@@ -280,8 +281,12 @@ def _call_library(
         _note_performed(facts, args[0].value)
     elif args and isinstance(args[0].value, LRScheduler):
         raise NotProvedError(f"{name}() reads a scheduler's state, which no guard covers")
-    for p in [*args, *named.values()]:
-        facts.need(p)
+    operands = [*args, *named.values()]
+    if call.operands.has_tensors:
+        offer_numbers(facts, call, operands)
+    else:
+        facts.need(*operands)
+    for p in operands:
         c_calls.check_callback(p)
         if p.tainted and p.kind is not Kind.FRESH:
             raise depends_on_values(f"{name}() gets a number that")
@@ -364,6 +369,10 @@ def _call_pure_type(
     if truth is not None:
         call.slot, call.carries = None, True
         return truth
+    number = call_of_numbers(facts, kind, args) if kind in (int, float) and not named else None
+    if number is not None:
+        call.carries = call.keeps_slot = True
+        return number
     text = make_text(facts, str, args) if kind is str and not named and len(args) == 1 else None
     if text is not None:
         call.carries = call.keeps_slot = True

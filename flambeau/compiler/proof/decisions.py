@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,16 @@ from .provenance import UNKNOWN, Aspect, Kind, Provenance, Symbol, is_number
 from .stores import Store
 
 _Function = Callable[[Any, Any], Any]
-# Operators on two integers. Divisors are guarded to be nonzero.
-_OF_INTEGERS: dict[str, _Function] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv,
-    "%": operator.mod, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+# Divisors of // and % are guarded to be nonzero. What else may raise, or become complex, does so
+# when guards compute the expression, and then the function itself runs.
+_ARITHMETIC: dict[str, _Function] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "**": operator.pow,
 }
-_OF_FLOATS = ("+", "-", "*")  # on two floats; an integer may be too large for a float
+_OF_INTEGERS: dict[str, _Function] = {
+    **_ARITHMETIC, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+}
+_NUMBERS = (int, float)
 _COMPARISONS: dict[str, _Function] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt,
     ">=": operator.ge,
@@ -113,9 +117,36 @@ def combine_numbers(facts: Facts, a: Provenance, b: Provenance, symbol: str) -> 
             return None
         if b.symbol is not None:
             decide_number(facts, b)
-    reads = [read for p in (a, b) if p.symbol is not None for read in p.symbol.reads]
-    return Provenance(Kind.PLAIN, apply(a.value, b.value),
-                      symbol=Symbol(source, tuple(dict.fromkeys(reads))))
+    value = _attempt(apply, a.value, b.value)
+    return None if value is None else Provenance(
+        Kind.PLAIN, value, symbol=Symbol(source, _list_reads((a, b))))
+
+
+def call_of_numbers(facts: Facts, function: Callable[..., Any], operands: Sequence[Provenance]
+                    ) -> Provenance | None:
+    """Return what a pure function computes of numbers, with its symbol, or None if it has none."""
+    sources = [_write_source(p) for p in operands]
+    if None in sources or all(p.symbol is None for p in operands):
+        return None
+    source = f"{facts.constant(function)}({', '.join(map(str, sources))})"
+    value = _attempt(function, *(p.value for p in operands))
+    if value is None or len(source) > MAX_SYMBOL_CHARACTERS:
+        return None
+    return Provenance(Kind.PLAIN, value, symbol=Symbol(source, _list_reads(operands)))
+
+
+def _attempt(function: Callable[..., Any], *numbers: Any) -> int | float | bool | None:
+    """Return the number that a function computes, or None if it raises or gives something else."""
+    try:
+        value = function(*numbers)
+    except Exception:  # the step will raise it, too
+        return None
+    return value if is_number(value) or value.__class__ is bool else None
+
+
+def _list_reads(operands: Sequence[Provenance]) -> tuple[Guard, ...]:
+    reads = [read for p in operands if p.symbol is not None for read in p.symbol.reads]
+    return tuple(dict.fromkeys(reads))
 
 
 def negate_number(p: Provenance) -> Provenance | None:
@@ -141,13 +172,21 @@ def conclude_numbers(facts: Facts, is_entered: bool) -> str:
         for guard in facts.proof.numbers.values():
             guard.needed = True
     for guard, reads in facts.decided.values():
-        for read in reads:
-            store = facts.written.get(read.path)
-            if store is not None:
+        if problem := find_unseen_change(facts, reads, guard):
+            return problem
+    return ""
+
+
+def find_unseen_change(facts: Facts, reads: tuple[Guard, ...], guard: Guard | None) -> str:
+    """Return a problem if something unknown changed numbers that the call wrote, else "". `guard`:
+    the guard on what is computed from them; it is about the time before the call."""
+    for read in reads:
+        store = facts.written.get(read.path)
+        if store is not None:
+            if guard is not None:
                 guard.precedes_writes = True
-                problem = _find_unseen_write(facts, store, read.path)
-                if problem:
-                    return problem
+            if problem := _find_unseen_write(facts, store, read.path):
+                return problem
     return ""
 
 
@@ -164,11 +203,13 @@ def _find_function(x: Any, y: Any, symbol: str) -> tuple[str, _Function] | None:
     if symbol in _COMPARISONS:
         return symbol, _COMPARISONS[symbol]
     name = symbol.removesuffix("=")
-    if type(x) is type(y) is int and name in _OF_INTEGERS:
-        return name, _OF_INTEGERS[name]
-    if type(x) is type(y) is float and name in _OF_FLOATS:
-        return name, _OF_INTEGERS[name]
-    return None
+    if type(x) is type(y) is int and name != "**":  # whose result may be huge
+        table = _OF_INTEGERS
+    elif type(x) in _NUMBERS and type(y) in _NUMBERS and float in (type(x), type(y)):
+        table = _ARITHMETIC
+    else:
+        return None
+    return (name, table[name]) if name in table else None
 
 
 def _write_source(p: Provenance) -> str | None:

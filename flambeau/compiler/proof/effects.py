@@ -11,7 +11,7 @@ from typing import Any
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Place
-from .decisions import combine_numbers
+from .decisions import combine_numbers, guard_number_classes
 from .facts import Facts
 from .guards import Test
 from .provenance import (
@@ -102,7 +102,11 @@ def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None
         _count_from(facts, path)
         store.adds_up = True
     else:
-        _need_stored_value(facts, name, value)
+        store.is_computed = value.symbol is not None and value.kind is Kind.PLAIN
+        if store.is_computed:
+            guard_number_classes(facts, value)
+        else:
+            _need_stored_value(facts, name, value)
         if was_needed and before is not None and before.value is not value.value:
             raise NotProvedError(facts.proof.depends_on(path))
     facts.writes[key] = value

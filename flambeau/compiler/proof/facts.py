@@ -13,6 +13,7 @@ from ...autograd.function import FunctionCtx, is_in_use
 from ...nn.parameter import is_lazy
 from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Read
+from ..trace.number_inputs import NumberInput
 from ..trace.plain_values import computes_class
 from ..trace.texts import Text
 from .guarding import Guarding
@@ -57,6 +58,12 @@ class Facts(Guarding):
         # Whether a tensor's memory is what it was before the call.
         self.is_unwritten: Callable[[Tensor], bool] = lambda x: False
         self.prints = 0  # how often the call has printed
+        # Numbers that the running opcode offers to operators, and the ids of those taken so far.
+        self.offered: list[Provenance] | None = None
+        self.taken: set[int] = set()
+        self.unsettled: list[list[Provenance]] = []  # all offers so far
+        self.number_inputs: list[tuple[NumberInput, Provenance]] = []  # that operators took
+        self.varying: Container[Any] = ()  # paths of numbers that changed between earlier calls
         self.root: types.FrameType | None = None  # that calls the step
 
     # ------------------------------------------------------------------------------- reads

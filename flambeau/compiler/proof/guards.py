@@ -175,6 +175,10 @@ class Proof:
             return rest.strip("[]'")
         return path if x is None else f"{getattr(x, '__name__', type(x).__name__)}{rest}"
 
+    def identify_path(self, path: str) -> str:
+        """Return a key of a path that is the same for all recordings of a function."""
+        return re.sub(r"\bk\d+\b", lambda name: f"<{id(self.constants[name[0]])}>", path)
+
     def depends_on(self, path: str) -> str:
         """Return the reason for refusing a call that changes a value it depends on."""
         return f"what it does depends on {self.describe(path)}, which it changes"

@@ -15,6 +15,7 @@ from .decisions import decide_number, guard_truth
 from .declarations import is_in_library
 from .facts import Facts
 from .guards import Test
+from .number_inputs import offer_numbers
 from .provenance import Aspect, Kind, NotProvedError, Provenance, depends_on_values
 from .shadow_frame import CallState, Runs, ShadowFrame
 from .state.object_state import declare_object
@@ -74,16 +75,19 @@ def apply_operator(
     facts: Facts, s: ShadowFrame, operands: list[Provenance], symbol: str
 ) -> Provenance:
     """Apply a Python operator to operands that are not all plain."""
-    facts.need(*operands)
     tainted = any(p.tainted for p in operands)
     slot = Provenance(Kind.PLAIN, tainted=tainted)
-    if any(p.kind is Kind.TENSOR for p in operands):
+    call = CallState(slot, runs=Runs.ANY_CODE, tainted=tainted)
+    if not any(p.kind is Kind.TENSOR for p in operands):
+        facts.need(*operands)
+    else:
+        offer_numbers(facts, call, operands)
         if any(p.kind is Kind.OUTSIDE for p in operands):
             raise NotProvedError(f"{symbol} of a tensor and an object from outside the step")
         if tainted:
             raise depends_on_values("an operator gets a number that")
-        slot = Provenance(Kind.TENSOR)
-    s.call = CallState(slot, runs=Runs.ANY_CODE, tainted=tainted)
+        slot = call.slot = Provenance(Kind.TENSOR)
+    s.call = call
     for p in operands:
         if p.kind is Kind.OPAQUE:
             raise NotProvedError(

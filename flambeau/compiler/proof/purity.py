@@ -22,6 +22,10 @@ PURE_FUNCTIONS = frozenset((
 )) | {
     f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)
 }
+# Of numbers they compute a number from nothing else.
+NUMBER_FUNCTIONS = frozenset((min, max, abs, round)) | {
+    f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)
+}
 # NumPy's functions of numbers, which are pure if the numbers are known: `np.sqrt(width)`,
 # `np.prod(shape)`. Of a tensor they would read the values.
 _NUMPY_FUNCTIONS = frozenset(f for f in vars(np).values() if f.__class__ is np.ufunc) | {

@@ -63,7 +63,7 @@ class CallState:
     `slot`: a placeholder for the result's provenance. `keeps_slot`: the placeholder is the result,
     and what functions return to the library is not. `created`: the class of the object that the
     call creates. `decides`: the result determines the step's control flow. `carries`: the result's
-    guards are those of the operands.
+    guards are those of the operands. `offered`: numbers that an operator may take as inputs.
     """
 
     slot: Provenance | None = None
@@ -77,6 +77,7 @@ class CallState:
     keeps_slot: bool = False
     decides: bool = False
     carries: bool = False
+    offered: list[Provenance] = field(default_factory=list)
     seen: Observations = field(default_factory=Observations)
 
     @property

@@ -13,6 +13,7 @@ from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
 from ..trace.host_numbers import OPERATIONS, Old, Place, Read
 from ..trace.plain_values import PLAIN, are_same_plain
+from ..trace.texts import Before
 from .provenance import UNKNOWN, NotProvedError, Provenance
 
 _MISSING = object()
@@ -23,13 +24,15 @@ _READS_VALUES = Reason("item() reads a tensor's values in Python", Advice.READ_O
 class Store:
     """A write to an attribute, an entry or a cell. `values`: the provenances of what was written,
     None where it is unknown. `line`: where the write happened. `adds_up`: the new value is the old
-    one plus an amount. `after`: how often the call had printed."""
+    one plus an amount. `is_computed`: the new value is a number with a symbol. `after`: how often
+    the call had printed."""
 
     place: Place
     path: str
     line: tuple[str, int]
     values: list[Provenance | None]
     adds_up: bool = False
+    is_computed: bool = False
     after: int = 0
 
     def read(self, is_strict: bool) -> Any:
@@ -39,6 +42,10 @@ class Store:
             assert p is not None
             assert p.increment is not None
             return _add_amounts(Old(self.place), p.increment.amounts)
+        if self.is_computed and p is not None and p.symbol is not None:
+            if not are_same_plain(self.read_now(), p.value):
+                raise NotProvedError(f"{self.path} changed during the call in an unknown way")
+            return Before(p.symbol.source)
         result = replace_numbers(self.read_now(), p, is_strict)
         if not _is_new(result):
             raise NotProvedError(Reason(f"it stores a Python object in {self.path}",

@@ -32,7 +32,7 @@ from ..ir.errors import CheckFailed
 from ..proof.guards import Proof
 from ..trace.ambient_modes import AmbientModes, read_defaults
 from ..trace.bindings import (
-    Argument, Bindings, RandomInput, Scalar, State, are_disjoint, describe_aliasing,
+    Argument, Bindings, ComputedNumber, RandomInput, Scalar, State, are_disjoint, describe_aliasing,
     draws_by_counter, is_repeatable, list_generators, overlap_at,
 )
 from ..trace.carried_values import Carried
@@ -253,10 +253,19 @@ class _CallWriter:
         lines += [f"    r, values = {self.write_result()}", "    perform(values)", "    return r"]
 
     def _compute_numbers(self) -> None:
-        """Write statements that compute the numbers that the call prints."""
-        for x in collect_leaves((Before,), self.bindings.result):
-            self.numbers[id(x)] = f"n{len(self.numbers)}"
-            self.lines.append(f"    {self.numbers[id(x)]} = {x.source}")
+        """Write statements that compute the numbers that the call stores or prints, and those that
+        the program takes. If one raises, or an input is no float, the function itself must run."""
+        stored = collect_leaves((Before,), self.bindings.result)
+        inputs = [slot for slot in self.bindings.slots if isinstance(slot, ComputedNumber)]
+        if not stored and not inputs:
+            return
+        self.lines.append("    try:")
+        for x in (*stored, *inputs):
+            name = self.numbers[id(x)] = f"n{len(self.numbers)}"
+            self.lines.append(f"        {name} = {x.source}")
+            if isinstance(x, ComputedNumber):
+                self.lines += [f"        if {name}.__class__ is not float:", "            return MISS"]
+        self.lines += ["    except Exception:", "        return MISS"]
 
     def _write_node(self) -> list[str]:
         """Write what the call's node keeps of the time before the run; return the statement that
@@ -309,6 +318,8 @@ class _CallWriter:
         """Return the expression for an input that changes between calls."""
         if isinstance(slot, RandomInput):
             return self.name(slot.view)
+        if isinstance(slot, ComputedNumber):
+            return self.numbers[id(slot)]
         assert isinstance(slot, Argument)
         return self.write_argument(slot)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.bindings import Argument, Bindings, RandomInput, Scalar
+from ..trace.bindings import Argument, Bindings, ComputedNumber, RandomInput, Scalar
 
 
 class SampleInputs:
@@ -15,7 +15,7 @@ class SampleInputs:
     def __init__(self, bindings: Bindings) -> None:
         self.values: dict[int, Any] = {}  # by slot id
         for slot, value in zip(bindings.slots, bindings.recorded, strict=True):
-            if isinstance(slot, Scalar):
+            if isinstance(slot, (Scalar, ComputedNumber)):
                 self.values[id(slot)] = float(value)
             elif isinstance(slot, Argument):
                 self.values[id(slot)] = _copy_with_strides(value)

@@ -57,6 +57,13 @@ class Scalar:
 
 
 @dataclass(eq=False)
+class ComputedNumber:
+    """A number that the call computes before the run from what exists then."""
+
+    source: str
+
+
+@dataclass(eq=False)
 class RandomInput:
     """Random numbers: function(buffer, *rest) fills the buffer before each run."""
 
@@ -272,9 +279,10 @@ class Bindings:
 
 def is_repeatable(bindings: Bindings) -> bool:
     """Whether calling the function again, with the generators as they were, gives the same results.
-    It must store nothing but tensors."""
+    It must store nothing but tensors, and take no numbers that may have changed."""
     return bindings.backward is not None and not (
         bindings.updates or bindings.effects or bindings.callbacks or bindings.grads
+        or any(isinstance(slot, ComputedNumber) for slot in bindings.slots)
     )
 
 

@@ -23,6 +23,7 @@ from ...tensor.windows.opaque_window import OpaqueWindow
 from ..ir.errors import describe_failure
 from ..ir.reasons import Advice, Reason
 from .host_numbers import Place
+from .number_inputs import NumberInput
 from .plain_values import are_same_plain, are_same_setting
 from .texts import PrintCall
 
@@ -513,6 +514,8 @@ def _is_equal(a: Any, b: Any, offset_shifts: dict[int, int]) -> bool:
         return are_same_bits(a, b)
     if isinstance(a, float):
         return a == b or (a != a and b != b)
+    if isinstance(a, NumberInput):
+        return a.source == b.source
     return are_same_setting(a, b)
 
 

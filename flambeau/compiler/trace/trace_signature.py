@@ -29,6 +29,7 @@ from ...tensor.random.generator import Generator
 from ...tensor.tensor import Tensor
 from ..ir.source_hashes import hash_compiler_sources, hash_library_sources
 from .counter_rng import CounterDraw
+from .number_inputs import NumberInput
 from .operands import read_flags
 from .trace import CALL, CONSTANT, EXCHANGE, WINDOW, Event, Storage, Trace, Value
 
@@ -299,6 +300,12 @@ def describe_outputs(event: Event, trace: Trace) -> str:
     return " ".join([_describe(x, trace) for x in parts])
 
 
+def _describe_number(x: NumberInput) -> str:
+    if x.varies:  # its source names objects of this process
+        raise _Undescribable(x)
+    return repr(x.value)
+
+
 def _describe_function(x: Any) -> str:
     if x is None:
         return ""
@@ -318,6 +325,8 @@ def _describe(x: Any, trace: Trace) -> str:
         return f"#{x.storage}+{offset}{x.shape}{x.strides}{_dtype_names[x.dtype]}"
     if kind in _LITERALS:
         return repr(x)
+    if kind is NumberInput:
+        return _describe_number(x)
     if isinstance(x, (tuple, list)):
         return f"{kind.__name__}({','.join([_describe(item, trace) for item in x])})"
     if kind is dict:

@@ -15,7 +15,7 @@ from ...native.target.graph_costs import MAX_COMPARED_WHOLE_ELEMENTS
 from ...native.target.matmul_precision import MatmulPrecision
 from ..ir.errors import CheckFailed
 from ..ir.exchange import Exchange, replay_offline
-from ..trace.bindings import Bindings, SavedForBackward, Scalar, State
+from ..trace.bindings import Bindings, ComputedNumber, SavedForBackward, Scalar, State
 from ..trace.trace import are_same_bits
 
 KINK_TOLERANCE = (
@@ -198,7 +198,7 @@ def _compare_exchanges(exchanges: list[Exchange], noise: float) -> str | None:
 
 def _as_argument(slot: Any, value: Any) -> Any:
     """Return a recorded source in the form that `run` takes."""
-    return float(value) if isinstance(slot, Scalar) else value
+    return float(value) if isinstance(slot, (Scalar, ComputedNumber)) else value
 
 
 def compute_max_magnitude(array: np.ndarray) -> float:

@@ -154,6 +154,9 @@ class Operator:
         self.overlap: Overlap = options.pop("overlap", _OVERLAPS.get(self.kind, Overlap.ANY))
         # Whether settings are rounded to half precision, where the first input has it.
         self.rounds_settings: bool = options.pop("rounds_settings", False)
+        # Whether a number gives the same bits as a tensor of no axes, in the tensors' dtype, unless
+        # the call is differentiated: a ufunc's body is asked (`compiler/trace/number_inputs.py`).
+        self.takes_computed_numbers: bool = options.pop("takes_computed_numbers", False)
         # A quotient of half precision in steps that are rounded, unless the divisor is a number.
         self.steps_of_halves: Callable | None = options.pop("steps_of_halves", None)
         self.reduces: bool = options.pop("reduces", False)  # a loss: 0 none, 1 mean, 2 sum

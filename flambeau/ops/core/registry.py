@@ -10,6 +10,7 @@ tests and the typing stub.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, Protocol, TypeVar, overload
 
 from .dispatch import build
@@ -59,6 +60,9 @@ def declare(kind: Kind, **options: Any) -> Callable[[Callable], Declared]:
         return declared
 
     return decorate
+
+
+PASSES_NUMBERS: set[CodeType] = set()  # code of functions under `numbers_are_operands`
 
 
 def pointwise(**options: Any) -> Callable[[Callable], Declared]:
@@ -117,8 +121,10 @@ def repeats_operators(*settings: Callable[[], Any]) -> Callable[[Rule], Rule]:
 
 def numbers_are_operands(function: Any) -> Any:
     """Mark a composite that runs the same operators for all ints and floats of its arguments, which
-    are their operands. A followed call compares the operators instead of the arguments."""
+    are their operands. A followed call compares the operators instead of the arguments, and a proved
+    one may take such a number as an input of its program."""
     function.numbers_are_operands = True
+    PASSES_NUMBERS.add(function.__code__)
     return function
 
 

@@ -129,7 +129,7 @@ def _(g: Tensor, other: Tensor | Number) -> Tensor:
 
 @_div.vjp("other")
 def _(g: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
-    return -g * (input / other / other)
+    return -g * _div(_div(input, other), other)  # `/` decides whether a number is 1
 
 
 _not_bool = Refusal(BOOL, error=lambda operator, kind: RuntimeError(
@@ -159,7 +159,7 @@ def _with_factor(rng: Rng) -> Iterator[Sample]:
 
 
 @pointwise(name="_add_scaled", node="AddBackward0", ref=lambda x, y, alpha: x + alpha * y,
-           samples=_with_factor, expose=())
+           samples=_with_factor, expose=(), takes_computed_numbers=True)
 def _add_scaled(input: Array, other: Array, alpha: Number | Tensor) -> Array:
     """input + alpha * other."""
     return input + other * alpha
@@ -250,6 +250,7 @@ def sub_(self: Tensor, other: Any, *old: Any, alpha: Number | None = 1) -> Tenso
     return _sub.operator.twin(self, _scale_subtrahend(other, alpha, self))
 
 
+@numbers_are_operands
 def _multiply_by_alpha(other: Any, alpha: Any, like: Any) -> Any:
     """Return other * alpha. Raises RuntimeError if alpha's type does not fit the dtype of the sum
     of `like` and `other`."""
@@ -274,6 +275,7 @@ def _multiply_by_alpha(other: Any, alpha: Any, like: Any) -> Any:
     return other * alpha
 
 
+@numbers_are_operands
 def _scale_subtrahend(other: Any, alpha: Any, like: Any) -> Any:
     """Return other * alpha, or a bool as it is, which the subtraction refuses."""
     return other if _is_bool(other) else _multiply_by_alpha(other, alpha, like)

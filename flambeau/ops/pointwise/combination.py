@@ -25,7 +25,13 @@ def _convert_value(value: Any, dtype: np.dtype) -> Any:
     return value if dtype.kind in "fc" else dtype.type(value)
 
 
+def _is_one(value: Any) -> bool:
+    """Whether a factor is the number 1; one that a program computes may become any number."""
+    return value.__class__ in (int, float) and value == 1
+
+
 @pointwise(ref=lambda x, a, b, value=1: x + value * a * b, samples=_triples,
+           takes_computed_numbers=True,
            refuse=dtype_refusals.Refusal(BOOL, error=dtype_refusals.as_kernel("addcmul_cpu_out")))
 def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """Compute input + value * tensor1 * tensor2.
@@ -34,7 +40,7 @@ def addcmul(input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) 
     tensor([16., 26.])
     """
     y = np.multiply(tensor1, tensor2)
-    if value != 1:
+    if not _is_one(value):
         y = np.multiply(y, _convert_value(value, y.dtype), out=y if y.ndim else None)
     return np.add(input, y)
 
@@ -64,14 +70,14 @@ def _refuse_integers(operator: Any, operands: tuple, common: Any) -> None:
 
 
 @pointwise(ref=lambda x, a, b, value=1: x + value * a / b, samples=_triples,
-           refuse=_refuse_integers)
+           refuse=_refuse_integers, takes_computed_numbers=True)
 def addcdiv(input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """Compute input + value * tensor1 / tensor2; RuntimeError if both are integers.
 
     >>> torch.addcdiv(torch.tensor([1., 2.]), torch.tensor([3., 4.]), torch.tensor([6., 8.]))
     tensor([1.5000, 2.5000])
     """
-    y = np.divide(tensor1 if value == 1 else tensor1 * value, tensor2)
+    y = np.divide(tensor1 if _is_one(value) else tensor1 * value, tensor2)
     return np.add(input, y)
 
 
@@ -112,7 +118,7 @@ def _refuse_lerp(operator: Any, operands: tuple, common: Any) -> None:
 
 
 @pointwise(ref=lambda x, y, w: (1 - w) * x + w * y, samples=_ends, refuse=_refuse_lerp,
-           node=("LerpBackward0", "LerpBackward1"),
+           node=("LerpBackward0", "LerpBackward1"), takes_computed_numbers=True,
            overload=lambda input, end, weight: isinstance(weight, Tensor))
 def lerp(input: Array, end: Array, weight: Array | Number) -> Array:
     """Interpolate linearly from input to end, input + weight * (end - input).

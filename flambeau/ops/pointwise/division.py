@@ -122,6 +122,7 @@ def div(
 
 
 @writes_by_operators
+@numbers_are_operands
 @composite(expose=("Tensor",), aliases=("divide_",))
 def div_(self: Tensor, other: Tensor | Number, *, rounding_mode: str | None = None) -> Tensor:
     """`div` in place."""

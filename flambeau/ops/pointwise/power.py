@@ -20,7 +20,7 @@ from ..core.cache_blocking import blockwise
 from ..core.errors import build_overload_error
 from ..core.inplace import OPERANDS, make_python_in_place, overwrite
 from ..core.operator import Array, Number, Promotion
-from ..core.registry import composite, pointwise, writes_by_operators
+from ..core.registry import composite, numbers_are_operands, pointwise, writes_by_operators
 from ..core.sample_inputs import Rng, Sample, pairs_nonzero, positive, positive_pairs, real_line
 from .selection import select
 
@@ -95,6 +95,7 @@ def _(g: Tensor, y: Tensor) -> Tensor:
     return -g * y * y
 
 
+@numbers_are_operands
 def _divide_into(self: Tensor, other: Any) -> Any:
     """Return other / self, which PyTorch rounds as a product with the reciprocal."""
     if not isinstance(other, (*OPERANDS, np.ndarray)):

@@ -150,7 +150,7 @@ def test_a_program_that_served_no_call_gets_no_successor_at_once(
     transitions: list[Transition]
 ) -> None:
     settings = {"scale": 1.0}
-    step = torch.compile(lambda x: x * settings["scale"], mode="now")
+    step = torch.compile(lambda x: torch.full((3,), settings["scale"]) * x, mode="now")
     for _ in range(3):
         settings["scale"] += 1
         assert step(torch.ones(3)).tolist() == [settings["scale"]] * 3

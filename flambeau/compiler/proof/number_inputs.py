@@ -1,0 +1,88 @@
+"""Offer outside numbers to operators as inputs of the program, instead of guarding their values.
+
+An opcode that hands a number with a symbol to an operator offers it. If the recorder of that very
+operator takes the number, its value need not be guarded. A number that neither the call writes nor
+earlier calls saw change stays a constant after all, because constants make faster programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..trace.number_inputs import NumberInput
+from ..trace.plain_values import are_same_plain
+from .decisions import find_unseen_change, guard_number_classes
+from .facts import Facts
+from .provenance import Kind, NotProvedError, Provenance
+from .shadow_frame import CallState
+
+
+def offer_numbers(facts: Facts, call: CallState, operands: Sequence[Provenance]) -> None:
+    """Offer the numbers with symbols among the operands of a call to the operator that it runs, and
+    mark the guards behind the other operands as needed."""
+    offered = [p for p in operands if _is_offerable(p)]
+    if offered:
+        call.offered = facts.offered = offered
+        facts.taken = set()
+        facts.unsettled.append(offered)
+    facts.need(*(p for p in operands if p not in offered))
+
+
+def _is_offerable(p: Provenance) -> bool:
+    return (p.symbol is not None and p.value.__class__ is float and p.kind is Kind.PLAIN
+            and not p.tainted)
+
+
+def take_number(facts: Facts, args: tuple) -> tuple[int, NumberInput] | None:
+    """Return the position of an offered number among an operator's arguments, and its input; None
+    if there is none, or several that are equal."""
+    offered = facts.offered or []
+    for p in offered:
+        positions = [i for i, x in enumerate(args)
+                     if x.__class__ is float and are_same_plain(x, p.value)]
+        if len(positions) == 1 and p.symbol is not None:
+            facts.taken.add(id(p))
+            value = float.fromhex(p.value.hex())  # an object that nothing else holds
+            taken = NumberInput(value, p.symbol.source)
+            facts.number_inputs.append((taken, p))
+            return positions[0], taken
+    return None
+
+
+def settle_offer(facts: Facts, offered: list[Provenance]) -> None:
+    """Guard the numbers of an offer that no operator took."""
+    facts.offered = None
+    untaken = [p for p in offered if id(p) not in facts.taken]
+    offered.clear()
+    facts.need(*untaken)
+
+
+def conclude_number_inputs(facts: Facts) -> str:
+    """Decide which inputs vary, and guard the values of the others. Return a problem if something
+    unknown changed the numbers they depend on, else ""."""
+    try:
+        for offered in facts.unsettled:
+            facts.need(*offered)  # an exception ended the call
+        for taken, p in facts.number_inputs:
+            if taken.is_fixed or not _varies(facts, p):
+                facts.need(p)
+        for taken, p in facts.number_inputs:
+            assert p.symbol is not None
+            if any(read.needed for read in p.symbol.reads):
+                facts.need(p)
+                continue
+            if problem := find_unseen_change(facts, p.symbol.reads, None):
+                return problem
+            guard_number_classes(facts, p)
+            taken.varies = True
+    except NotProvedError as error:
+        return error.reason
+    return ""
+
+
+def _varies(facts: Facts, p: Provenance) -> bool:
+    """Whether the call writes a number that this one depends on, or earlier calls saw it change."""
+    assert p.symbol is not None
+    return any(read.path in facts.written or read.path in facts.counters
+               or facts.proof.identify_path(read.path) in facts.varying for read in p.symbol.reads)
