@@ -29,6 +29,7 @@ from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
 from ...tensor.tree import map_leaves_of
 from ..ir.reasons import Advice, Reason
+from ..proof.numbers.inputs import offers_number, take_number
 from ..proof.watcher import Watcher
 from ..trace.number_inputs import NumberInput, fix_number, rounds_exactly, takes_numbers_exactly
 from ..trace.operands import (
@@ -150,8 +151,7 @@ class Recorder:
         """Append an event, with the line and module that caused it."""
         if self.number_inputs and not (
                 kind == OPERATOR and rounds_exactly(parts["operator"], parts["args"])):
-            parts = {key: map_leaves_of(NumberInput, fix_number, x) if key in _ARGUMENTS else x
-                     for key, x in parts.items()}
+            parts = _fix_numbers(parts)
         line, backward = self.line()
         module = ".".join(name for _, name in self.modules)
         event = Event(kind, line=line, module=module, backward=backward, **parts)
@@ -220,8 +220,8 @@ class Recorder:
                 self.visit(args)
                 return original(*args, **kwargs)
             self.public.add(operator.name)
-            if self.watcher is not None:
-                args, kwargs = self._take_number(operator, args, kwargs)
+            if self.watcher is not None and offers_number(self.watcher.facts):
+                args, kwargs = _take_number(self, self.watcher, operator, args, kwargs)
             out = kwargs.pop("out", None) if "out" not in operator.names else None
             supplied = (args[1], args[0]) if swapped and len(args) == 2 else args
             bound = bind(operator, supplied, kwargs)
@@ -245,23 +245,6 @@ class Recorder:
             return result if out is None else write_out(operator, result, out, bound)
 
         return record
-
-    def _take_number(self, operator: Operator, args: tuple, kwargs: dict[str, Any]
-                     ) -> tuple[tuple, dict[str, Any]]:
-        """Replace a number that the step hands to this operator, and that the program may compute
-        anew in each call, by an object of its own, by which the operator's derivatives know it."""
-        assert self.watcher is not None
-        values = (*args, *kwargs.values())
-        taken = self.watcher.take_number(_find_caller(), values) \
-            if self.watcher.offers_number and takes_numbers_exactly(operator, values) else None
-        if taken is None:
-            return args, kwargs
-        position, number = taken
-        self.number_inputs[id(number.value)] = number
-        names = [*kwargs][position - len(args):] if position >= len(args) else []
-        if names:
-            return args, {**kwargs, names[0]: number.value}
-        return (*args[:position], number.value, *args[position + 1 :]), kwargs
 
     def _defer_result(
         self, operator: Operator, refs: tuple, bound: tuple, original: Callable, args: tuple,
@@ -323,6 +306,29 @@ def _find_calling_module() -> dict[str, Any]:
             return space
         frame = frame.f_back
     return {}
+
+
+def _fix_numbers(parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of an event whose arguments programs do not compute anew."""
+    return {key: map_leaves_of(NumberInput, fix_number, x) if key in _ARGUMENTS else x
+            for key, x in parts.items()}
+
+
+def _take_number(recorder: Recorder, watcher: Watcher, operator: Operator, args: tuple,
+                 kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """Replace a number that the step hands to an operator, and that the program may compute anew in
+    each call, by an object of its own, by which the operator's derivatives know it."""
+    values = (*args, *kwargs.values())
+    taken = take_number(watcher.facts, watcher.shadows.get(_find_caller()), values) \
+        if takes_numbers_exactly(operator, values) else None
+    if taken is None:
+        return args, kwargs
+    position, number = taken
+    recorder.number_inputs[id(number.value)] = number
+    if position < len(args):
+        return (*args[:position], number.value, *args[position + 1 :]), kwargs
+    name = [*kwargs][position - len(args)]
+    return args, {**kwargs, name: number.value}
 
 
 # Files of the library between an operator's recorder and the step that calls the operator, its twin

@@ -39,13 +39,14 @@ from ...tensor.random import normal as normals
 from ...tensor.storage import UntypedStorage
 from ...tensor.tensor import Tensor
 from ..capture import record_writes
-from ..capture.recorder import bypass_fast_path
 from ..capture.record_draws_and_reads import (
     BY_ADDRESS, EXPOSING, record_draw, iterate_subclasses, shows_same_memory,
 )
 from ..capture.record_library import list_replacements
 from ..capture.record_optimizer import record_group_step
-from ..capture.recorder import Recorder, make_composite_recorder, make_module_recorder
+from ..capture.recorder import (
+    Recorder, bypass_fast_path, make_composite_recorder, make_module_recorder,
+)
 from ..trace.operands import bind, collect_arrays, collect_tensors, takes_number_from_tensor, unbind
 from ..trace.trace import CALL
 from .backward_pass import BackwardPass

@@ -12,11 +12,11 @@ from ..trace.host_numbers import Place, combine_call
 from .attributes import has_attribute, load_attribute
 from .contents import guard_content, guard_if_container
 from .contents import SEARCHING_METHODS, refuse_tensors
-from .decisions import call_of_numbers
 from .declarations import is_in_standard_library, needs_receiver
 from .effects import CHANGES_ARGUMENT, advance_count, is_count, store
 from .facts import Facts
 from .guards import Test
+from .numbers.decisions import call_of_numbers
 from .printing import make_text
 from .provenance import UNKNOWN, Aspect, Kind, NotProvedError, Provenance, is_plain
 from .purity import (

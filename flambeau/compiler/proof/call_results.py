@@ -9,7 +9,7 @@ from ...tensor.tensor import Tensor
 from .declarations import OF_LAYOUT, OF_PLAIN_VALUES, READS_VALUES, is_in_library
 from .facts import Facts
 from .guards import Test
-from .number_inputs import settle_offer
+from .numbers.inputs import settle_offer
 from .provenance import (
     UNKNOWN, Aspect, Kind, NotProvedError, Provenance, depends_on_values, is_plain,
 )
@@ -21,8 +21,8 @@ def settle(facts: Facts, s: ShadowFrame) -> None:
     call, s.call = s.call, None
     if call is None:
         return
-    if call.offered:
-        settle_offer(facts, call.offered)
+    if call.offer is not None:
+        settle_offer(facts, call.offer)
     if call.seen.read_values:
         call.tainted = True
         if call.decides:

@@ -18,13 +18,13 @@ from ...tensor.tensor import Tensor
 from . import c_calls
 from .contents import guard_content
 from .contents import refuse_tensors
-from .decisions import call_of_numbers, convert_to_bool
 from .declarations import (
     LIBRARY, is_custom_function, is_declared, is_in_library, is_performed,
 )
 from .facts import Facts, refuse_finalizer
 from .guards import Test
-from .number_inputs import offer_numbers
+from .numbers.decisions import call_of_numbers, convert_to_bool
+from .numbers.inputs import offer_numbers
 from .printing import make_text, note_print
 from .provenance import (
     UNKNOWN, Aspect, Kind, NotProvedError, Provenance, Variable, depends_on_values, is_plain,

@@ -35,7 +35,8 @@ def handle(facts: Facts, frame: Any, s: ShadowFrame, instruction: Any) -> None:
     reads = [p for p in s.stack if _has_guard(p) and not _reads_by_path(p, instruction.opname)]
     handler(facts, frame, s, instruction)
     if reads and instruction.opname not in _CARRYING and not _binds(s, instruction.opname):
-        remaining = {*map(id, s.stack), *map(id, () if s.call is None else s.call.offered)}
+        offer = None if s.call is None else s.call.offer
+        remaining = {*map(id, s.stack), *map(id, () if offer is None else offer.numbers)}
         facts.need(*(p for p in reads if id(p) not in remaining))
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from .bytecode import HAS_KEYWORDS_SLOT, KEEPS_DELEGATE, KEEPS_ITERATOR, find_starts, loop_ends
 from .calls import invoke
 from .contents import guard_content, guard_if_container
-from .decisions import guard_number_classes
 from .declarations import is_in_library
 from .facts import Facts
+from .numbers.decisions import guard_number_classes
 from .opcodes import decide, opcode
 from .provenance import Kind, NotProvedError, Provenance
 from .shadow_frame import CallState, Callee, Runs, ShadowFrame

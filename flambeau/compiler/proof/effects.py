@@ -11,9 +11,9 @@ from typing import Any
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Place
-from .decisions import combine_numbers, guard_number_classes
 from .facts import Facts
 from .guards import Test
+from .numbers.decisions import combine_numbers, guard_number_classes
 from .provenance import (
     UNKNOWN, Kind, NotProvedError, Provenance, Symbol, is_plain, make_attribute_key,
 )

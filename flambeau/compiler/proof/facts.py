@@ -22,6 +22,7 @@ from .provenance import (
     UNKNOWN, Aspect, Kind, NotProvedError, Provenance, Symbol, is_number, is_plain,
 )
 from .purity import is_read_by_path
+from .shadow_frame import Offer
 from .state.carried_places import CarriedPlaces
 from .stores import Store
 
@@ -58,10 +59,8 @@ class Facts(Guarding):
         # Whether a tensor's memory is what it was before the call.
         self.is_unwritten: Callable[[Tensor], bool] = lambda x: False
         self.prints = 0  # how often the call has printed
-        # Numbers that the running opcode offers to operators, and the ids of those taken so far.
-        self.offered: list[Provenance] | None = None
-        self.taken: set[int] = set()
-        self.unsettled: list[list[Provenance]] = []  # all offers so far
+        self.offer: Offer | None = None  # of the running opcode
+        self.unsettled: list[Offer] = []  # whose opcodes did not end
         self.number_inputs: list[tuple[NumberInput, Provenance]] = []  # that operators took
         self.varying: Container[Any] = ()  # paths of numbers that changed between earlier calls
         self.root: types.FrameType | None = None  # that calls the step

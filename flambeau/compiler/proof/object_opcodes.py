@@ -17,11 +17,11 @@ from .bytecode import IS_METHOD_FLAG
 from .calls import bind_parameters
 from .contents import guard_content, guard_if_container
 from .contents import refuse_tensors
-from .decisions import combine_numbers, guard_number_classes, negate_number
 from .declarations import is_in_library
 from .effects import store
 from .facts import Facts
 from .guards import Test
+from .numbers.decisions import combine_numbers, guard_number_classes, negate_number
 from .opcodes import apply_operator, decide, opcode
 from .printing import combine_texts
 from .provenance import (

@@ -11,11 +11,11 @@ from typing import Any
 from ...nn.module import Module
 from ...tensor.tensor import Tensor
 from .contents import guard_content
-from .decisions import decide_number, guard_truth
 from .declarations import is_in_library
 from .facts import Facts
 from .guards import Test
-from .number_inputs import offer_numbers
+from .numbers.decisions import decide_number, guard_truth
+from .numbers.inputs import offer_numbers
 from .provenance import Aspect, Kind, NotProvedError, Provenance, depends_on_values
 from .shadow_frame import CallState, Runs, ShadowFrame
 from .state.object_state import declare_object

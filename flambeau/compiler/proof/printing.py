@@ -20,10 +20,10 @@ from ..trace.host_numbers import Place, Read
 from ..trace.plain_values import PLAIN
 from ..trace.texts import Before, PrintCall, Slot, Text, interpolate, join_texts, write_text
 from .bytecode import decode_exception_table, decode_instructions
-from .decisions import guard_number_classes
 from .declarations import is_in_library
 from .facts import Facts
 from .guards import Test
+from .numbers.decisions import guard_number_classes
 from .provenance import Kind, NotProvedError, Provenance, is_number
 from .shadow_frame import HANDLERS_OF_EVERY_GENERATOR, ShadowFrame
 from .stores import Store, evaluate

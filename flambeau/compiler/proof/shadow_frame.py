@@ -56,6 +56,14 @@ class Observations:
     library_result: tuple[Any, str] | None = None  # a library function's return value and name
 
 
+@dataclass(eq=False)
+class Offer:
+    """Numbers with symbols that a call gets, and which of them operators took as inputs."""
+
+    numbers: list[Provenance]
+    taken: list[Provenance] = field(default_factory=list)
+
+
 @dataclass
 class CallState:
     """The call made by the current opcode; the next opcode settles its result.
@@ -63,7 +71,7 @@ class CallState:
     `slot`: a placeholder for the result's provenance. `keeps_slot`: the placeholder is the result,
     and what functions return to the library is not. `created`: the class of the object that the
     call creates. `decides`: the result determines the step's control flow. `carries`: the result's
-    guards are those of the operands. `offered`: numbers that an operator may take as inputs.
+    guards are those of the operands. `offer`: numbers that operators may take as inputs.
     """
 
     slot: Provenance | None = None
@@ -77,7 +85,7 @@ class CallState:
     keeps_slot: bool = False
     decides: bool = False
     carries: bool = False
-    offered: list[Provenance] = field(default_factory=list)
+    offer: Offer | None = None
     seen: Observations = field(default_factory=Observations)
 
     @property

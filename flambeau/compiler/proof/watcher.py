@@ -17,20 +17,19 @@ from ...native.foundation.context_wrappers import is_wrapper_code
 from ...native.foundation.transparent_frames import is_skipped
 from ...nn import functional
 from ..trace.host_numbers import Read
-from ..trace.number_inputs import NumberInput
 from . import control_opcodes, newer_opcodes, object_opcodes, stack_opcodes
 from .bytecode import keeps_locals
 from .call_results import settle
 from .calls import enter, invoke, is_collection_callback
 from .consumption import handle, returns_to_stack
 from .contents import guard_if_container
-from .decisions import conclude_numbers, name_arguments
 from .declarations import (
     READS_VALUES, UNGUARDED, is_in_library, is_in_standard_library, is_served,
 )
 from .facts import Facts, collect_outside_containers
 from .guards import Proof, Test
-from .number_inputs import conclude_number_inputs, take_number
+from .numbers.decisions import name_arguments
+from .numbers.inputs import conclude
 from .provenance import UNKNOWN, Kind, NotProvedError, Provenance
 from .shadow_frame import Runs, ShadowFrame
 from .state.carried_places import list_replaced
@@ -111,9 +110,7 @@ class Watcher:
             self._refuse("", 0, "it raised an exception")
         call = self._root.call
         self._result = None if call is None else call.seen.watched_result
-        is_entered = call is not None and call.seen.entered_callee
-        if problem := conclude_number_inputs(self.facts) or conclude_numbers(
-                self.facts, is_entered):
+        if problem := conclude(self.facts, call is not None and call.seen.entered_callee):
             self._refuse("", 0, problem)
         self.stores = self.facts.close_stores()
         self.proof.replaced = list_replaced(self.facts.reads, self.facts.stores)
@@ -170,19 +167,6 @@ class Watcher:
         """Record that a module runs, called from `frame`."""
         if self._is_tracing and not self.proof.refusals:
             self._attempt(frame, lambda: declare_called_module(self.facts, module))
-
-    @property
-    def offers_number(self) -> bool:
-        """Whether the running opcode offers numbers to operators."""
-        return bool(self.facts.offered) and not self.proof.refusals
-
-    def take_number(self, frame: Any, values: tuple) -> tuple[int, NumberInput] | None:
-        """Return which argument of an operator becomes an input, if any. `frame`: the operator's
-        caller; it must be the frame whose opcode offers the number."""
-        shadow = self.shadows.get(frame)
-        if shadow is None or shadow.call is None or shadow.call.offered is not self.facts.offered:
-            return None
-        return take_number(self.facts, values)
 
     def note_number(self, value: Any, read: Read, line: tuple[str, int]) -> None:
         """Record that item() returned a number at this line; its uses are watched."""

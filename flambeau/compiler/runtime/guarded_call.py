@@ -264,7 +264,8 @@ class _CallWriter:
             name = self.numbers[id(x)] = f"n{len(self.numbers)}"
             self.lines.append(f"        {name} = {x.source}")
             if isinstance(x, ComputedNumber):
-                self.lines += [f"        if {name}.__class__ is not float:", "            return MISS"]
+                self.lines += [f"        if {name}.__class__ is not float:",
+                               "            return MISS"]
         self.lines += ["    except Exception:", "        return MISS"]
 
     def _write_node(self) -> list[str]:

@@ -99,8 +99,8 @@ class Operator:
         self.aliases: tuple[str, ...] = options.pop("aliases", ())
         self.second_order: bool = options.pop("second_order", True)
         self._read_facts(options)
-        self.node_names, overload = _read_node_names(self, options)
-        self.overload: Callable[..., Any] | None = overload
+        self.overload: Callable[..., Any] | None
+        self.node_names, self.overload = _read_node_names(self, options)
         if options:
             raise TypeError(f"operator {name}: unknown options {sorted(options)}")
         self.vjps, self.plans = {}, {}
@@ -135,10 +135,8 @@ class Operator:
         self.explains: bool = options.pop("explains", False)
         # PyTorch's kernel name, for errors that reject 8-bit floats; "" if it accepts them.
         self.kernel: str = options.pop("kernel", "")
-        # Autocast's policy for the operator's floating inputs, or None.
-        self.autocast: Policy | None = options.pop("autocast", None)
-        # Parameters whose memory the body writes to.
-        self.writes: tuple[str, ...] = options.pop("writes", ())
+        self.autocast: Policy | None = options.pop("autocast", None)  # of floating inputs
+        self.writes: tuple[str, ...] = options.pop("writes", ())  # parameters that the body writes
         # Inputs in which the operator is linear: a sum of terms, each a product of inputs and
         # linear in each one while the others are fixed, as in "input * weight + bias".
         self.linear_in: str = options.pop("linear_in", "")
@@ -154,13 +152,12 @@ class Operator:
         self.overlap: Overlap = options.pop("overlap", _OVERLAPS.get(self.kind, Overlap.ANY))
         # Whether settings are rounded to half precision, where the first input has it.
         self.rounds_settings: bool = options.pop("rounds_settings", False)
-        # Whether a number gives the same bits as a tensor of no axes, in the tensors' dtype, unless
-        # the call is differentiated: a ufunc's body is asked (`compiler/trace/number_inputs.py`).
+        # Whether, without grad, a number acts like a tensor of no axes (some ufuncs always do so).
         self.takes_computed_numbers: bool = options.pop("takes_computed_numbers", False)
         # A quotient of half precision in steps that are rounded, unless the divisor is a number.
         self.steps_of_halves: Callable | None = options.pop("steps_of_halves", None)
         self.reduces: bool = options.pop("reduces", False)  # a loss: 0 none, 1 mean, 2 sum
-        # The order of a node's edges, if it differs from the parameters' order.
+        # The order of a node's edges if it is not the parameters'.
         self.edges: tuple[str, ...] = options.pop("edges", ())
 
     def _read_signature(self, body: Callable) -> None:

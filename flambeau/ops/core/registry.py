@@ -121,8 +121,8 @@ def repeats_operators(*settings: Callable[[], Any]) -> Callable[[Rule], Rule]:
 
 def numbers_are_operands(function: Any) -> Any:
     """Mark a composite that runs the same operators for all ints and floats of its arguments, which
-    are their operands. A followed call compares the operators instead of the arguments, and a proved
-    one may take such a number as an input of its program."""
+    are their operands. A followed call compares the operators instead of the arguments, and a
+    proved one may take such a number as an input of its program."""
     function.numbers_are_operands = True
     PASSES_NUMBERS.add(function.__code__)
     return function

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ...native.target.compile_costs import MAX_SYMBOL_CHARACTERS
-from ...nn.parameter import Parameter
-from ...tensor.tensor import Tensor
-from ..trace.operands import list_numbers
-from ..trace.plain_values import are_same_plain
-from .facts import Facts
-from .guards import Guard, Test
-from .provenance import UNKNOWN, Aspect, Kind, Provenance, Symbol, is_number
-from .stores import Store
+from ....native.target.compile_costs import MAX_SYMBOL_CHARACTERS
+from ....nn.parameter import Parameter
+from ....tensor.tensor import Tensor
+from ...trace.operands import list_numbers
+from ...trace.plain_values import are_same_plain
+from ..facts import Facts
+from ..guards import Guard, Test
+from ..provenance import UNKNOWN, Aspect, Kind, Provenance, Symbol, is_number
+from ..stores import Store
 
 _Function = Callable[[Any, Any], Any]
 # Divisors of // and % are guarded to be nonzero. What else may raise, or become complex, does so

@@ -8,25 +8,23 @@ earlier calls saw change stays a constant after all, because constants make fast
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from ..trace.number_inputs import NumberInput
-from ..trace.plain_values import are_same_plain
-from .decisions import find_unseen_change, guard_number_classes
-from .facts import Facts
-from .provenance import Kind, NotProvedError, Provenance
-from .shadow_frame import CallState
+from ...trace.number_inputs import NumberInput
+from ...trace.plain_values import are_same_plain
+from ..facts import Facts
+from ..provenance import Kind, NotProvedError, Provenance
+from ..shadow_frame import CallState, Offer, ShadowFrame
+from .decisions import conclude_numbers, find_unseen_change, guard_number_classes
 
 
 def offer_numbers(facts: Facts, call: CallState, operands: Sequence[Provenance]) -> None:
-    """Offer the numbers with symbols among the operands of a call to the operator that it runs, and
-    mark the guards behind the other operands as needed."""
-    offered = [p for p in operands if _is_offerable(p)]
-    if offered:
-        call.offered = facts.offered = offered
-        facts.taken = set()
-        facts.unsettled.append(offered)
-    facts.need(*(p for p in operands if p not in offered))
+    """Offer the numbers with symbols among the operands of a call to the operators that it runs,
+    and mark the guards behind the other operands as needed."""
+    numbers = [p for p in operands if _is_offerable(p)]
+    if numbers:
+        call.offer = facts.offer = Offer(numbers)
+        facts.unsettled.append(call.offer)
+    facts.need(*(p for p in operands if p not in numbers))
 
 
 def _is_offerable(p: Provenance) -> bool:
@@ -34,15 +32,24 @@ def _is_offerable(p: Provenance) -> bool:
             and not p.tainted)
 
 
-def take_number(facts: Facts, args: tuple) -> tuple[int, NumberInput] | None:
+def offers_number(facts: Facts) -> bool:
+    """Whether the running opcode offers numbers to operators."""
+    return facts.offer is not None and facts.proof.holds
+
+
+def take_number(facts: Facts, shadow: ShadowFrame | None, args: tuple
+                ) -> tuple[int, NumberInput] | None:
     """Return the position of an offered number among an operator's arguments, and its input; None
-    if there is none, or several that are equal."""
-    offered = facts.offered or []
-    for p in offered:
+    if there is none, or several that are equal. `shadow`: that of the operator's caller, whose
+    opcode must be the one that offers the number."""
+    offer = facts.offer
+    if offer is None or shadow is None or shadow.call is None or shadow.call.offer is not offer:
+        return None
+    for p in offer.numbers:
         positions = [i for i, x in enumerate(args)
                      if x.__class__ is float and are_same_plain(x, p.value)]
         if len(positions) == 1 and p.symbol is not None:
-            facts.taken.add(id(p))
+            offer.taken.append(p)
             value = float.fromhex(p.value.hex())  # an object that nothing else holds
             taken = NumberInput(value, p.symbol.source)
             facts.number_inputs.append((taken, p))
@@ -50,20 +57,24 @@ def take_number(facts: Facts, args: tuple) -> tuple[int, NumberInput] | None:
     return None
 
 
-def settle_offer(facts: Facts, offered: list[Provenance]) -> None:
+def settle_offer(facts: Facts, offer: Offer) -> None:
     """Guard the numbers of an offer that no operator took."""
-    facts.offered = None
-    untaken = [p for p in offered if id(p) not in facts.taken]
-    offered.clear()
-    facts.need(*untaken)
+    facts.offer = None
+    facts.unsettled.remove(offer)
+    facts.need(*(p for p in offer.numbers if p not in offer.taken))
 
 
-def conclude_number_inputs(facts: Facts) -> str:
-    """Decide which inputs vary, and guard the values of the others. Return a problem if something
-    unknown changed the numbers they depend on, else ""."""
+def conclude(facts: Facts, is_entered: bool) -> str:
+    """Decide which inputs vary, guard the values of the others, and conclude all decisions. Return
+    a problem if something unknown changed the numbers behind them, else "". `is_entered`: the step
+    was watched."""
+    return _conclude_inputs(facts) or conclude_numbers(facts, is_entered)
+
+
+def _conclude_inputs(facts: Facts) -> str:
     try:
-        for offered in facts.unsettled:
-            facts.need(*offered)  # an exception ended the call
+        for offer in facts.unsettled:
+            facts.need(*offer.numbers)  # an exception ended the call
         for taken, p in facts.number_inputs:
             if taken.is_fixed or not _varies(facts, p):
                 facts.need(p)
