@@ -25,8 +25,8 @@ from ...tensor.random import normal as normals
 from ...tensor.storage import UntypedStorage
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
-from ..proof.decisions import guard_truth
 from ..proof.declarations import is_in_library
+from ..proof.numbers.decisions import guard_truth
 from ..trace.counter_rng import replace_draw, draw_key
 from ..trace.host_numbers import Read
 from ..trace.operands import collect_arrays
