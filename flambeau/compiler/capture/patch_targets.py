@@ -14,7 +14,7 @@ from ...ops.interception.code_patching import (
 )
 from ...ops.interception.stub_set import STUB_SETS
 from ...tensor.tensor import Tensor
-from .recorder import Recorder, bypass_fast_path, make_composite_recorder
+from .recorder import Recorder, bypass_fast_path, make_composite_recorder, record_nothing
 
 
 def _list_functions(recorder: Recorder) -> list[tuple[Any, Callable, Operator | None]]:
@@ -74,7 +74,7 @@ def _find_unrecorded(recorded: set[int]) -> list[tuple[Any, Callable, Operator |
     """Return the functions that only dispatch calls on tensors of some kind or overriding class:
     the stubs that do so outside of captures are suspended."""
     dispatching = {function for stubs in STUB_SETS if stubs.permanent for function in stubs.targets}
-    return [(function, _record_nothing, None) for function in dispatching | {*window_stubs.HANDLERS}
+    return [(function, record_nothing, None) for function in dispatching | {*window_stubs.HANDLERS}
             if id(function) not in recorded]
 
 
@@ -142,17 +142,13 @@ def restore_all() -> None:
                 last = _swaps[-1]
                 last.restore()
                 if isinstance(last, Swap):  # swaps outlive the recorder, which holds memory
-                    last.rebind(_record_nothing)
+                    last.rebind(record_nothing)
                     last.check = None
                 _swaps.pop()
         except KeyboardInterrupt as error:
             failure = error
     if failure is not None:
         raise failure
-
-
-def _record_nothing(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    return original(*args, **kwargs)
 
 
 def swaps_of(operators: Iterable[Operator], recorder: Callable) -> list[Swap]:

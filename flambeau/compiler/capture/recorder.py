@@ -354,6 +354,10 @@ def bypass_fast_path(twin: Any) -> Callable:
     return lambda original, args, kwargs: twin.by_function(*args, **kwargs)
 
 
+def record_nothing(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    return original(*args, **kwargs)
+
+
 def note_host_read(recorder: Recorder, name: str) -> None:
     """Note that a function returned a number read from a tensor."""
     recorder.problem(Reason(f"{name}() reads a tensor's values in Python", Advice.READ_OUTSIDE))
