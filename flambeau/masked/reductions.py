@@ -72,7 +72,8 @@ def _sparse(
 ) -> Tensor:
     """Reduce the stored values of a sparse tensor."""
     reduce: Any = PUBLIC["sparse"]["reduce_masked"]
-    return reduce(name, input, _axes(dim, input), bool(keepdim), dtype, mask)
+    identity = _NEUTRAL[name](dtype)
+    return reduce(name, input, _axes(dim, input), bool(keepdim), dtype, mask, identity)
 
 
 def _summed_dtype(input: Tensor, dtype: Dtype | None) -> Dtype:

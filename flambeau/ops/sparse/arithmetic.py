@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -41,10 +42,12 @@ def _match_scalar(x: Any) -> Any:
 
 def _merge(a: CooArray, b: CooArray) -> CooArray:
     """Add two arrays by merging their coordinates, adding values at equal coordinates."""
+    if not b.nnz or not a.nnz:  # as in PyTorch, even where the other one has more sparse axes
+        return a if not b.nnz else b
     if a.sparse_dim != b.sparse_dim:
         raise RuntimeError(
-            "cannot add two sparse tensors with different sparse dimensions: "
-            f"{a.sparse_dim} and {b.sparse_dim}"
+            "add: expected 'self' and 'other' to have same density, but 'self' has "
+            f"{a.sparse_dim} sparse dimensions while 'other' has {b.sparse_dim} sparse dimensions"
         )
     x, y = a.linear_indices(), b.linear_indices()
     first, second = _merge_sorted(x, y) if _is_ascending(x) and _is_ascending(y) \
@@ -230,6 +233,14 @@ def _intersect(a: CooArray, b: CooArray) -> CooArray:
 
     One of them may stay uncoalesced: duplicates are multiplied by the same factor.
     """
+    if a.shape == b.shape and not (a.nnz and b.nnz):
+        return CooArray(a.indices[:, :0], a.values[:0], a.shape, True)
+    axes = a.sparse_dim
+    if len(a.shape) != len(b.shape) or axes != b.sparse_dim or a.shape[:axes] != b.shape[:axes]:
+        raise RuntimeError(
+            "sparse_binary_op_intersection_cpu(): expects sparse inputs with equal dimensionality, "
+            "number of sparse dimensions, and shape of sparse dimensions"
+        )
     if not b.coalesced and (a.coalesced or a.nnz >= b.nnz) or \
             a.coalesced and b.coalesced and a.nnz >= b.nnz:
         a, b = b, a
@@ -243,10 +254,34 @@ def _intersect(a: CooArray, b: CooArray) -> CooArray:
     return CooArray(np.take(a.indices, actual, 1), values, a.shape, a.coalesced)
 
 
+def _expand(a: CooArray, shape: tuple[int, ...]) -> CooArray:
+    """Broadcast an array: its dense axes stay dense, new axes are sparse ones."""
+    dense = len(a.shape) - a.sparse_dim
+    axes = len(shape) - dense
+    sparse_shape = (1,) * (axes - a.sparse_dim) + a.shape[: a.sparse_dim]
+    repeated = [k for k in range(axes) if sparse_shape[k] != shape[k]]
+    if repeated or axes > a.sparse_dim:
+        a = formats.coalesce(a)
+    lengths = [shape[k] for k in repeated]
+    copies = math.prod(lengths)
+    indices = np.zeros((axes, copies, a.nnz), np.int64)
+    indices[axes - a.sparse_dim :] = a.indices[:, None]
+    indices[repeated] = np.indices(lengths).reshape(len(lengths), copies, 1)
+    values = np.broadcast_to(a.values, (copies, a.nnz, *shape[axes:]))
+    result = CooArray(
+        indices.reshape(axes, -1), values.reshape(-1, *shape[axes:]), shape, a.coalesced)
+    if a.coalesced and not _is_ascending(result.linear_indices()):
+        result.coalesced = False
+        result = formats.coalesce(result)
+    return result
+
+
 def _multiply_by_dense(a: Any, b: np.ndarray) -> Any:
     if a.shape != b.shape:
         shape = np.broadcast_shapes(a.shape, b.shape)
-        if shape != a.shape:
+        if isinstance(a, CooArray):
+            a = _expand(a, shape)
+        elif shape != a.shape:
             a = formats.convert_dense_to_coo(np.broadcast_to(formats.to_dense(a), shape),
                                              len(shape))
         b = np.broadcast_to(b, shape)
@@ -264,12 +299,16 @@ def _mul(input: Array | Number, other: Array | Number) -> Array:
         return a.like((a.values * np.asarray(number, a.dtype)).astype(a.dtype))
     if isinstance(b, np.ndarray):
         return _multiply_by_dense(a, b)
-    if a.shape != b.shape:
+    both_coo = isinstance(a, CooArray) and isinstance(b, CooArray)
+    if both_coo and a.shape != b.shape and () in (a.shape, b.shape):
+        a, b = (a, b) if b.shape == () else (b, a)
+        return a.like((a.values * b.values.sum(0, dtype=a.dtype)).astype(a.dtype))
+    if a.shape != b.shape and not both_coo:
         shape = np.broadcast_shapes(a.shape, b.shape)
         a, b = (formats.convert_dense_to_coo(np.broadcast_to(formats.to_dense(x), shape),
                                              len(shape))
                 for x in (a, b))
-    if isinstance(a, CooArray) and isinstance(b, CooArray):
+    if both_coo:
         return _intersect(a, b)  # type: ignore[return-value]
     form, block = (a.layout, a.block) if isinstance(a, CompressedArray) else (b.layout, b.block)
     if isinstance(a, CompressedArray) and isinstance(b, CompressedArray) and form is b.layout \

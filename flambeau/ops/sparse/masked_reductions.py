@@ -16,11 +16,14 @@ _UFUNCS = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
 
 
 def reduce_masked(
-    name: str, input: Tensor, axes: tuple[int, ...], keepdim: bool, dtype: Any, mask: Any
+    name: str, input: Tensor, axes: tuple[int, ...], keepdim: bool, dtype: Any, mask: Any,
+    identity: Any,
 ) -> Tensor:
     """Reduce the stored values under `mask` over axes: sum, product, maximum or minimum.
 
-    The result is always sparse. Compressed rows require keepdim.
+    The result is always sparse. All of its axes are, and it stores no zeros, where no sparse axis
+    of the input is left; of no values at all it is then the identity. Compressed
+    rows require keepdim.
     """
     if mask is None and name != "sum":
         raise ValueError(f"masked {name} expects explicit mask for {input.layout} tensor input")
@@ -34,7 +37,12 @@ def reduce_masked(
                 "reduction operations on CSR tensors with keepdim=False is unsupported")
         result = _reduce(formats.to_coo(a), axes, True, _UFUNCS[name])
         return wrap_sparse(formats.compress(result, a.layout, None, a.plain.dtype))
-    return wrap_sparse(_reduce(formats.coalesce(a), axes, keepdim, _UFUNCS[name]))
+    result = _reduce(formats.coalesce(a), axes, keepdim, _UFUNCS[name])
+    if not set(range(a.sparse_dim)) <= set(axes):
+        return wrap_sparse(result)
+    dense = result.values[0] if result.nnz else np.full(a.values.shape[1:], identity, a.dtype)
+    dense = dense.reshape(result.shape)
+    return wrap_sparse(formats.convert_dense_to_coo(dense, dense.ndim))
 
 
 def _convert_mask(input: Tensor, mask: Tensor) -> Tensor:
@@ -54,10 +62,7 @@ def _sum_stored(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     result: Tensor = sum_over(coalesce(x), axes, keepdim)
     if isinstance(result, SparseTensor):
         return result
-    if keepdim:
-        return result.to_sparse(x.sparse_dim())
-    dense: Any = result._array
-    return wrap_sparse(CooArray(np.empty((0, 1), np.int64), dense[None], dense.shape, True))
+    return result.to_sparse()
 
 
 def _reduce(a: CooArray, axes: tuple[int, ...], keepdim: bool, ufunc: np.ufunc) -> CooArray:
