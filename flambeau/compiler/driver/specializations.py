@@ -77,7 +77,7 @@ class Specializations:
         whether they consumed such a number."""
         leaves = {leaf for x in others if x.supplied.keys() == numbers.keys()
                   for leaf, value in numbers.items()
-                  if type(value) is float and x.supplied[leaf] != value}
+                  if x.supplied[leaf] != value}
         self.varying |= {f"t{leaf}" for leaf in leaves}
         return bool(leaves)
 

@@ -36,6 +36,7 @@ from ..trace.bindings import (
     draws_by_counter, is_repeatable, list_generators, overlap_at,
 )
 from ..trace.carried_values import Carried
+from ..trace.number_inputs import MAX_EXACT_INTEGER
 from ..trace.texts import Before
 from .backward_node import BackwardRunner
 from .gradient_buffers import GradBuffers
@@ -254,7 +255,7 @@ class _CallWriter:
 
     def _compute_numbers(self) -> None:
         """Write statements that compute the numbers that the call stores or prints, and those that
-        the program takes. If one raises, or an input is no float, the function itself must run."""
+        the program takes. If one raises, or an input is too large, the function itself must run."""
         stored = collect_leaves((Before,), self.bindings.result)
         inputs = [slot for slot in self.bindings.slots if isinstance(slot, ComputedNumber)]
         if not stored and not inputs:
@@ -265,7 +266,9 @@ class _CallWriter:
             self.lines.append(f"        {name} = {x.source}")
             if isinstance(x, ComputedNumber):
                 self.lines += [f"        if {name}.__class__ is not float:",
-                               "            return MISS"]
+                               f"            if abs({name}) > {MAX_EXACT_INTEGER}:",
+                               "                return MISS",
+                               f"            {name} = float({name})"]
         self.lines += ["    except Exception:", "        return MISS"]
 
     def _write_node(self) -> list[str]:

@@ -24,6 +24,7 @@ EXACT = frozenset((
     np.add, np.subtract, np.multiply, np.divide, np.less, np.less_equal, np.greater,
     np.greater_equal, np.equal, np.not_equal,
 ))
+MAX_EXACT_INTEGER = 2**53  # all integers up to here are floats
 FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 
 
@@ -31,7 +32,8 @@ FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 class NumberInput:
     """A number among an event's arguments that may differ in each call.
 
-    value: the number object of the recorded call, which the operator's node saves as well.
+    value: the number object of the recorded call, which the operator's node saves as well; a float,
+        even of an int, which tensors of floats treat alike.
     source: the expression that computes it from what existed before the call.
     varies: whether programs compute it; else it is a constant, whose guards compare its value.
     is_fixed: whether something took it that programs do not compute anew.
@@ -58,6 +60,11 @@ def rounds_exactly(operator: Operator, args: Sequence[Any]) -> bool:
     dtypes = {x.dtype for x in args if hasattr(x, "dtype")}
     return (operator.ufunc in EXACT or operator.takes_computed_numbers) and len(dtypes) == 1 \
         and dtypes <= FLOATS
+
+
+def is_exact_float(x: int | float) -> bool:
+    """Whether a number is a float, or an int that a float holds."""
+    return x.__class__ is float or abs(x) <= MAX_EXACT_INTEGER
 
 
 def fix_number(x: NumberInput) -> float:

@@ -91,6 +91,16 @@ COUNTED: dict[str, Callable[[Any, Any], Any]] = {
     "a scalar tensor": lambda x, t: x.sum() * (t / 4),
     "an empty tensor": lambda x, t: x[:0] + t / 4,
     "integers of the count": lambda x, t: x * t,
+    "a quotient by the count": lambda x, t: x / t,
+    "the count in place": lambda x, t: x.clone().add_(t, alpha=2).mul_(t),
+    "a large integer": lambda x, t: x.double() + int(t) * 2**52,
+    "a huge integer": lambda x, t: x + int(t) * 10**30,
+    "a size and a factor": lambda x, t: x[: int(t) % 4] * t,
+    "a minimum of kinds": lambda x, t: x * max(0, 1 - t * 0.3),
+    "a power by the count": lambda x, t: (x.abs() + 0.5) ** t,
+    "a floored quotient": lambda x, t: x // (t + 0.5),
+    "integers and the count": lambda x, t: torch.arange(6) * int(t),
+    "a view of the count": lambda x, t: torch.ones(2, int(t) + 3).sum(1) * t,
     "an index": lambda x, t: x[int(t) % 4] * (t / 4),
     "a size": lambda x, t: torch.ones(int(t) % 3 + 1) * (t / 4),
     "division by zero later": lambda x, t: x * (1 / (t - 9)),
@@ -146,6 +156,10 @@ OUTSIDE: dict[str, list[Any]] = {
     "a float, then text": [0.5, 1.5, "a", 3.5],
     "tiny numbers": [1e-300, 1e-40, 1e-46, 3.0],
     "two values in turn": [0.5, 4.0],
+    "integers": [1, 2, 3, -4, 0],
+    "integers, then a float": [1, 2, 3.5, 4],
+    "integers beyond floats": [1, 2, 2**53 + 1, 2**60],
+    "integers, then booleans": [1, 2, False, True, 3],
 }
 for _name, _values in OUTSIDE.items():
     SCENES[f"set outside: {_name}"] = lambda v=_values: _on_outside(
@@ -218,6 +232,33 @@ def _a_decayed_learning_rate() -> Scene:
         return loss
 
     return Scene(step, lambda: state.update(lr=0.05), state=[*net.parameters()])
+
+
+@scene
+def _running_averages() -> Scene:
+    meter = SimpleNamespace(sum=0.0, count=0)
+    total = torch.zeros(3)
+
+    def step(x: Any) -> Any:
+        meter.count += len(x)
+        total.add_(x.sum(0))
+        return total / meter.count, x * meter.count
+
+    return Scene(step, lambda: setattr(meter, "count", 100), state=[total])
+
+
+@scene
+def _welford() -> Scene:
+    mean, spread, n = torch.zeros(3), torch.zeros(3), [0]
+
+    def step(x: Any) -> Any:
+        n[0] += 1
+        difference = x[0] - mean
+        mean.add_(difference / n[0])
+        spread.add_(difference * (x[0] - mean))
+        return spread / n[0]
+
+    return Scene(step, lambda: n.__setitem__(0, 50), state=[mean, spread])
 
 
 @scene

@@ -24,6 +24,8 @@ SKIPPED = (
     "written before it is read", "set outside: floats", "adam by hand", "a scaled sum",
     "a scaled difference", "a product of three", "a quotient added", "a blend", "out=",
     "an equality", "a property of a number", "a function of ours", "backward outside",
+    "integers of the count", "a quotient by the count", "running averages", "welford",
+    "set outside: integers", "a minimum of kinds",
 )
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...trace.number_inputs import NumberInput
+from ...trace.number_inputs import NumberInput, is_exact_float
 from ...trace.plain_values import are_same_plain
 from ..facts import Facts
-from ..provenance import Kind, NotProvedError, Provenance
+from ..provenance import Kind, NotProvedError, Provenance, is_number
 from ..shadow_frame import CallState, Offer, ShadowFrame
 from .decisions import conclude_numbers, find_unseen_change, guard_number_classes
 
@@ -28,7 +28,7 @@ def offer_numbers(facts: Facts, call: CallState, operands: Sequence[Provenance])
 
 
 def _is_offerable(p: Provenance) -> bool:
-    return (p.symbol is not None and p.value.__class__ is float and p.kind is Kind.PLAIN
+    return (p.symbol is not None and is_number(p.value) and p.kind is Kind.PLAIN
             and not p.tainted)
 
 
@@ -47,10 +47,10 @@ def take_number(facts: Facts, shadow: ShadowFrame | None, args: tuple
         return None
     for p in offer.numbers:
         positions = [i for i, x in enumerate(args)
-                     if x.__class__ is float and are_same_plain(x, p.value)]
-        if len(positions) == 1 and p.symbol is not None:
+                     if is_number(x) and are_same_plain(x, p.value)]
+        if len(positions) == 1 and p.symbol is not None and is_exact_float(p.value):
             offer.taken.append(p)
-            value = float.fromhex(p.value.hex())  # an object that nothing else holds
+            value = float.fromhex(float(p.value).hex())  # an object that nothing else holds
             taken = NumberInput(value, p.symbol.source)
             facts.number_inputs.append((taken, p))
             return positions[0], taken
