@@ -24,7 +24,7 @@ EXACT = frozenset((
     np.add, np.subtract, np.multiply, np.divide, np.less, np.less_equal, np.greater,
     np.greater_equal, np.equal, np.not_equal,
 ))
-MAX_EXACT_INTEGER = 2**53  # all integers up to here are floats
+MAX_EXACT_INTEGER = 1 << np.finfo(np.float64).nmant + 1  # all integers up to here are floats
 FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}
 
 
