@@ -22,6 +22,7 @@ from ...ops.core import inplace as in_place
 from ...ops.core import out
 from ...ops.core.operator import DERIVATIVES
 from ...ops.creation import copies, interchange
+from ...ops.creation.factories import FACTORIES, Contents
 from ...ops.indexing import index, value_shapes
 from ...ops.interception.code_patching import FOLLOWING_STUB_FILE, STUB_FILE
 from ...ops.normalization import norm_formulas
@@ -206,21 +207,12 @@ def _writes(r: Recorder) -> Pairs:
 
 # ----------------------------------------------------------------------------- factories
 
-_FACTORIES = (
-    "zeros", "ones", "full", "arange", "range", "linspace", "logspace", "eye", "zeros_like",
-    "ones_like", "full_like", "tril_indices", "triu_indices", "hann_window", "hamming_window",
-    "blackman_window", "bartlett_window", "kaiser_window", "new_zeros", "new_ones", "new_full",
-)
-_RESERVING = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty",
-              "new_empty_strided")
 
-
-def reads_numbers(factory: Callable, args: tuple, kwargs: dict[str, Any]) -> bool:
+def reads_numbers(factory: Any, args: tuple, kwargs: dict[str, Any]) -> bool:
     """Whether a factory reads tensors: as an extent, a bound, a fill value."""
-    name = factory.__name__
-    likewise = name.endswith("_like") or name.startswith("new_")  # its first argument is no number
-    read = [x for key, x in kwargs.items() if key not in ("out", "input", "self")]
-    return bool(collect_tensors((args[1:] if likewise else args, read)))
+    named = [x for key, x in kwargs.items() if key not in ("out", factory.template)]
+    first = 0 if factory.template is None else 1
+    return bool(collect_tensors((args[first:], named)))
 
 
 def _note_numbers(r: Recorder, factory: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
@@ -303,11 +295,10 @@ def _record_wrap(r: Recorder, original: Callable, array: Any) -> Any:
 
 
 def _patch_factories(r: Recorder) -> Pairs:
-    functions = {**ops.PUBLIC["Tensor"], **ops.PUBLIC["torch"]}
-    for name in _FACTORIES:
-        yield functions[name], pass_through_unless_on(r, _record_factory)
-    for name in _RESERVING:
-        yield functions[name], pass_through_unless_on(r, record_reserved)
+    for factory in FACTORIES[Contents.FIXED]:
+        yield factory, pass_through_unless_on(r, _record_factory)
+    for factory in FACTORIES[Contents.UNDEFINED]:
+        yield factory, pass_through_unless_on(r, record_reserved)
     yield ops.tensor, pass_through_unless_on(r, _record_tensor)
     yield interchange.new_tensor, pass_through_unless_on(r, _record_tensor)
     yield interchange.create_from_data, pass_through_unless_on(r, _record_tensor)

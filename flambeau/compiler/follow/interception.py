@@ -26,6 +26,7 @@ from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
 from ...ops.core.operator import OPERATORS, PUBLIC, Kind, Operator
 from ...ops.core.value_rules import ValueRule
 from ...ops.creation import copies, interchange
+from ...ops.creation.factories import FACTORIES, Contents
 from ...ops.indexing import index
 from ...ops.normalization import norm_formulas
 from ...optim.elementwise import Elementwise
@@ -407,13 +408,12 @@ def _list_index(original: Callable, item: Any) -> Any:
 
 def _hook_factories() -> Iterator[Hook]:
     r = record_writes
-    everything = {**PUBLIC["Tensor"], **PUBLIC["torch"]}
-    for name in r._FACTORIES:
-        hook = _hook(everything[name], _list_constant)
+    for factory in FACTORIES[Contents.FIXED]:
+        hook = _hook(factory, _list_constant)
         hook.makes_constants = True
         yield hook
-    for name in r._RESERVING:
-        yield _hook(everything[name], _list_allocation)
+    for factory in FACTORIES[Contents.UNDEFINED]:
+        yield _hook(factory, _list_allocation)
     yield _hook(ops.tensor, _tensor)
     yield _hook(interchange.new_tensor, _tensor)
     yield _hook(interchange.create_from_data, _tensor)

@@ -26,6 +26,7 @@ from ..core.errors import answer_failed, wrap_with_explanation
 from ..core.operator import PUBLIC, publish
 from ..core.scalar_conversion import check_number, convert_scalar, fits, number
 from ..native.row_copies import fill
+from .factories import Contents, declare_factory
 
 _default = devices.DefaultDevice
 _default_dtype = types.DefaultDtype
@@ -34,12 +35,14 @@ _new = object.__new__
 
 
 def public(
-    *names: str, spaces: Sequence[str] = ("torch",), explains: bool | str = False
+    *names: str, spaces: Sequence[str] = ("torch",), explains: bool | str = False,
+    creates: Contents | None = None, template: str | None = None,
 ) -> Callable:
     """Publish a function that is not an operator: without tensor inputs or a derivative.
 
     `names` are its public names, by default its own name. `explains`: raise PyTorch's TypeError,
-    under this name if a string, when a number is passed in place of a tensor.
+    under this name if a string, when a number is passed in place of a tensor. `creates`: what the
+    tensor contains that a factory creates, perhaps like a `template` (see `declare_factory`).
     """
 
     def decorate(function: Callable) -> Callable:
@@ -47,6 +50,8 @@ def public(
         if explains:
             function = wrap_with_explanation(shown[0] if explains is True else explains, function)
         publish(function, shown, spaces)
+        if creates is not None:
+            declare_factory(function, creates, template)
         return function
 
     return decorate
@@ -187,8 +192,10 @@ def write_created(
     return out
 
 
-def _fill(make: Callable, name: str, doc: str) -> Callable:
-    """torch.zeros, ones or empty, from NumPy's function."""
+def _fill(
+    make: Callable, name: str, doc: str, contents: Contents = Contents.FIXED
+) -> Callable:
+    """Publish torch.zeros, ones or empty, from NumPy's function."""
 
     def function(
         *size: Any, out: Tensor | None = None, dtype: Dtype | None = None, layout: Any = None,
@@ -224,7 +231,7 @@ def _fill(make: Callable, name: str, doc: str) -> Callable:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    publish(function, (name,), ("torch",))
+    public(name, creates=contents)(function)
     return function
 
 
@@ -270,14 +277,14 @@ empty = _fill(new_memory, "empty", """A tensor of shape `size` whose memory hold
 
     >>> torch.empty(2, 3).shape
     torch.Size([2, 3])
-    """)
+    """, Contents.UNDEFINED)
 
 
 def _fill_dtype(value: Any, dtype: Dtype | None) -> np.dtype:
     return get_numpy_dtype(types.infer_scalar_dtype(value) if dtype is None else dtype)
 
 
-@public()
+@public(creates=Contents.FIXED)
 def full(
     size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -322,7 +329,7 @@ def scalar_tensor(
     return full((), value, dtype=kind, device=device, requires_grad=requires_grad)
 
 
-@public()
+@public(creates=Contents.UNDEFINED)
 def empty_strided(
     size: Any, stride: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -340,7 +347,7 @@ def empty_strided(
     return place(array, device, requires_grad)
 
 
-@public()
+@public(creates=Contents.UNDEFINED)
 def empty_permuted(
     size: Any, physical_layout: Any, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -374,7 +381,7 @@ def _check_layout(size: tuple[int, ...], order: tuple[int, ...]) -> None:
         raise RuntimeError("Duplicate dim not allowed")
 
 
-@public()
+@public(creates=Contents.FIXED)
 def eye(
     n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -465,7 +472,8 @@ def _create_like(name: str, value: Any) -> Callable:
 
     >>> torch.{name}(torch.tensor([5, 6])){shown}
     """
-    publish(function, (name,), ("torch",))
+    creates = Contents.UNDEFINED if value is None else Contents.FIXED
+    public(name, creates=creates, template="input")(function)
     return function
 
 
@@ -473,7 +481,7 @@ empty_like, zeros_like = _create_like("empty_like", None), _create_like("zeros_l
 ones_like = Functions.ones_like = _create_like("ones_like", 1)
 
 
-@public()
+@public(creates=Contents.FIXED, template="input")
 def full_like(
     input: Tensor, fill_value: Any, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, memory_format: Any = None,
@@ -499,7 +507,9 @@ def full_like(
     return require_grad(result) if requires_grad else result
 
 
-def _attach_new_method(name: str, function: Callable, doc: str) -> None:
+def _attach_new_method(
+    name: str, function: Callable, doc: str, contents: Contents = Contents.FIXED
+) -> None:
     def method(
         self: Tensor, *size: Any, dtype: Dtype | None = None, device: Any = None,
         requires_grad: bool = False, layout: Any = None, pin_memory: bool = False, **kwargs: Any,
@@ -515,14 +525,14 @@ def _attach_new_method(name: str, function: Callable, doc: str) -> None:
             raise
 
     method.__name__, method.__doc__ = name, doc
-    publish(method, (name,), ("Tensor",))
+    public(name, spaces=("Tensor",), creates=contents, template="self")(method)
 
 
 _attach_new_method("new_empty", empty, """An uninitialised tensor with this one's dtype.
 
     >>> torch.tensor([1, 2]).new_empty(3).dtype
     torch.int64
-    """)
+    """, Contents.UNDEFINED)
 _attach_new_method("new_zeros", zeros, """Zeros with this one's dtype.
 
     >>> torch.tensor([1, 2]).new_zeros(3)
@@ -542,4 +552,4 @@ _attach_new_method("new_empty_strided", empty_strided, """Uninitialised, with th
 
     >>> torch.zeros(1).new_empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
-    """)
+    """, Contents.UNDEFINED)

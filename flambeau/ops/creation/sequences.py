@@ -27,6 +27,7 @@ from ...tensor.random.exact_libm import fma, fma32
 from ...tensor.tensor import Tensor
 from ..core.scalar_conversion import convert_scalar
 from .creation import get_numpy_dtype, is_on_meta, place, public, read_number, write_created
+from .factories import Contents
 
 # The width of the vectors in PyTorch's loops on this processor.
 _VECTOR_BYTES = 64 if __cpu_features__.get("AVX512_SKX") else 32
@@ -50,7 +51,7 @@ def _check_ends(start: Any, end: Any, name: str) -> None:
         )
 
 
-@public()
+@public(creates=Contents.FIXED)
 def arange(
     start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
@@ -102,7 +103,7 @@ def arange(
     )
 
 
-@public("range")
+@public("range", creates=Contents.FIXED)
 def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
     """Return the numbers start, start + step, ... up to and including `end`.
 
@@ -226,7 +227,7 @@ def space_evenly(start: Any, end: Any, steps: int, kind: np.dtype) -> np.ndarray
     return result.astype(kind, copy=False)
 
 
-@public()
+@public(creates=Contents.FIXED)
 def linspace(
     start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -251,7 +252,7 @@ def linspace(
         out, array, dtype, layout, device)
 
 
-@public()
+@public(creates=Contents.FIXED)
 def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,

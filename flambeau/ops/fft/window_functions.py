@@ -9,6 +9,7 @@ import numpy as np
 from ...tensor.dtypes import dtype as Dtype
 from ...tensor.tensor import Tensor
 from ..creation.creation import get_numpy_dtype, place, public
+from ..creation.factories import Contents
 
 
 def cosine_sum(points: int, coefficients: tuple[float, ...]) -> np.ndarray:
@@ -49,7 +50,7 @@ def _create_window(
     return place(array.astype(kind), device, requires_grad)
 
 
-@public(explains=True)
+@public(explains=True, creates=Contents.FIXED)
 def hann_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -63,7 +64,7 @@ def hann_window(
                           lambda n: cosine_sum(n, (0.5, 0.5)), dtype, device, requires_grad)
 
 
-@public(explains=True)
+@public(explains=True, creates=Contents.FIXED)
 def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None, pin_memory: bool = False,
@@ -82,7 +83,7 @@ def hamming_window(
     )
 
 
-@public(explains=True)
+@public(explains=True, creates=Contents.FIXED)
 def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -102,7 +103,7 @@ def blackman_window(
     )
 
 
-@public(explains=True)
+@public(explains=True, creates=Contents.FIXED)
 def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False,
@@ -116,7 +117,7 @@ def bartlett_window(
                           requires_grad)
 
 
-@public(explains=True)
+@public(explains=True, creates=Contents.FIXED)
 def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, pin_memory: bool = False, requires_grad: bool = False,

@@ -24,6 +24,7 @@ from ..core.registry import composite, opaque, writes_by_operators
 from ..core.sample_inputs import matrices
 from ..core.scalar_conversion import check_number
 from ..creation.creation import place, public
+from ..creation.factories import Contents
 from ..reduction.reduce import round_to, sum_dtype
 from .slices import on_diagonal, spread_on_diagonal
 
@@ -111,7 +112,7 @@ def _declare_triangle_indices(name: str, lower: bool) -> None:
     tensor([[{rows}],
             [{columns}]])
     """
-    public(explains=True)(function)
+    public(explains=True, creates=Contents.FIXED)(function)
 
 
 _declare_triangle_indices("tril_indices", True)
