@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +23,8 @@ class Conditions:
         source.add("try:")
         _compare_numbers(source, args, kwargs, is_free)
         if proof is not None:
-            _check_decisions(source, proof)
+            numbers = {leaf for leaf, _, _ in list_numbers(args, kwargs)}
+            _check_decisions(source, proof, numbers)
         source.add("    pass", "except Exception:", "    return False", "return True")
         _, self.admits = source.define("admits(args, kwargs)", "<flambeau conditions>")
 
@@ -40,15 +40,16 @@ def _compare_numbers(source: SourceBuilder, args: tuple, kwargs: dict[str, Any],
         source.add(f"if {mismatch}:", "    return False", depth=2)
 
 
-def _check_decisions(source: SourceBuilder, proof: Proof) -> None:
-    """Write the guards of the branches that the call took."""
-    objects = dict.fromkeys(name for guard in proof.decisions
-                            for name in re.findall(r"\bt\d+(?=\.)", guard.path))
-    if objects:
+def _check_decisions(source: SourceBuilder, proof: Proof, numbers: set[int]) -> None:
+    """Write the guards of the branches that the call took. `numbers`: leaves that have names."""
+    leaves = dict.fromkeys(leaf for guard in proof.decisions for leaf in guard.list_leaves()
+                           if leaf not in numbers)
+    if leaves:
         source.names["flatten_call"] = flatten_call
         source.add("leaves = flatten_call(args, kwargs)", depth=2)
-        source.add(*(f"{name} = leaves[{name[1:]}]" for name in objects), depth=2)
+        source.add(*(f"t{leaf} = leaves[{leaf}]" for leaf in leaves), depth=2)
     for guard in proof.decisions:
-        for name in re.findall(r"\bk\d+\b", guard.path):
-            source.names[name] = proof.constants[name]
+        for name in guard.list_names():
+            if name in proof.constants:
+                source.names[name] = proof.constants[name]
         source.add(f"if {guard.failure(source.name)}:", "    return False", depth=2)

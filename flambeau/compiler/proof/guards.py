@@ -6,6 +6,7 @@ Each guard is one expression in the generated source of the program's function, 
 
 from __future__ import annotations
 
+import ast
 import re
 import types
 import weakref
@@ -46,6 +47,18 @@ class Guard:
     needed: bool = True
     line: tuple[str, int] = ("", 0)
     precedes_writes: bool = False
+
+    def list_names(self) -> list[str]:
+        """Return the names that the path reads, once each: those of constants and of leaves."""
+        if self.test in (Test.STATE, Test.MEMBERS):  # their paths are for people
+            return []
+        tree = ast.parse(self.path, mode="eval")
+        return [*dict.fromkeys(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))]
+
+    def list_leaves(self) -> list[int]:
+        """Return the numbers of the leaves that the path reads: of `t0` and so on."""
+        return [int(name[1:]) for name in self.list_names()
+                if name.startswith("t") and name[1:].isdigit()]
 
     def failure(self, name: Callable[[Any], str]) -> str:
         """Return an expression that is true if the guard fails. `name` assigns names to objects."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -195,8 +194,8 @@ class GuardWriter:
 
     def _reads_carried(self, guard: Guard) -> bool:
         """Whether a guard is about a leaf after those of the arguments."""
-        numbers = re.findall(r"\bt(\d+)\b", guard.path)
-        return any(int(number) >= self.arguments for number in numbers)
+        return bool(self.carried) and any(
+            leaf >= self.arguments for leaf in guard.list_leaves())
 
     def _flatten(self) -> list[Any]:
         """Return the descriptions of all leaves."""

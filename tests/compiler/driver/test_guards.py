@@ -606,3 +606,32 @@ def test_batches_of_numpy_are_wrapped_inside_of_the_step(wrap):
         same(fast(x)[0], net(torch.tensor(x if wrap is torch.tensor else x - 1)).detach())
         assert x[0, 0] == i + (wrap is not torch.tensor)
     assert runs(fast) >= 3
+
+
+@pytest.mark.parametrize("change", ["k0", "k99", "t0", "t99"])
+@pytest.mark.parametrize("passed", [False, True])
+def test_attributes_with_names_of_the_generated_source(change, passed):
+    class Config:
+        k0 = k99 = t0 = t99 = 1
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.k0 = self.k99 = self.t0 = self.t99 = 1
+
+    for settings in (Config(), Net()):
+        vars(settings).update(k0=1, k99=1, t0=1, t99=1)
+
+        def step(x, passed=None, settings=settings):
+            config = settings if passed is None else passed
+            x = x * 2 if config.k0 % 3 > config.k99 % 2 else x + 2
+            return x * 3 if config.t0 % 3 > config.t99 % 2 else x + 3
+
+        fast = compiled(step)
+        arguments = (settings,) if passed else ()
+        for i in range(12):
+            if i == 6:
+                setattr(settings, change, 2)
+            x = torch.full((2,), float(i))
+            same(fast(x, *arguments), step(x, *arguments))
+        assert runs(fast) >= 3 or passed
