@@ -275,14 +275,14 @@ def a_swap() -> Scene:
 
 @scene
 def the_old_value_returned() -> Scene:
-    m, kept = Holder(h=torch.zeros(4, 3)), []
+    m = Holder(h=torch.zeros(4, 3))
 
     def step(x: Any) -> Any:
         old = m.h
         m.h = torch.tanh(old + x)
         return old
 
-    return Scene(step, lambda: m.h.add_(1), log=[vars(m), kept])
+    return Scene(step, lambda: m.h.add_(1), log=[vars(m)])
 
 
 @scene

@@ -49,7 +49,7 @@ def an_average_in_new_memory() -> Scene:
 @scene
 def memory_of_before_that_is_kept() -> Scene:
     net, average, optimizer = _build_pair()
-    kept: list[Any] = []
+    memory: list[Any] = []
 
     def step(x: Any) -> Any:
         loss = _descend(net, optimizer, (net(x) - average(x).detach()).square().mean())
@@ -58,10 +58,10 @@ def memory_of_before_that_is_kept() -> Scene:
         return loss
 
     def change() -> None:
-        kept.extend([p.data for p in average.parameters()])
-        kept.append(torch.from_numpy(average[0].weight.detach().numpy()))
+        memory.extend([p.data for p in average.parameters()])
+        memory.append(torch.from_numpy(average[0].weight.detach().numpy()))
 
-    return Scene(step, change, state=[*average.parameters()], log=kept)
+    return Scene(step, change, state=[*average.parameters()], log=memory)
 
 
 @scene

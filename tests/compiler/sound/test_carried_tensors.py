@@ -1,5 +1,4 @@
-"""Steps that take tensors over from the call before do compiled what they do eagerly, and most are
-proved."""
+"""Most steps that take tensors over from the call before are proved (see test_scenes.py)."""
 
 from __future__ import annotations
 
@@ -15,7 +14,6 @@ from . import (
     carried_alias_scenes, carried_grad_scenes, carried_history_scenes, carried_order_scenes,
 )
 from .carried_scenes import SCENES
-from .scenario import CHANGES, MODES, compare
 
 assert all((carried_alias_scenes, carried_grad_scenes, carried_history_scenes,
             carried_order_scenes))  # they register their scenes
@@ -32,11 +30,6 @@ FOLLOWED = (
 )
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_a_change_after_the_program(name: str) -> None:
-    compare(SCENES[name], "now", CHANGES[3], follow=False)
-
-
 @pytest.mark.parametrize("name", [name for name in SCENES if name not in FOLLOWED])
 def test_python_is_skipped(name: str) -> None:
     torch.manual_seed(0)
@@ -46,15 +39,6 @@ def test_python_is_skipped(name: str) -> None:
         step(*scene.arguments())
     compiled = vars(step).get("_compiled", step)
     assert sum(program.calls for program in compiled._specializations.programs) >= 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("follow", [False, True], ids=["as it is", "followed"])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("change_at", CHANGES)
-@pytest.mark.parametrize("name", SCENES)
-def test_changes_at_other_calls(name: str, change_at: int, mode: str, follow: bool) -> None:
-    compare(SCENES[name], mode, change_at, follow)
 
 
 class Holder:
