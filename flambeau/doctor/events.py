@@ -104,7 +104,6 @@ class Backward:
     roots: list[Any]
     tensor: Tensor | None  # the tensor that is differentiated
     spot: Spot | None
-    previous_sequence: int  # sequence number of the newest root of the previous pass
     watched: bool
     steps: int  # number of earlier updates
     _graph: Graph | None = field(default=None, repr=False)

@@ -26,9 +26,6 @@ __all__ = [
     "set_model_state_dict", "set_optimizer_state_dict", "set_state_dict",
 ]
 
-_WRAPPER = "module."  # the prefix that DistributedDataParallel adds
-_COMPILED = "_orig_mod."
-
 
 @dataclass
 class StateDictOptions:

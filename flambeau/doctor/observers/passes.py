@@ -28,7 +28,6 @@ class PassObserver:
         self.tensor: Tensor | None = None  # the tensor that is differentiated
         self.inputs: list[Any] | None = None  # the inputs of autograd.grad
         self.transforms = False  # inside torch.func.grad, which always records
-        self.sequence = 0
 
     def targets(self) -> list[tuple[Any, Observer]]:
         """Return the functions to patch, with their observers."""
@@ -86,13 +85,10 @@ class PassObserver:
             return original(*args, **kwargs)
         self.tensor = self.inputs = None
         event = Backward(session.clock.passes + 1, [target for target, _ in args[0]], tensor,
-                         find_spot(), self.sequence, session.watching, session.updates)
+                         find_spot(), session.watching, session.updates)
         if not accumulates and not self._trains(event, inputs or []):
             return original(*args, **kwargs)
         session.emit("on_backward" if accumulates else "on_gradient", event)
-        self.sequence = max(
-            [getattr(getattr(t, "node", t), "sequence", 0) for t in event.roots], default=0
-        )
         result = original(*args, **kwargs)
         if accumulates:
             session.emit("after_backward", event)

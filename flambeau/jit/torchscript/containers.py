@@ -16,8 +16,6 @@ from ...tensor.tensor import Tensor
 
 __all__ = ["MIXED", "PLAIN"]
 
-_COMPOUND = (list, tuple, dict, str)
-
 
 # ------------------------------------------------------------------------------------- strings
 
