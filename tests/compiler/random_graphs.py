@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 
 from flambeau.compiler.ir.graph import (
-    Graph, Node, Op, Source, apply, cast, concat, constant, expand, matmul, pad, permute, reduce,
-    reshape, strided_slice,
+    Graph, Node, Op, Source, SourceKind, apply, cast, concat, constant, expand, matmul, pad,
+    permute, reduce, reshape, strided_slice,
 )
 from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
@@ -23,7 +23,7 @@ def source(slot: int, shape: tuple[int, ...], type: Type = Type.F32) -> Node:
 
 def graph_of(inputs: list[Node], outputs: list[Node], writes: list | None = None) -> Graph:
     """A graph whose sources are states that `run` and `values` fill."""
-    sources = [Source("state", n.shape, n.type, lambda: None) for n in inputs]
+    sources = [Source(SourceKind.STATE, n.shape, n.type, lambda: None) for n in inputs]
     return Graph(sources, list(inputs), list(outputs), list(writes or []))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from flambeau.native.loop_ir.numpy_forms import dtype_of
-from flambeau.compiler.ir.graph import Graph, Node, Op, Source
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source, SourceKind
 from flambeau.compiler.ir.recurrence import build_recurrence, build_recurrence_gradient, has_result
 from flambeau.native.kernels.recurrent_cells import CELLS
 from flambeau.native.loop_ir.ir import Type
@@ -24,7 +24,7 @@ def recurrent_graph(
     inputs: list[Node] = []
 
     def new(*shape: int) -> Node:
-        sources.append(Source("state", shape, type, lambda: None))
+        sources.append(Source(SourceKind.STATE, shape, type, lambda: None))
         inputs.append(Node(Op.INPUT, (), shape, type, {"slot": len(inputs)}))
         return inputs[-1]
 

@@ -36,7 +36,7 @@ from ..trace.carried_values import list_leaves, read_carried
 from ..trace.host_numbers import Place
 from ..trace.number_inputs import settle_number_inputs
 from ..trace.operands import collect_arrays, collect_tensors, flatten, flatten_call
-from ..trace.trace import UPDATE, Backward, Trace, address, collect_values
+from ..trace.trace import UPDATE, Backward, Role, Trace, address, collect_values
 from ..trace.trace_signature import TraceSignature
 from .escapes import explain_lost_backward, find_live_outputs, finish, list_live_bases
 from .lazy_call import Deferred
@@ -284,7 +284,7 @@ def _is_finished(trace: Trace, expected: TraceSignature | None) -> bool:
 def _find_holders(trace: Trace, tensors: list[Any]) -> None:
     """Add outside tensors that the step reached only through views (`w[:]`, `w.detach()`), so that
     guards notice when their memory is replaced."""
-    arguments = {s.number for s in trace.storages if s.name.startswith("argument")}
+    arguments = {s.number for s in trace.storages if s.role is not Role.STATE}
     met = {v.storage for e in trace.events if e.kind != UPDATE
            for v in collect_values((e.args, e.kwargs))}
     met |= {entry.window.storage for entry in trace.returned if entry.window is not None}
@@ -320,7 +320,7 @@ def record_backward(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     for cotangent in cotangents:
         storage = trace.storage_of(cotangent)
         assert storage is not None
-        storage.name = f"argument cotangent {storage.number}"
+        storage.role, storage.position = Role.COTANGENT, storage.number
     reach = find_reach(outputs, inputs)
     backward.reached = reach.of_outputs
     try:
@@ -369,8 +369,8 @@ def _remember(recorder: Recorder, args: tuple, kwargs: dict) -> None:
     for i, array in enumerate(collect_arrays(supplied)):
         known = trace.value_of(array)  # None, and a problem, for a window without dense memory
         storage = None if known is None else trace.storages[known.storage]
-        if storage is not None and not storage.name:
-            storage.name = f"argument {i}"
+        if storage is not None and storage.role is Role.STATE:
+            storage.role, storage.position = Role.ARGUMENT, i
             assert storage.owner is not None
             storage.argument_offset = address(array) - address(storage.owner)
     recorder.keep_alive.append([tensors, owners])

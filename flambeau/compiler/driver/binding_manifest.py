@@ -23,7 +23,7 @@ from ..functionalization.graph_inputs import (
     make_memory_getter,
 )
 from ..functionalization.index_checks import IndexBound, IndexCheck
-from ..ir.graph import Graph, Node, Op, Source
+from ..ir.graph import Graph, Node, Op, Source, SourceKind
 from ..ir.serialization import serialize_graph, deserialize_graph
 from ..trace import bindings as bind
 from ..trace.trace import OPERATOR, UPDATE, Trace, Value
@@ -51,14 +51,13 @@ def write_manifest(
     if not _is_library_code(trace):
         return None
     try:
-        slots = [_write_slot(slot, source, trace)
-                 for slot, source in zip(bindings.slots, graph.sources, strict=True)]
+        slots = [_write_slot(slot, trace) for slot in bindings.slots]
         words: list[list] = []
         form = _write_result(bindings.result, {}, words, trace)
         return [
             _write_circumstances(trace, leaves),
-            [[s.kind, s.name, s.shape, s.type.value, s.strides] for s in graph.sources], slots,
-            words, form, _write_gradients(trace, graph, bindings),
+            [[s.kind.value, s.name, s.shape, s.type.value, s.strides] for s in graph.sources],
+            slots, words, form, _write_gradients(trace, graph, bindings),
             [_write_check(check, bindings.slots) for check in bindings.checks],
             [[node.shape, node.type.value] for node in graph.outputs],
             [slot for slot, _ in graph.writes], bindings.has_conditions,
@@ -95,13 +94,15 @@ def read_manifest(
     bindings.incoming_grads = list_gradients_read_before(trace)
     drawn = list_draws(trace)
     for slot_number, record in enumerate(slots):
-        state = bind.State(grad_arrays[slot_number]) if slot_number in grad_arrays else None
-        bindings.slots.append(state or _read_slot(record, trace, drawn))
+        grad = grad_arrays.get(slot_number)
+        bindings.slots.append(_read_slot(record, trace, drawn) if grad is None
+                              else bind.State(grad, is_grad=True))
     bindings.recorded = [None] * len(slots)
     bindings.result = _read_result(form, _read_new_tensors(words, trace))
     output_specs = [_create_placeholder(shape, kind) for shape, kind in outputs]
     input_sources = [
-        Source(kind, tuple(shape), Type(type), make_memory_getter(slot), name, _tuple(strides))
+        Source(SourceKind(kind), tuple(shape), Type(type), make_memory_getter(slot), name,
+               _tuple(strides))
         for (kind, name, shape, type, strides), slot in zip(sources, bindings.slots, strict=True)
     ]
     bindings.checks = [_read_check(check, bindings.slots, input_sources) for check in checks]
@@ -200,7 +201,7 @@ def _write_value(value: Value, trace: Trace) -> str:
 # --------------------------------------------------------------------------------- parts
 
 
-def _write_slot(slot: Any, source: Source, trace: Trace) -> list:
+def _write_slot(slot: Any, trace: Trace) -> list:
     """Serialize a slot."""
     if isinstance(slot, bind.Argument):
         return ["argument", *_write_argument(slot)]
@@ -210,7 +211,7 @@ def _write_slot(slot: Any, source: Source, trace: Trace) -> list:
         return ["drawn"]
     if not isinstance(slot, bind.State):
         raise _Inexpressible(slot)
-    if source.name == "grad":
+    if slot.is_grad:
         return ["grad"]
     return _write_state(slot, trace)
 
@@ -335,7 +336,7 @@ def _write_gradients(trace: Trace, graph: Graph, bindings: bind.Bindings) -> lis
     """Serialize which grad accesses set a grad, and the slots of their memory."""
     numbers = {id(item.tensor): i for i, item in enumerate(trace.grads.values())}
     slots = {id(slot.array): i for i, slot in enumerate(bindings.slots)
-             if graph.sources[i].name == "grad" and isinstance(slot, bind.State)}
+             if isinstance(slot, bind.State) and slot.is_grad}
     return [[numbers[id(leaf)], None if grad is None else slots[id(find_owner(grad._array))]]
             for leaf, grad in bindings.grads]
 

@@ -11,7 +11,7 @@ import numpy as np
 from ...autograd.views import WindowMap
 from ...ops.core.operator import Operator
 from ..ir.axis_order import invert_permutation, order_axes
-from ..ir.graph import Node, Op, permute, reshape
+from ..ir.graph import Node, Op, SourceKind, permute, reshape
 from ..ir.graph import strided_slice as part_of
 from ..lowering import NotLowered, lower, writes
 from ..lowering.numpy.node_builders import broadcast_to, literal, number, type_of
@@ -62,7 +62,8 @@ def add_draw(graph: Functionalization, event: Event) -> None:
     result = None
     if event.array is not None:
         result = as_pairs(np.ascontiguousarray(event.array.transpose(order)))
-    node = graph.source("drawn", slot.view.shape, slot.view.dtype, slot, event.name, result)
+    node = graph.source(SourceKind.DRAWN, slot.view.shape, slot.view.dtype, slot, event.name,
+                        result)
     graph.write(window, permute_window(node, invert_permutation(order)))
 
 
@@ -72,7 +73,7 @@ def _require_counted_key(graph: Functionalization, event: Event) -> Node:
     if generator not in graph.keys:
         assert event.array is not None
         slot = make_key_draw(generator)
-        node = graph.source("drawn", (1,), slot.view.dtype, slot, "key", event.array)
+        node = graph.source(SourceKind.DRAWN, (1,), slot.view.dtype, slot, "key", event.array)
         graph.keys[generator] = reshape(node, ())
     return graph.keys[generator]
 
@@ -90,7 +91,7 @@ def add_update(graph: Functionalization, event: Event) -> None:
     optimizer = call["optimizer"]
     fields = type(optimizer)._flambeau_scalars._fields
     numbers = [
-        graph.source("number", (), np.dtype(np.float64), bind.Scalar(number, i), name,
+        graph.source(SourceKind.NUMBER, (), np.dtype(np.float64), bind.Scalar(number, i), name,
                      float(event.array[i]))
         for i, name in enumerate(fields)
     ]

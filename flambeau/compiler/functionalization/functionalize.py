@@ -12,13 +12,15 @@ from ...tensor.storage import get_version
 from ...tensor.tensor import Tensor
 from ..ir.axis_order import order_axes
 from ..ir.errors import Unfit
-from ..ir.graph import Graph, Node, Op, Source
+from ..ir.graph import Graph, Node, Op, Source, SourceKind
 from ..lowering.numpy.node_builders import cast, type_of
 from ..lowering.registry import Required, Untraceable
 from ..trace import bindings as bind
 from ..trace.carried_values import list_bound_grads
 from ..trace.number_inputs import NumberInput
-from ..trace.trace import OPERATOR, Event, Trace, Value, address, collect_values, count_updates
+from ..trace.trace import (
+    OPERATOR, Event, Role, Trace, Value, address, collect_values, count_updates,
+)
 from .complex_pairs import as_pairs, permute_window, view_as_pairs_window
 from .event_nodes import HANDLERS
 from .graph_inputs import (
@@ -142,7 +144,7 @@ class Functionalization:
         for place, result in windows.items():
             storage = self.trace.storages[place]
             self.regions[place] = partition(result, view_as_pairs_window(storage.whole))
-            if storage.external and "cotangent" not in storage.name:
+            if storage.external and storage.role is not Role.COTANGENT:
                 for region in self.regions[place]:
                     self._add_external_region(region)
 
@@ -176,7 +178,7 @@ class Functionalization:
         window = view_as_pairs_window(window)
         self.region(window).write(window, node)
 
-    def source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
+    def source(self, kind: SourceKind, shape: tuple, dtype: np.dtype, slot: Any, name: str,
                recorded: Any, strides: tuple | None = None) -> Node:
         """Add a source and return its INPUT node."""
         element = type_of(dtype)
@@ -210,12 +212,12 @@ class Functionalization:
         self.slots[id(region)] = len(self.sources)
         if leaf is None:
             slot: Any = bind.State(bind.view_storage(storage, window))
-            region.node = self.source("state", shape, region.dtype, slot, storage.name, first,
-                                      packed)
+            region.node = self.source(SourceKind.STATE, shape, region.dtype, slot, storage.name,
+                                      first, packed)
             return
         slot = self.bind_argument(leaf, window)
-        region.node = self.source("argument", shape, region.dtype, slot, f"argument {leaf}",
-                                  first, packed)
+        region.node = self.source(SourceKind.ARGUMENT, shape, region.dtype, slot,
+                                  f"argument {leaf}", first, packed)
 
     def bind_argument(self, leaf: int, window: Value) -> bind.Argument:
         """Bind a window of an argument's memory."""
@@ -249,7 +251,8 @@ class Functionalization:
             order = order_axes(value.strides)
             version = self.bindings.grad_versions[len(self.bindings.grads)] = get_version(grad)
             memory, grad_buffer = allocate_gradient(value, version)
-            self.source("state", memory.shape, memory.dtype, bind.State(memory), "grad", memory)
+            self.source(SourceKind.STATE, memory.shape, memory.dtype,
+                        bind.State(memory, is_grad=True), "grad", memory)
             self.bindings.grads.append((leaf, grad_buffer))
             self.bindings.written.append(as_pairs(grad._array.transpose(order)))
             result.append((len(self.sources) - 1, permute_window(node, order)))

@@ -13,7 +13,7 @@ import numpy as np
 from ...native.loop_ir.numpy_forms import dtype_of
 from ...tensor.tree import collect_leaves
 from ..ir.axis_order import invert_permutation, order_axes
-from ..ir.graph import Graph, Node, Op, Source, permute
+from ..ir.graph import Graph, Node, Op, Source, SourceKind, permute
 from ..lowering.numpy.node_builders import type_of
 from ..lowering.registry import Untraceable
 from ..trace import bindings as bind
@@ -86,12 +86,12 @@ class _Split:
         value = functional.trace.value_of(g)
         for region in functional.regions.get(value.storage, ()):
             recorded = g.reshape(region.shape)
-            region.node = self._add_source("argument", region.shape, g.dtype,
+            region.node = self._add_source(SourceKind.ARGUMENT, region.shape, g.dtype,
                                            bind.Cotangent(k, region.shape), f"cotangent {k}",
                                            recorded)
             self.new[id(region.node)] = region.node
 
-    def _add_source(self, kind: str, shape: tuple, dtype: np.dtype, slot: Any, name: str,
+    def _add_source(self, kind: SourceKind, shape: tuple, dtype: np.dtype, slot: Any, name: str,
                     recorded: Any, give: Any = None, strides: Any = None) -> Node:
         at = len(self.sources)
         source = Source(kind, shape, type_of(dtype), give or _raise_unread, name, strides)
@@ -149,7 +149,7 @@ class _Split:
             number = len(self.graph.outputs) - 1
         saved = bind.SavedForBackward(number)
         return self._add_source(
-            "argument", node.shape, dtype_of(node.type), saved, node.origin, None
+            SourceKind.ARGUMENT, node.shape, dtype_of(node.type), saved, node.origin, None
         )
 
 

@@ -96,17 +96,20 @@ class Node:
         return f"{self.op.name}({attributes}) {self.type.value}{list(self.shape)}"
 
 
+class SourceKind(Enum):
+    """How the memory of a source changes between calls."""
+
+    ARGUMENT = "argument"  # it differs
+    STATE = "state"  # it stays in place: its address is read once and guarded by identity
+    NUMBER = "number"  # a Python number that is read on each call, such as a learning rate
+    DRAWN = "drawn"  # random numbers that each call draws from the eager generator
+
+
 @dataclass(eq=False)
 class Source:
-    """Where the memory of an INPUT comes from on each call.
+    """Where the memory of an INPUT comes from on each call: `array` returns the ndarray."""
 
-    `array` returns the ndarray (a parameter, a state, an argument). `kind` is one of "argument"
-    (differs between calls), "state" (stays in place: its address is read once and guarded by
-    identity), "number" (a Python number read on each call, such as a learning rate) and "drawn"
-    (random numbers that `array` draws from the eager generator on each call).
-    """
-
-    kind: str
+    kind: SourceKind
     shape: Shape
     type: Type
     array: Callable[..., Any]

@@ -28,7 +28,7 @@ from ...native.target.load_balance import TYPICAL_THREADS
 from ..fusion.placement import Home
 from ..ir.errors import CheckFailed
 from ..ir.exchange import EXCHANGE_TURN, REFUSALS, fail_check
-from ..ir.graph import Graph, Node
+from ..ir.graph import Graph, Node, SourceKind
 from ..schedule.arena import Arena
 from ..schedule.program_table import ProgramTable
 from .eager_calls import EagerCalls
@@ -77,10 +77,10 @@ class Step:
         graph. `arena`: memory that may be reused. `key`: the table's key on disk."""
         self.edges, self.table, self._plan, self.key = graph, table, plan, key
         sources = graph.sources
-        self.changing = [k for k, s in enumerate(sources) if s.kind != "state"]
-        self._numbers = [k for k in self.changing if sources[k].kind == "number"]
-        self._arrays = [k for k in self.changing if sources[k].kind != "number"]
-        self.states = {k: s.array() for k, s in enumerate(sources) if s.kind == "state"}
+        self.changing = [k for k, s in enumerate(sources) if s.kind is not SourceKind.STATE]
+        self._numbers = [k for k in self.changing if sources[k].kind is SourceKind.NUMBER]
+        self._arrays = [k for k in self.changing if sources[k].kind is not SourceKind.NUMBER]
+        self.states = {k: s.array() for k, s in enumerate(sources) if s.kind is SourceKind.STATE}
         self.cells = {k: np.zeros((), dtype_of(sources[k].type)) for k in self._numbers}
         together = np.zeros(max(len(self._numbers), 1))  # float64 numbers are written at once
         if all(sources[k].type is Type.F64 for k in self._numbers):

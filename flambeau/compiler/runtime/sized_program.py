@@ -19,7 +19,7 @@ from ...native.runtime.thread_pool import threads
 from ...native.runtime.thread_pool_ir import BARRIER, SERIAL
 from ...native.target.graph_costs import GROWING_MEMORY_RATIO, MIN_PARALLEL_WORK
 from ..fusion.placement import Allocation, Home
-from ..ir.graph import Graph
+from ..ir.graph import Graph, SourceKind
 from ..schedule.arena import Arena
 from ..schedule.memory_plan import plan_memory
 from ..schedule.polynomials import Polynomial
@@ -37,8 +37,9 @@ class SizedProgram:
                  aside: bool) -> None:
         """`aside`: compile beside the caller's program."""
         self.sources, self.common = graph.sources, common
-        self.arguments = [k for k, s in enumerate(graph.sources) if s.kind != "state"]
-        self.states = {k: s.array() for k, s in enumerate(graph.sources) if s.kind == "state"}
+        self.arguments = [k for k, s in enumerate(graph.sources) if s.kind is not SourceKind.STATE]
+        self.states = {k: s.array() for k, s in enumerate(graph.sources)
+                       if s.kind is SourceKind.STATE}
         self.offsets = offsets
         kernels = [task.kernel for task in common.tasks]
         self.functions = compile_all(kernels, threads=threads(), aside=aside)

@@ -135,7 +135,7 @@ def make_key(graph: Graph, stages: Sequence[Callable]) -> str | None:
 
 def _write_graph(graph: Graph) -> list[str]:
     """A graph as text: equal for graphs that perform the same operations in the same order."""
-    lines = [f"{s.kind} {s.name} {s.shape} {s.type.value} {s.strides}" for s in graph.sources]
+    lines = [f"{s.kind.value} {s.name} {s.shape} {s.type.value} {s.strides}" for s in graph.sources]
     numbers: dict[int, int] = {}
     for node in graph.nodes():
         numbers[id(node)] = len(numbers)

@@ -20,9 +20,11 @@ ANY_GRAD = "any grad"  # the step only tested whether there was a grad, or takes
 
 @dataclass(eq=False)
 class State:
-    """Memory at a fixed address: a parameter, buffer, optimizer state or grad."""
+    """Memory at a fixed address: a parameter, buffer, optimizer state, or a grad that the call sets
+    (`is_grad`)."""
 
     array: np.ndarray
+    is_grad: bool = False
 
 
 @dataclass(eq=False)

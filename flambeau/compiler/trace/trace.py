@@ -6,9 +6,10 @@ view is another window on the same storage, so views are not events.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -69,6 +70,14 @@ class Value:
         return low, high
 
 
+class Role(Enum):
+    """What the address of external memory depends on."""
+
+    STATE = auto()  # nothing: it is the same in every call
+    ARGUMENT = auto()  # a leaf of the arguments
+    COTANGENT = auto()  # what a later backward pass gets
+
+
 @dataclass(eq=False)
 class Storage:
     """Memory that a trace refers to.
@@ -79,7 +88,7 @@ class Storage:
     whole: all of it as a Value.
     address: its first byte.
     initial: a copy of the bytes of external memory, taken when it was first seen.
-    name: its role in the step, if known: "argument 0", a parameter's path.
+    role, position: the leaf of an argument, the storage's number of a cotangent.
     argument_offset: for an argument's memory, the offset of the first argument in it.
     owner_ref: a weak reference to the owner of memory that the call allocated.
     """
@@ -90,9 +99,16 @@ class Storage:
     whole: Value
     address: int
     initial: np.ndarray | None = None
-    name: str = ""
+    role: Role = Role.STATE
+    position: int = 0
     argument_offset: int = 0
     owner_ref: Any = None
+
+    @property
+    def name(self) -> str:
+        """The role in words, or "" for a state."""
+        return {Role.STATE: "", Role.ARGUMENT: f"argument {self.position}",
+                Role.COTANGENT: f"argument cotangent {self.position}"}[self.role]
 
 
 @dataclass(eq=False)
@@ -357,7 +373,7 @@ class Trace:
                          for entry in self.returned]
         for storage in self.storages:
             storage.initial = None
-            if storage.name.startswith("argument"):
+            if storage.role is not Role.STATE:
                 storage.owner = None
         for event in self.events:
             if event.kind in (DRAW, UPDATE):
@@ -451,9 +467,9 @@ def _list_returned(trace: Trace) -> list[Any]:
 
 
 def _is_same_external(a: Storage, b: Storage) -> bool:
-    if a.name.startswith("argument"):
-        return a.name == b.name
-    return a.owner is b.owner
+    if a.role is Role.STATE:
+        return a.owner is b.owner
+    return a.role is b.role and a.position == b.position
 
 
 def _find_first_use(trace: Trace, number: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...native.loop_ir.numpy_forms import dtype_of
-from ..ir.graph import Graph
+from ..ir.graph import Graph, SourceKind
 from ..ir.interpreter import evaluate
 
 
@@ -20,10 +20,9 @@ class Reference:
         self.graph = self.edges = graph
         self.ran = [0]  # run count
         self.size, self.key = 0, None  # of an arena, of a table
-        kinds = [source.kind for source in graph.sources]
-        self.changing = [k for k, kind in enumerate(kinds) if kind != "state"]
-        self.states = {k: graph.sources[k].array() for k, kind in enumerate(kinds)
-                       if kind == "state"}
+        self.changing = [k for k, s in enumerate(graph.sources) if s.kind is not SourceKind.STATE]
+        self.states = {k: s.array() for k, s in enumerate(graph.sources)
+                       if s.kind is SourceKind.STATE}
 
     def move(self, slot: int, array: np.ndarray) -> None:
         """Move a state to other memory."""

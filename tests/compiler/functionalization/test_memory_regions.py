@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flambeau.compiler.ir.interpreter import evaluate
-from flambeau.compiler.ir.graph import Graph, Node, Op, Source
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source, SourceKind
 from flambeau.compiler.lowering.numpy.node_builders import literal
 from flambeau.compiler.lowering.registry import Untraceable
 from flambeau.compiler.functionalization.memory_regions import Region, partition, locate_window
@@ -28,7 +28,7 @@ def _run(region: Region, node: Node, owner: np.ndarray) -> np.ndarray:
     item = owner.itemsize
     start = owner.reshape(-1)[region.offset // item :]
     window = np.lib.stride_tricks.as_strided(start, region.shape, [s for _, s in region.axes])
-    source = Source("state", region.shape, Type.F32, lambda: window)
+    source = Source(SourceKind.STATE, region.shape, Type.F32, lambda: window)
     return evaluate(Graph([source], [], [node], []), [window])[0][0]
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from flambeau.compiler.driver.pipeline import build
 from flambeau.compiler.ir.exchange import Exchange, build_exchange, list_exchanges, replay_offline
-from flambeau.compiler.ir.graph import Graph, Node, Op, Source, apply, constant, matmul, reshape
+from flambeau.compiler.ir.graph import (
+    Graph, Node, Op, Source, SourceKind, apply, constant, matmul, reshape,
+)
 from flambeau.compiler.runtime.step_timing import time_step
 from flambeau.native.loop_ir.ir import Scalar, Type
 
@@ -38,9 +40,9 @@ class Doubler:
 
 def program(states: list[np.ndarray], doublers: list[Doubler]) -> Any:
     """A program of a state for each exchange, `w += 2 w`, then what needs none: products of x."""
-    kinds = [("state", array.shape, lambda array=array: array) for array in states]
+    kinds = [(SourceKind.STATE, array.shape, lambda array=array: array) for array in states]
     x = np.full((EXTENT, EXTENT), 0.01, np.float32)
-    kinds.append(("state", x.shape, lambda: x))
+    kinds.append((SourceKind.STATE, x.shape, lambda: x))
     sources = [Source(kind, shape, Type.F32, array) for kind, shape, array in kinds]
     inputs = [Node(Op.INPUT, (), s.shape, s.type, {"slot": k}) for k, s in enumerate(sources)]
     started, writes, outputs = None, [], []
@@ -102,7 +104,7 @@ def test_what_an_exchange_sends_is_computed_before_what_it_does_not_need() -> No
     """The sent product allocates much: by memory alone it would come last."""
     doubler = Doubler([], "a")
     x, v = np.full((EXTENT, EXTENT), 0.01, np.float32), np.ones((EXTENT, 1), np.float32)
-    sources = [Source("state", a.shape, Type.F32, lambda a=a: a) for a in (x, v)]
+    sources = [Source(SourceKind.STATE, a.shape, Type.F32, lambda a=a: a) for a in (x, v)]
     x_in, v_in = (Node(Op.INPUT, (), s.shape, s.type, {"slot": k}) for k, s in enumerate(sources))
     sent = reshape(matmul(x_in, x_in), (EXTENT * EXTENT,))
     _, (result,) = build_exchange(doubler.exchange, [sent], None, "")
@@ -129,7 +131,7 @@ def test_what_is_sent_is_replaced_where_it_lies_unless_others_read_it(
             array *= 2
 
     x = np.full((EXTENT, EXTENT), 0.01, np.float32)
-    source = Source("state", x.shape, Type.F32, lambda: x)
+    source = Source(SourceKind.STATE, x.shape, Type.F32, lambda: x)
     x_in = Node(Op.INPUT, (), x.shape, Type.F32, {"slot": 0})
     product = matmul(x_in, x_in)
     sent = [reshape(product, (EXTENT * EXTENT,)),

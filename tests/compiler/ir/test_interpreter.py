@@ -10,7 +10,7 @@ import flambeau.nn.functional as F
 from flambeau.compiler.ir.interpreter import evaluate, make_slices, type_of
 from flambeau.native.loop_ir.numpy_forms import dtype_of
 from flambeau.compiler.ir.graph import (
-    Graph, Node, Op, Source, apply, cast, pad, reduce, strided_slice,
+    Graph, Node, Op, Source, SourceKind, apply, cast, pad, reduce, strided_slice,
 )
 from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
 
@@ -26,8 +26,8 @@ def _run(node: Node) -> np.ndarray:
 
 
 def test_sources_writes_and_numbers():
-    sources = [Source("state", (2, 3), Type.F32, lambda: None),
-               Source("number", (), Type.F64, lambda: None)]
+    sources = [Source(SourceKind.STATE, (2, 3), Type.F32, lambda: None),
+               Source(SourceKind.NUMBER, (), Type.F64, lambda: None)]
     x = Node(Op.INPUT, (), (2, 3), Type.F32, {"slot": 0})
     rate = Node(Op.INPUT, (), (), Type.F64, {"slot": 1})
     y = apply(Scalar.MUL, x, cast(rate, Type.F32))

@@ -7,7 +7,7 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.ir.graph import Graph, Node, Op, Source
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source, SourceKind
 from flambeau.compiler.kernels.flash_attention import choose_block_extent
 from flambeau.compiler.ir.verify import GraphError, verify_graph
 from flambeau.native.loop_ir.numpy_forms import dtype_of
@@ -30,7 +30,7 @@ def attention(
     inputs: list[Node] = []
 
     def new(shape: tuple[int, ...], type: Type = type) -> Node:
-        sources.append(Source("state", shape, type, lambda: None))
+        sources.append(Source(SourceKind.STATE, shape, type, lambda: None))
         inputs.append(Node(Op.INPUT, (), shape, type, {"slot": len(inputs)}))
         return inputs[-1]
 

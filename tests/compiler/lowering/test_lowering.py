@@ -16,7 +16,9 @@ from flambeau.compiler.capture import capture as capturing
 from flambeau.compiler.trace import operands
 from flambeau.compiler.ir.interpreter import evaluate, type_of
 from flambeau.native.loop_ir.numpy_forms import dtype_of
-from flambeau.compiler.ir.graph import COMPARISONS, Graph, Node, Op, Source, sort_topologically
+from flambeau.compiler.ir.graph import (
+    COMPARISONS, Graph, Node, Op, Source, SourceKind, sort_topologically,
+)
 from flambeau.compiler.fusion.fusion_group import ATTENTIONS
 from flambeau.compiler.lowering import NotLowered, is_lowered_by_hand, lower, writes
 from flambeau.native.loop_ir.ir import ReduceOp, Scalar, Type
@@ -262,7 +264,7 @@ class Inputs:
         if isinstance(x, Tensor):
             array = x._array
             node = Node(Op.INPUT, (), array.shape, type_of(array.dtype), {"slot": len(self.nodes)})
-            self.sources.append(Source("argument", array.shape, node.type, lambda: None))
+            self.sources.append(Source(SourceKind.ARGUMENT, array.shape, node.type, lambda: None))
             self.nodes.append(node)
             self.values.append(array)
             return node

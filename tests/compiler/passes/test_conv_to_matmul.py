@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from flambeau.compiler.ir.graph import Graph, Node, Op, Source, pad, permute
+from flambeau.compiler.ir.graph import Graph, Node, Op, Source, SourceKind, pad, permute
 from flambeau.compiler.lowering.operators.conv import build_conv
 from flambeau.compiler.passes import conv_to_matmul as passes
 from flambeau.compiler.driver.pipeline import optimize
@@ -24,7 +24,7 @@ def layer(
     """A convolution of (n, c, h, w) as the lowering makes it; `first`: channels come first."""
     inputs = [Node(Op.INPUT, (), shape, Type.F32, {"slot": k})
               for k, shape in enumerate((image, weight))]
-    sources = [Source("state", n.shape, n.type, lambda: None) for n in inputs]
+    sources = [Source(SourceKind.STATE, n.shape, n.type, lambda: None) for n in inputs]
     x, w = inputs
     x = permute(x, (0, 2, 3, 1)) if first else x
     y = build_conv(pad(x, (0, 1, 0, 0), (0, 2, 1, 0)), permute(w, (2, 3, 1, 0)),

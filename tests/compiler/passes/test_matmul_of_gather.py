@@ -9,7 +9,9 @@ import pytest
 
 import flambeau as torch
 import flambeau.nn.functional as F
-from flambeau.compiler.ir.graph import Graph, Node, Op, Source, matmul, permute, reduce, reshape
+from flambeau.compiler.ir.graph import (
+    Graph, Node, Op, Source, SourceKind, matmul, permute, reduce, reshape,
+)
 from flambeau.compiler.passes.matmul_of_gather import move_matmul_before_gather
 from flambeau.compiler.passes.cse import eliminate_common_subexpressions
 from flambeau.compiler.passes.simplify import simplify
@@ -26,7 +28,7 @@ def letters(rows: int, turned: bool) -> Graph:
     types = [Type.F32, Type.I64, Type.F32, Type.F32]
     inputs = [Node(Op.INPUT, (), shape, type, {"slot": k})
               for k, (shape, type) in enumerate(zip(shapes, types, strict=True))]
-    sources = [Source("state", n.shape, n.type, lambda: None) for n in inputs]
+    sources = [Source(SourceKind.STATE, n.shape, n.type, lambda: None) for n in inputs]
     table, index, w, g = inputs
     x = Node(Op.TAKE, (table, index), (8, 5, 16), Type.F32)
     x = permute(x, (1, 0, 2)) if turned else x

@@ -10,6 +10,7 @@ import pytest
 import flambeau as torch
 import flambeau.nn.functional as F
 from flambeau import nn
+from flambeau.compiler.ir.graph import SourceKind
 from flambeau.compiler.trace.counter_rng import CounterDraw
 from flambeau.native.loop_ir.philox import philox_word
 
@@ -132,7 +133,7 @@ def test_masks_lie_nowhere() -> None:
 
     fast = compiled(step, x)
     sources = fast._programs[0].step.graph.sources
-    assert [source.shape for source in sources if source.kind == "drawn"] == [(1,)]
+    assert [source.shape for source in sources if source.kind is SourceKind.DRAWN] == [(1,)]
     loops = fast.explain(4).split("\nloops\n")[1]
     kernels = [kernel for kernel in loops.split("\n\n") if "(b0" in kernel]
     text = "\n".join(kernels)

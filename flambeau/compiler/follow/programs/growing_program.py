@@ -14,7 +14,7 @@ from ....native.target.compile_costs import COMPARED_GROWING_CALLS, GROWING_CAPA
 from ....tensor.layout import find_owner
 from ...ir.any_length import plan_for_any_length
 from ...ir.errors import Unfit
-from ...ir.graph import Graph
+from ...ir.graph import Graph, SourceKind
 from ...runtime.sized_program import SizedProgram
 from ...schedule.polynomials import NoCommonForm, fit
 from ...schedule.sized_kernels import CommonTasks
@@ -64,7 +64,7 @@ class GrowingProgram:
         common = CommonTasks(lengths, plans, GROWING_CAPACITY)
         last = programs[-1]
         slots = [[p.bindings.slots[k] for p in programs]
-                 for k, s in enumerate(last.graph.sources) if s.kind != "state"]
+                 for k, s in enumerate(last.graph.sources) if s.kind is not SourceKind.STATE]
         if any(not isinstance(slot, Argument) for varying in slots for slot in varying):
             raise NoCommonForm("random numbers, or numbers of optimizers")
         self.leaves = [last.leaves[varying[0].leaf] for varying in slots]

@@ -14,7 +14,7 @@ from ...functionalization.functionalize import Functionalization
 from ...functionalization.graph_inputs import make_draw
 from ...ir.axis_order import invert_permutation, order_axes
 from ...ir.errors import Unfit, describe_failure
-from ...ir.graph import Graph, permute
+from ...ir.graph import Graph, SourceKind, permute
 from ...lowering.registry import Untraceable
 from ...trace.bindings import Argument, Bindings
 from ...trace.trace import DRAW, Event, Storage, Trace, Value, address
@@ -122,7 +122,7 @@ class _Builder(Functionalization):
         if entry.buffer is None:
             entry.buffer = make_draw(event)
         slot = entry.buffer
-        node = self.source("drawn", slot.view.shape, window.dtype, slot, event.name, None)
+        node = self.source(SourceKind.DRAWN, slot.view.shape, window.dtype, slot, event.name, None)
         self.write(window, permute(node, invert_permutation(order)))
 
 
