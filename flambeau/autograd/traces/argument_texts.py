@@ -17,6 +17,7 @@ _DTYPES = {
     "complex128": "c10::complex<double>", "bool": "bool", "qint8": "c10::qint8",
     "quint8": "c10::quint8", "qint32": "c10::qint32", "bfloat16": "c10::BFloat16",
 }
+_DTYPE_NUMBERS = {name: number for number, name in enumerate(_DTYPES)}
 _SCALARS = (bool, int, float, complex)
 
 
@@ -35,7 +36,7 @@ def format_value(value: Any) -> str:
     """Return an argument's `Concrete Inputs`; empty for tensors, None and what is no number."""
     if _is_list(value):
         return f"[{', '.join(map(format_value, value))}]"
-    if isinstance(value, float) and not isinstance(value, bool) and value.is_integer():
+    if isinstance(value, float) and value.is_integer():
         return f"{value:.0f}."
     number = number_of(value)
     if number is not None:
@@ -54,6 +55,4 @@ def type_of(kind: dtype) -> str:
 
 def number_of(value: Any) -> int | None:
     """Return c10's number of a dtype, or None."""
-    if not isinstance(value, dtype) or value.name not in _DTYPES:
-        return None
-    return list(_DTYPES).index(value.name)
+    return _DTYPE_NUMBERS.get(value.name) if isinstance(value, dtype) else None

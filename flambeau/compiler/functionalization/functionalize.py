@@ -195,8 +195,8 @@ class Functionalization:
         node = self.numbers.get(x.source)
         if node is None:
             node = self.numbers[x.source] = self.source(
-                "number", (), np.dtype(np.float64), bind.ComputedNumber(x.source), "number",
-                x.value)
+                SourceKind.NUMBER, (), np.dtype(np.float64), bind.ComputedNumber(x.source),
+                "number", x.value)
         return cast(node, type_of(dtype))
 
     def _add_external_region(self, region: Region) -> None:

@@ -190,7 +190,7 @@ class Proof:
 
     def identify_path(self, path: str) -> str:
         """Return a key of a path that is the same for all recordings of a function."""
-        return re.sub(r"\bk\d+\b", lambda name: f"<{id(self.constants.get(name[0]))}>", path)
+        return re.sub(r"(?<![\w.'])k\d+\b", lambda name: f"<{id(self.constants[name[0]])}>", path)
 
     def depends_on(self, path: str) -> str:
         """Return the reason for refusing a call that changes a value it depends on."""

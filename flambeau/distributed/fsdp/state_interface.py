@@ -41,7 +41,7 @@ class StateInterface:
         """Make the module's own parameters whole inside; keep what is written to them.
 
         `with_grads`, for `use_orig_params` only, makes their gradients whole too. All processes
-        must enter it; with `rank0_only` the values are those of rank 0's use.
+        must enter it; with `rank0_only`, only rank 0 may use the values.
         """
         if writeback and rank0_only:
             raise NotImplementedError("is not supported: writeback=True and rank0_only=True")
@@ -49,20 +49,20 @@ class StateInterface:
         if not recurse:
             modules = [m for m in modules if m is module]
         with ExitStack() as stack:
-            for each in modules:
-                handle = each._handle
+            for sharded in modules:
+                handle = sharded._handle
                 if handle is not None:
-                    if with_grads and not each._use_orig_params:
+                    if with_grads and not sharded._use_orig_params:
                         raise NotImplementedError(
                             "with_grads=True is not supported with use_orig_params=False"
                         )
                     stack.enter_context(whole_parameters(handle, writeback, with_grads))
-                each._flambeau_is_summoned = True
+                sharded._flambeau_is_summoned = True
             try:
                 yield
             finally:
-                for each in modules:
-                    each._flambeau_is_summoned = False
+                for sharded in modules:
+                    sharded._flambeau_is_summoned = False
 
     @staticmethod
     def set_state_dict_type(
@@ -70,7 +70,7 @@ class StateInterface:
         state_dict_config: StateDictConfig | None = None,
         optim_state_dict_config: OptimStateDictConfig | None = None,
     ) -> StateDictSettings:
-        """Choose what `state_dict()` returns and takes; return the choice before."""
+        """Choose what `state_dict()` returns and takes; return the previous choice."""
         kind, optim_kind = _CONFIGS[state_dict_type]
         config = kind() if state_dict_config is None else state_dict_config
         optim = optim_kind() if optim_state_dict_config is None else optim_state_dict_config
@@ -80,9 +80,9 @@ class StateInterface:
                 f"{optim_kind} but got {type(config)} and {type(optim)}"
             )
         before: StateDictSettings | None = None
-        for each in list_sharded_modules(module):
-            before = before or each.__dict__.get("_flambeau_settings")
-            each._flambeau_settings = StateDictSettings(state_dict_type, config, optim)
+        for sharded in list_sharded_modules(module):
+            before = before or sharded.__dict__.get("_flambeau_settings")
+            sharded._flambeau_settings = StateDictSettings(state_dict_type, config, optim)
         return before or StateDictSettings(state_dict_type, config, optim)
 
     @staticmethod
@@ -106,8 +106,8 @@ class StateInterface:
         try:
             yield
         finally:
-            for each, settings in zip(modules, before, strict=True):
-                each._flambeau_settings = settings
+            for sharded, settings in zip(modules, before, strict=True):
+                sharded._flambeau_settings = settings
 
     @staticmethod
     def optim_state_dict(
@@ -168,7 +168,7 @@ class StateInterface:
         optim_state_dict: dict[str, Any], optim_state_key_type: OptimStateKeyType, model: Module,
         optim_input: Any = None, optim: Any = None,
     ) -> dict[str, Any]:
-        """Return an unsharded state with parameter numbers for names, or names for numbers.
+        """Return an unsharded state that is keyed by the parameters' names, or by their numbers.
 
         The model is not sharded; it gives names and their order.
         """

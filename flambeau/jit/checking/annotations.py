@@ -14,8 +14,8 @@ from ...tensor.dtypes import dtype
 from ...tensor.tensor import Tensor
 from .source import is_library
 from .types import (
-    ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, STR, TENSOR, UNKNOWN, Kind, make_dict_type,
-    is_known, list_of, build_tuple, make_union,
+    ANY, BOOL, COMPLEX, DEVICE, FLOAT, INT, NONE, STR, TENSOR, UNKNOWN, Kind, make_dict,
+    is_known, make_list, make_tuple, make_union,
 )
 
 __all__ = ["find_class_kind", "find_value_kind", "read_annotation"]
@@ -47,9 +47,9 @@ def read_annotation(annotation: Any) -> Kind:
             return Kind("number")
         return make_union(*map(read_annotation, inner))
     if origin is list and len(inner) == 1:
-        return list_of(read_annotation(inner[0]))
+        return make_list(read_annotation(inner[0]))
     if origin is tuple and ... not in inner:
-        return build_tuple(*map(read_annotation, inner))
+        return make_tuple(*map(read_annotation, inner))
     if origin is dict and len(inner) == 2:
         return _dictionary(*inner)
     if origin is Future and inner:
@@ -75,7 +75,7 @@ def _dictionary(key: Any, value: Any) -> Kind:
     if kind not in _KEYS:
         raise RuntimeError(f"Cannot create dict for key type '{kind}', only int, float, complex, "
                            "Tensor, device and string keys are supported")
-    return make_dict_type(kind, read_annotation(value))
+    return make_dict(kind, read_annotation(value))
 
 
 def find_class_kind(kind: type) -> Kind:
@@ -120,14 +120,14 @@ def find_value_kind(value: Any) -> Kind:
     if type(value) in _PLAIN:
         return _PLAIN[type(value)]
     if type(value) is tuple:
-        return build_tuple(*map(find_value_kind, value))
+        return make_tuple(*map(find_value_kind, value))
     if type(value) is list and value:
         kinds = set(map(find_value_kind, value))
-        return list_of(kinds.pop() if len(kinds) == 1 else UNKNOWN)
+        return make_list(kinds.pop() if len(kinds) == 1 else UNKNOWN)
     if type(value) is dict and value:
         keys, values = set(map(find_value_kind, value)), set(map(find_value_kind, value.values()))
         if len(keys) == len(values) == 1:
-            return make_dict_type(keys.pop(), values.pop())
+            return make_dict(keys.pop(), values.pop())
         return UNKNOWN
     has_class_kind = isinstance(value, enum.Enum) or hasattr(value, "_fields")
     result = find_class_kind(type(value)) if has_class_kind else UNKNOWN

@@ -7,7 +7,7 @@ import ast
 from ...nn.module import Module
 from .calls import Calls
 from .types import (
-    NUMBERS, STR, TENSOR, UNKNOWN, Kind, make_dict_type, fits, accepts_argument, is_known,
+    NUMBERS, STR, TENSOR, UNKNOWN, Kind, make_dict, fits, accepts_argument, is_known,
 )
 from .values import NO_VALUE, Value, Variable
 
@@ -23,8 +23,8 @@ class Assignments(Calls):
             self._check_annotated(node, node.targets[0], comment, node.value)
             return
         value = self.value(node.value)
-        if value.kind == make_dict_type(UNKNOWN, UNKNOWN) and _is_empty(node.value):
-            value = Value(make_dict_type(STR, TENSOR))
+        if value.kind == make_dict(UNKNOWN, UNKNOWN) and _is_empty(node.value):
+            value = Value(make_dict(STR, TENSOR))
         for target in node.targets:
             self.assign(target, value, node.value)
 

@@ -17,15 +17,15 @@ from .diagnostics import FrontendError
 from .operator_calls import check_operator
 from .source import is_library
 from .types import (
-    BOOL, DEVICE, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, fits, is_known, list_of,
-    make_dict_type, make_optional,
+    BOOL, DEVICE, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, fits, is_known, make_list,
+    make_dict, make_optional,
 )
 from .values import NO_VALUE, Value
 
 __all__ = ["Calls"]
 
 _TENSOR_ATTRIBUTES = {
-    "shape": list_of(INT), "dtype": INT, "device": DEVICE, "ndim": INT, "requires_grad": BOOL,
+    "shape": make_list(INT), "dtype": INT, "device": DEVICE, "ndim": INT, "requires_grad": BOOL,
     "is_cuda": BOOL, "is_sparse": BOOL, "T": TENSOR, "data": TENSOR, "grad": make_optional(TENSOR),
 }
 _TENSOR_METHODS = {
@@ -209,12 +209,12 @@ class Calls(ContainerCalls):
             if method == "__getitem__" and len(args) != 1:
                 self.errors.report("special-arguments", node.func, actual=len(args))
             if method == "size":
-                return INT if args else list_of(INT)
+                return INT if args else make_list(INT)
             return _TENSOR_METHODS.get(method, UNKNOWN)
         if owner.name == "Dict" and is_known(owner) and method == "get" and len(args) == 1:
             return make_optional(owner.inner[1])
         if owner.name == "Dict" and is_known(owner) and method in ("keys", "values"):
-            return list_of(owner.inner[method == "values"])
+            return make_list(owner.inner[method == "values"])
         return self.program.find_method_result(owner.python, method) if owner.python else UNKNOWN
 
     def _check_element(self, node: ast.Call, element: Kind, actual: Kind) -> None:
@@ -251,7 +251,7 @@ class Calls(ContainerCalls):
         if function is dict:
             for arg in (*node.args, *(k.value for k in node.keywords)):
                 self.value(arg)
-            return make_dict_type(UNKNOWN, UNKNOWN)
+            return make_dict(UNKNOWN, UNKNOWN)
         return None
 
     def _look(self, node: ast.Call, function: Any) -> Kind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from .diagnostics import Refusal
-from .types import UNKNOWN, Kind, fits, is_known, list_of, make_dict_type, make_union
+from .types import UNKNOWN, Kind, fits, is_known, make_list, make_dict, make_union
 
 __all__ = ["choose_dictionary", "choose_list"]
 
@@ -27,7 +27,7 @@ def choose_list(expected: Kind, elements: list[Kind], errors: Refusal, node: ast
     if not elements and len(lists) > 1:
         errors.report("union-empty-list", node, annotated=expected)
     if not lists or not all(map(is_known, elements)):
-        return lists[0] if len(lists) == 1 else list_of(UNKNOWN)
+        return lists[0] if len(lists) == 1 else make_list(UNKNOWN)
     matching = [kind for kind in lists if all(fits(e, kind.inner[0]) for e in elements)]
     if matching:
         return matching[0]
@@ -44,7 +44,7 @@ def choose_dictionary(expected: Kind, keys: list[Kind], values: list[Kind], erro
     """Return the member of a union that a dictionary of such keys and values is."""
     kinds = _list_candidates(expected, "Dict", errors, node)
     if not kinds or not keys or not all(map(is_known, (*keys, *values))):
-        return kinds[0] if len(kinds) == 1 else make_dict_type(UNKNOWN, UNKNOWN)
+        return kinds[0] if len(kinds) == 1 else make_dict(UNKNOWN, UNKNOWN)
     matching = [kind for kind in kinds if all(fits(k, kind.inner[0]) for k in keys)
                 and all(fits(v, kind.inner[1]) for v in values)]
     if matching:

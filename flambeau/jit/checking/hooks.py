@@ -9,7 +9,7 @@ from typing import Any
 from ...nn.module import Module
 from .signatures import Signature, derive_signature
 from .source import is_library, read_source
-from .types import NONE, UNKNOWN, Kind, fits, is_known, build_tuple
+from .types import NONE, UNKNOWN, Kind, fits, is_known, make_tuple
 
 __all__ = ["check_hooks"]
 
@@ -37,7 +37,7 @@ def check_hooks(module: Module, forward: Signature, returned: Kind,
     hooks = [h for h in module._forward_hooks.values() if not _is_skipped(h)]
     for kind, group in (("Hook", hooks), ("Pre-hook", pre_hooks)):
         _refuse_name_clashes(module, kind, group)
-    inputs = build_tuple(*forward.kinds.values())
+    inputs = make_tuple(*forward.kinds.values())
     for hook in pre_hooks:
         _check_pre_hook(module, hook, inputs)
         check(hook, module)

@@ -10,8 +10,8 @@ from .annotations import find_value_kind
 from .container_choice import choose_dictionary, choose_list
 from .diagnostics import Refusal
 from .types import (
-    FLOAT, INT, NONE, NUMBERS, STR, UNKNOWN, Kind, make_dict_type, fits,
-    is_known, list_of, build_tuple, make_union,
+    FLOAT, INT, NONE, NUMBERS, STR, UNKNOWN, Kind, make_dict, fits,
+    is_known, make_list, make_tuple, make_union,
 )
 from .values import Frame, Truth, Value
 
@@ -85,7 +85,7 @@ class Literals:
     def _tuple(self, node: ast.Tuple) -> Value:
         if any(isinstance(element, ast.Starred) for element in node.elts):
             return Value()
-        return Value(build_tuple(*(self.value(element).kind for element in node.elts)))
+        return Value(make_tuple(*(self.value(element).kind for element in node.elts)))
 
     def _list(self, node: ast.List, expected: Kind = UNKNOWN) -> Value:
         kinds = [self.value(element).kind for element in node.elts]
@@ -95,7 +95,7 @@ class Literals:
         if is_known(expected) and node.elts and expected.name in ("int", "float", "str", "Tensor"):
             self.errors.report("list-annotation", node, annotated=expected)
         if not kinds or not all(map(is_known, kinds)):
-            return Value(lists[0] if len(lists) == 1 else list_of(UNKNOWN))
+            return Value(lists[0] if len(lists) == 1 else make_list(UNKNOWN))
         if len(lists) == 1:
             element = lists[0].inner[0]
             if not all(fits(kind, element) for kind in kinds):
@@ -104,7 +104,7 @@ class Literals:
             return Value(lists[0])
         same = len(set(kinds)) == 1
         simple = all(kind in (*NUMBERS, STR) for kind in kinds)
-        return Value(list_of(kinds[0] if same else make_union(*kinds) if simple else UNKNOWN))
+        return Value(make_list(kinds[0] if same else make_union(*kinds) if simple else UNKNOWN))
 
     def _dict(self, node: ast.Dict, expected: Kind = UNKNOWN) -> Value:
         keys = [UNKNOWN if key is None else self.value(key).kind for key in node.keys]
@@ -112,9 +112,9 @@ class Literals:
         if expected.name == "Union":
             return Value(choose_dictionary(expected, keys, values, self.errors, node))
         if expected.name == "Dict" or not keys:
-            return Value(expected if expected.name == "Dict" else make_dict_type(UNKNOWN, UNKNOWN))
+            return Value(expected if expected.name == "Dict" else make_dict(UNKNOWN, UNKNOWN))
         for key, place in zip(keys, node.keys, strict=True):
             if {key, keys[0]} <= {INT, FLOAT, STR} and key != keys[0] and place is not None:
                 self.errors.report("dictionary-literal", place, first=keys[0], second=key)
         same = len(set(values)) == 1
-        return Value(make_dict_type(keys[0], values[0] if same else UNKNOWN))
+        return Value(make_dict(keys[0], values[0] if same else UNKNOWN))

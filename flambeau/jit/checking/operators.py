@@ -9,8 +9,8 @@ from ...nn import ModuleDict, ModuleList, Sequential
 from .container_choice import choose_list
 from .literals import Literals
 from .types import (
-    BOOL, COMPLEX, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, fits, is_known, list_of,
-    make_dict_type, unify,
+    BOOL, COMPLEX, FLOAT, INT, NONE, NUMBERS, STR, TENSOR, UNKNOWN, Kind, fits, is_known, make_list,
+    make_dict, unify,
 )
 from .values import NO_VALUE, Frame, Truth, Value
 
@@ -188,7 +188,7 @@ class Operators(Literals):
             return Value(choose_list(expected, [element], self.errors, node))
         if expected.name == "List" and fits(element, expected.inner[0]):
             return Value(expected)
-        return Value(list_of(element))
+        return Value(make_list(element))
 
     _generatorexp = _listcomp
 
@@ -197,7 +197,7 @@ class Operators(Literals):
             key, value = self.value(node.key).kind, self.value(node.value).kind
         if expected.name == "Dict" and all(map(fits, (key, value), expected.inner)):
             return Value(expected)
-        return Value(make_dict_type(key, value))
+        return Value(make_dict(key, value))
 
 
 def find_literal(node: ast.expr) -> Any:

@@ -7,9 +7,8 @@ from typing import Any
 
 __all__ = [
     "ANY", "BOOL", "COMPLEX", "DEVICE", "FLOAT", "INT", "NONE", "NUMBERS", "STR", "TENSOR",
-    "UNKNOWN", "Kind", "accepts_argument", "build_tuple", "fits", "format_annotation",
-    "format_schema", "is_known", "list_of", "make_dict_type", "make_optional", "make_union",
-    "unify",
+    "UNKNOWN", "Kind", "accepts_argument", "fits", "format_annotation", "format_schema", "is_known",
+    "make_dict", "make_list", "make_optional", "make_tuple", "make_union", "unify",
 ]
 
 
@@ -57,17 +56,17 @@ INT, FLOAT, BOOL, COMPLEX, STR = map(Kind, ("int", "float", "bool", "complex", "
 NUMBERS = (INT, FLOAT, BOOL, COMPLEX)
 
 
-def list_of(element: Kind) -> Kind:
+def make_list(element: Kind) -> Kind:
     """Return the type of a list."""
     return Kind("List", (element,))
 
 
-def build_tuple(*elements: Kind) -> Kind:
+def make_tuple(*elements: Kind) -> Kind:
     """Return the type of a tuple."""
     return Kind("Tuple", elements)
 
 
-def make_dict_type(key: Kind, value: Kind) -> Kind:
+def make_dict(key: Kind, value: Kind) -> Kind:
     """Return the type of a dictionary."""
     return Kind("Dict", (key, value))
 
@@ -160,6 +159,6 @@ def unify(first: Kind, second: Kind) -> Kind | None:
         return first
     if first.name == second.name == "Tuple" and len(first.inner) == len(second.inner):
         parts = [unify(a, b) for a, b in zip(first.inner, second.inner, strict=True)]
-        return None if None in parts else build_tuple(*(p for p in parts if p is not None))
+        return None if None in parts else make_tuple(*(p for p in parts if p is not None))
     simple = all(kind in (*NUMBERS, STR, TENSOR) for kind in (first, second))
     return None if simple else UNKNOWN

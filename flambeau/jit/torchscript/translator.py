@@ -12,6 +12,7 @@ from .expressions import BINARY, Expressions, mangle_local, build_runtime_call
 
 __all__ = ["translate"]
 
+
 def translate(
     definition: ast.FunctionDef, filename: str, bind: Callable[[str, str], str],
 ) -> ast.FunctionDef:

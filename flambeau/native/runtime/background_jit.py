@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..foundation import fork_imports as fork_imports  # its hooks
 from ..foundation.user_frames import warn
-from ..target.eager_costs import CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE
+from ..target.eager_costs import (
+    CALLS_BEFORE_COMPILING, CALLS_BEFORE_USE, RECORDED_CALLS_BEFORE_COMPILING,
+)
 
 if TYPE_CHECKING:
     from ..jit.kernel_function import KernelFunction
@@ -38,8 +40,6 @@ class _RecordingState(threading.local):
     compiling kernels for them would cost more than it saves."""
 
     calls: dict[Hashable, float] | None = None  # calls without a kernel, by key, in this step
-
-    CALLS_BEFORE_COMPILING = 64  # calls with one key in one step that make a kernel pay off
 
 
 _recording = _RecordingState()
@@ -76,9 +76,9 @@ def request_kernel(
     """Return the compiled kernel that `builder` builds; None on the first call with this key.
 
     The second call waits for the compilation. Also None if KernelPolicy forbids kernels, if the
-    build failed, and for calls that are only recorded (`recording`) until CALLS_BEFORE_COMPILING
-    of a key; one call counts as `weight` calls. `exact` kernels match NumPy bit for bit, so they
-    are always allowed and never waited for.
+    build failed, and for calls that are only recorded (`recording`) until
+    RECORDED_CALLS_BEFORE_COMPILING of a key; one call counts as `weight` calls. `exact` kernels
+    match NumPy bit for bit, so they are always allowed and never waited for.
     """
     if not (exact or KernelPolicy.allowed):
         return None
@@ -108,7 +108,7 @@ def _should_compile(key: Hashable, weight: float) -> bool:
     if calls is None:
         return True
     calls[key] = calls.get(key, 0) + weight
-    return calls[key] >= _RecordingState.CALLS_BEFORE_COMPILING
+    return calls[key] >= RECORDED_CALLS_BEFORE_COMPILING
 
 
 def _enqueue(key: Hashable, builder: Callable[[], Kernel]) -> None:
@@ -185,9 +185,7 @@ def _is_expected(error: Exception) -> bool:
     """Whether the error only means that no kernel is available for this processor, or now."""
     if isinstance(error, NotImplementedError | ImportError | OSError | MemoryError):
         return True
-    from ..codegen.conv.direct_blocking import (
-        Unsupported,
-    )
+    from ..codegen.conv.direct_blocking import Unsupported
 
     return isinstance(error, Unsupported)
 
@@ -202,7 +200,7 @@ def _report_failure(key: Hashable, error: Exception) -> None:
              f"{type(error).__name__}: {error}", RuntimeWarning)
 
 
-class Small(dict[Any, int]):
+class SmallArrayKernels(dict[Any, int]):
     """Kernel addresses by dtype, for arrays so small that the overhead of NumPy's calls dominates.
 
     The address is 0 before call CALLS_BEFORE_USE and if no kernel is possible. The first call that

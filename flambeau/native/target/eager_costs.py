@@ -59,6 +59,7 @@ MAX_NUMPY_CHEAP_ELEMENTS = 1 << 16  # of memory-bound bodies
 MAX_NUMPY_COSTLY_ELEMENTS = 1 << 12  # of bodies with several NumPy calls, or slow ones
 CALLS_BEFORE_COMPILING = 32  # of pointwise and row kernels, for arrays of medium size
 CALLS_BEFORE_USE = 256
+RECORDED_CALLS_BEFORE_COMPILING = 64  # in one recorded step, whose program replaces its calls
 MAX_NUMPY_ROW_ELEMENTS = 1 << 12
 MAX_NUMPY_SUM_ELEMENTS = 1 << 13
 MAX_NUMPY_SUM_ROWS = 192  # of an array whose axes are reduced

@@ -186,7 +186,7 @@ class RNNBase(Module):
 
     def _flambeau_run(self, *arguments: Any) -> tuple[Tensor, Any]:
         """Call the operator; return the output, and the state in the user's format."""
-        raise NotImplementedError(f"{type(self).__name__}._run")
+        raise NotImplementedError(f"{type(self).__name__}._flambeau_run")
 
     def _flambeau_options(self) -> tuple:
         return (

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from ...native.runtime import eager_kernels as kernels
-from ...native.runtime.background_jit import Small
+from ...native.runtime.background_jit import SmallArrayKernels
 from ...native.runtime.eager_kernels import EagerKernel
 from ...tensor.dtypes import FLOAT32, FLOAT64
 
 
-def _create_table(builder: EagerKernel, *settings: Any) -> Small:
+def _create_table(builder: EagerKernel, *settings: Any) -> SmallArrayKernels:
     def build(kind: np.dtype) -> Any:
         if kind != FLOAT32 and kind != FLOAT64:
             raise NotImplementedError(f"a small kernel of {kind}")
         return builder.build(kind.name, *settings)
 
-    return Small(build)
+    return SmallArrayKernels(build)
 
 
 SOFTMAX = _create_table(kernels.SMALL_SOFTMAX)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...native.target.eager_costs import MAX_NUMPY_POINTWISE_ELEMENTS, MIN_STRIDED_COPY_BYTES
-from ...tensor.dtypes import FROM_NUMPY
+from ...tensor.dtypes import FROM_NUMPY, get_default_dtype
 from ...tensor.layout import get_strides
 from ...tensor.narrow_dtypes import COMPLEX32, refuse_eight_bit
 from ...tensor.promotion import legacy_name
@@ -165,7 +165,7 @@ def _(g: Tensor) -> Tensor:
     return view_as_real(g.resolve_conj())
 
 
-def pairs_of_one(rng: Rng) -> Iterator[Sample]:
+def real_numbers(rng: Rng) -> Iterator[Sample]:
     """Real numbers of either sign."""
     for (x, _), _ in pairs_nonzero(rng):
         yield (x,), {}
@@ -199,7 +199,7 @@ def _(g: Tensor) -> Tensor:
 
 
 @view(leading=True,
-      name="_neg_view", node="NegViewBackward0", ref=np.negative, samples=pairs_of_one,
+      name="_neg_view", node="NegViewBackward0", ref=np.negative, samples=real_numbers,
       expose=("torch", "Tensor"))
 def negative_view(input: Array) -> Array:
     """Negation, sharing memory with the input.
@@ -293,8 +293,6 @@ def angle(input: Array) -> Array:
     tensor([1.5708, 3.1416])
     """
     if input.dtype.kind in "biu":
-        from ...tensor.dtypes import get_default_dtype
-
         input = input.astype(get_default_dtype().numpy)
     refuse_eight_bit(input, "angle_cpu")
     if input.dtype.kind == "V" or input.dtype.itemsize == 2:
@@ -308,8 +306,8 @@ def _(g: Tensor, input: Tensor) -> Tensor:
         return zeros_like(g)
     x, y = real(input), imag(input)
     squared = x * x + y * y
-    turned = complex(g * -y / squared, g * x / squared)
-    return select(squared == 0, 0, turned)
+    gradient = complex(g * -y / squared, g * x / squared)
+    return select(squared == 0, 0, gradient)
 
 
 # ------------------------------------------------------------------------------- of real tensors

@@ -117,7 +117,7 @@ def _(g: Tensor, input: Tensor) -> Tensor:
     return g / (input * _LN10)
 
 
-def add_one_and_log(z: Array) -> Array:
+def log1p_of_complex(z: Array) -> Array:
     """log(1 + z) of complex numbers, accurate near 0."""
     x, y = z.real, z.imag
     small = x * (2 + x) + y * y
@@ -137,7 +137,7 @@ def log1p(input: Array) -> Array:
     >>> torch.log1p(torch.tensor([0., 1.]))
     tensor([0.0000, 0.6931])
     """
-    return np.log1p(input) if input.dtype.kind != "c" else add_one_and_log(input)
+    return np.log1p(input) if input.dtype.kind != "c" else log1p_of_complex(input)
 
 
 @log1p.vjp

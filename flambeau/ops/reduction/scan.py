@@ -23,7 +23,7 @@ from ..core.sample_inputs import scans
 from ..native import scan
 from ..native.route import native_route
 from ..native.scan import scan_axis
-from ..pointwise.exponential import add_one_and_log
+from ..pointwise.exponential import log1p_of_complex
 from ..view.join import cat
 from .reduce import round_to, sum_dtype
 from .tangent_sums import are_plain
@@ -212,7 +212,7 @@ def _add_complex_exponentials(x: Array, y: Array) -> Array:
     """log(exp(x) + exp(y)), with PyTorch's choices where a real part is infinite or NaN."""
     below = x.real < y.real
     smaller, larger = np.where(below, x, y), np.where(below, y, x)
-    result = add_one_and_log(np.exp(smaller - larger)) + larger
+    result = log1p_of_complex(np.exp(smaller - larger)) + larger
     equal = np.isinf(smaller.real) & (smaller.real == larger.real)
     result = np.where(equal & (smaller.real < 0), smaller, result)
     result = np.where(equal & (smaller.real > 0), np.log(np.exp(smaller) + np.exp(larger)), result)

@@ -34,7 +34,7 @@ class Writer:
         self.wait()
         if not self.background:
             self._write_files(state, paths, label, obsolete)
-            self.tell()
+            self.report_failure()
             return
         # No daemon: a program that exits waits for its last write.
         self._thread = threading.Thread(
@@ -48,14 +48,14 @@ class Writer:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self.tell()
+        self.report_failure()
 
     @property
     def idle(self) -> bool:
         """Whether no write is in progress."""
         return self._thread is None or not self._thread.is_alive()
 
-    def tell(self) -> None:
+    def report_failure(self) -> None:
         """Warn about a failed write; raise errors that the disk did not cause."""
         failed, self.failed = self.failed, None
         if failed is None:

@@ -121,7 +121,7 @@ class Checkpoint:
         if names or due:
             self.save(run, names)
         else:
-            self._writer.tell()
+            self._writer.report_failure()
         if self.curves is not None:
             self.curves.on_epoch_end(run)
 

@@ -98,14 +98,14 @@ def test_a_call_that_does_the_same_many_times_asks() -> None:
     with background_jit.recording(True):
         results = [
             background_jit.request_kernel("many", slow)
-            for _ in range(background_jit._RecordingState.CALLS_BEFORE_COMPILING + 1)
+            for _ in range(background_jit.RECORDED_CALLS_BEFORE_COMPILING + 1)
         ]
-    assert results[:-1] == [None] * background_jit._RecordingState.CALLS_BEFORE_COMPILING
+    assert results[:-1] == [None] * background_jit.RECORDED_CALLS_BEFORE_COMPILING
     assert results[-1] is not None
 
 
 def test_a_large_call_counts_as_many() -> None:
-    half = background_jit._RecordingState.CALLS_BEFORE_COMPILING / 2
+    half = background_jit.RECORDED_CALLS_BEFORE_COMPILING / 2
     with background_jit.recording(True):
         results = [background_jit.request_kernel("large", slow, weight=half) for _ in range(3)]
     assert results[:-1] == [None, None]
@@ -116,7 +116,7 @@ def test_a_large_call_counts_as_many() -> None:
 def test_large_convolutions_of_a_recorded_call_ask(
     monkeypatch: pytest.MonkeyPatch, grad: bool
 ) -> None:
-    size = background_jit._RecordingState.CALLS_BEFORE_COMPILING // 2
+    size = background_jit.RECORDED_CALLS_BEFORE_COMPILING // 2
     x, weight = torch.randn(4, 16, 32, 32), torch.randn(16, 16, 3, 3)
     monkeypatch.setattr(
         conv_kernel_choice, "CONV_MULTIPLICATIONS_PER_CALL", x.numel() * 16 * 9 // size)

@@ -1,4 +1,4 @@
-"""Small arrays in machine code: the same values as NumPy's, from a fixed call on."""
+"""SmallArrayKernels arrays in machine code: the same values as NumPy's, from a fixed call on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.native.runtime.background_jit import KernelPolicy, Small
+from flambeau.native.runtime.background_jit import KernelPolicy, SmallArrayKernels
 from flambeau.ops.native import small_arrays
 
 F = torch.nn.functional
@@ -17,19 +17,20 @@ SPECIAL = [[1.0, -np.inf, 2.0, 0.5], [np.inf, 0.0, 1.0, 2.0], [np.nan, 1.0, 2.0,
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels from the second call on."""
-    monkeypatch.setattr(Small, "CALLS_BEFORE_COMPILING", 1)
-    monkeypatch.setattr(Small, "CALLS_BEFORE_USE", 2)
+    monkeypatch.setattr(SmallArrayKernels, "CALLS_BEFORE_COMPILING", 1)
+    monkeypatch.setattr(SmallArrayKernels, "CALLS_BEFORE_USE", 2)
     for table in tables():
         table.clear()
         table.calls.clear()
 
 
-def tables() -> list[Small]:
+def tables() -> list[SmallArrayKernels]:
     small_tables = []
     for value in vars(small_arrays).values():
-        small_tables += [value] if isinstance(value, Small) else []
-        if isinstance(value, dict) and not isinstance(value, Small):
-            small_tables += [entry for entry in value.values() if isinstance(entry, Small)]
+        small_tables += [value] if isinstance(value, SmallArrayKernels) else []
+        if isinstance(value, dict) and not isinstance(value, SmallArrayKernels):
+            small_tables += [entry for entry in value.values()
+                             if isinstance(entry, SmallArrayKernels)]
     return small_tables
 
 
@@ -100,8 +101,8 @@ def test_cross_entropy_where_a_class_is_ignored(ignored, reduction, dtype, monke
 
 
 def test_kernels_come_at_a_fixed_call(monkeypatch) -> None:
-    monkeypatch.setattr(Small, "CALLS_BEFORE_COMPILING", 2)
-    monkeypatch.setattr(Small, "CALLS_BEFORE_USE", 4)
+    monkeypatch.setattr(SmallArrayKernels, "CALLS_BEFORE_COMPILING", 2)
+    monkeypatch.setattr(SmallArrayKernels, "CALLS_BEFORE_USE", 4)
     is_ready = [bool(small_arrays.SOFTMAX[np.dtype(np.float32)]) for _ in range(6)]
     assert is_ready == [False, False, False, True, True, True]
 

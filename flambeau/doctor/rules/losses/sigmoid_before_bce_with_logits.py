@@ -67,7 +67,7 @@ for _ in range(4):
         name = get_operator_name(call.node) if call.node is not None else ""
         if name in ("sigmoid", "softmax"):
             self.report(
-                f"{call.name} applies a sigmoid to the output of a {name} gave already",
+                f"{call.name} applies a sigmoid to the output of a {name}",
                 *self.origin(call.node), call.spot,
                 range=[float(call.values.min()), float(call.values.max())],
             )

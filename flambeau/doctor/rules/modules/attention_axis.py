@@ -11,8 +11,9 @@ from ...graph import RESHAPES, find_spot, get_array, get_node, get_operator_name
 from ...programs import edit
 from ..rule import Rule
 
-_MASKED = RESHAPES | {"_div", "mul", "_masked_fill", "_where", "_leaky_relu", "tanh", "_sub", "neg",
-                      "_add"}
+# Operators between the scores and the softmax: scaling, masks, activations.
+_PASSED_THROUGH = RESHAPES | {"_div", "mul", "_masked_fill", "_where", "_leaky_relu", "tanh",
+                              "_sub", "neg", "_add"}
 
 
 class AttentionAxis(Rule):
@@ -98,14 +99,14 @@ def _compares_pairs(node: Any) -> bool:
     while hasattr(node, "edges") and node.edges:
         children = [get_node(edge) for edge in node.edges if edge is not None]
         name = get_operator_name(node)
-        two = len(children) == 2 and all(
+        has_two_activations = len(children) == 2 and all(
             hasattr(child, "edges") and not isinstance(child, Parameter) for child in children
         )
         if name in ("matmul", "mm", "bmm"):
-            return two
-        if name == "_add" and two:
+            return has_two_activations
+        if name == "_add" and has_two_activations:
             return True
-        if name not in _MASKED or not children:
+        if name not in _PASSED_THROUGH or not children:
             return False
         node = children[0]
     return False

@@ -18,7 +18,7 @@ import numpy as np
 from ....tensor.shared_memory import Mapping, SharedRegion, punch_hole, shared_memory
 
 INLINE_BYTES = 2048  # smaller buffers are copied into the message, which is cheaper
-_MOST_FREE = 8  # free regions to keep; beyond that one is returned to the system
+_MAX_FREE_REGIONS = 8  # free regions to keep; beyond that one is returned to the system
 
 
 def _round_capacity(nbytes: int) -> int:
@@ -55,10 +55,10 @@ class Arena:
         self._free_count = 0
         self._end = 0
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
         """Return an array in the arena, or None if the system has no memory for it."""
         nbytes = math.prod(shape) * dtype.itemsize
-        region = self._allocate(_round_capacity(nbytes))
+        region = self._take_region(_round_capacity(nbytes))
         if region is None:
             return None
         region.users += 1
@@ -66,7 +66,7 @@ class Arena:
                               self._mark_unused)
         return np.ndarray(shape, dtype, np.asarray(handle))
 
-    def _allocate(self, capacity: int) -> _Region | None:
+    def _take_region(self, capacity: int) -> _Region | None:
         regions = self._free.get(capacity)
         if regions:
             self._free_count -= 1
@@ -82,40 +82,40 @@ class Arena:
         region = self._regions[offset] = _Region(mapping, offset, capacity)
         return region
 
-    def offset_of(self, array: np.ndarray) -> int | None:
+    def find_offset(self, array: np.ndarray) -> int | None:
         """Return the offset of the region that an array occupies, or None for other memory."""
         memory = shared_memory(array)
         if isinstance(memory, SharedRegion) and memory.offset in self._regions:
             return memory.offset
         return None
 
-    def capacity(self, offset: int) -> int:
+    def get_capacity(self, offset: int) -> int:
         """Return the size in bytes of the region at `offset`."""
         return self._regions[offset].capacity
 
-    def sent(self, offset: int) -> None:
+    def count_send(self, offset: int) -> None:
         """Count a send of the region at `offset`, which the parent will release."""
         self._regions[offset].users += 1
 
     def release(self, offsets: list[int]) -> None:
         """Release regions on behalf of the parent."""
         for offset in offsets:
-            self._let_go(self._regions[offset])
+            self._drop_user(self._regions[offset])
 
     def _mark_unused(self, handle: SharedRegion) -> None:
         region = self._regions.get(handle.offset)
         if region is not None:
-            self._let_go(region)
+            self._drop_user(region)
 
-    def _let_go(self, region: _Region) -> None:
+    def _drop_user(self, region: _Region) -> None:
         region.users -= 1
         if region.users == 0:
             self._free.setdefault(region.capacity, []).append(region)
             self._free_count += 1
-            if self._free_count > _MOST_FREE:
-                self._give_back(region.capacity)
+            if self._free_count > _MAX_FREE_REGIONS:
+                self._punch_free_region(region.capacity)
 
-    def _give_back(self, in_use: int) -> None:
+    def _punch_free_region(self, in_use: int) -> None:
         """Return to the system a free region whose size differs from the one in use."""
         for capacity, regions in self._free.items():
             if regions and capacity != in_use:
@@ -139,7 +139,7 @@ def allocate_shared_batch(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray
     """Return shared memory for a batch, or None outside workers and for small batches."""
     if not _of_this_process or math.prod(shape) * dtype.itemsize <= INLINE_BYTES:
         return None
-    return _of_this_process[0].empty(shape, dtype)
+    return _of_this_process[0].allocate(shape, dtype)
 
 
 class ArenaView:
@@ -152,7 +152,7 @@ class ArenaView:
         self.released: deque[int] = deque()  # appended to by any thread that drops a tensor
         self._mappings: dict[int, Mapping] = {}
 
-    def region(self, offset: int, capacity: int, nbytes: int) -> np.ndarray:
+    def map_region(self, offset: int, capacity: int, nbytes: int) -> np.ndarray:
         """Return the first bytes of a region. It is released with the last array on them."""
         mapping = self._mappings.get(offset)
         if mapping is None:

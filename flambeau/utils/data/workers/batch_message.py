@@ -61,7 +61,7 @@ class BatchPickler(ForkingPickler):
     def _frame(self, epoch: int, task: int, pickled: memoryview) -> list[bytes | memoryview]:
         in_arena = len(pickled) > _LARGEST_PICKLE and self._copy(pickled) is not None
         for offset, _, _ in self._regions:
-            self._arena.sent(offset)
+            self._arena.count_send(offset)
         dropped, self._arena.dropped = self._arena.dropped, []
         head = _HEADER.pack(epoch, task, len(self._regions), len(dropped), in_arena)
         regions = [_REGION.pack(*region) for region in self._regions]
@@ -74,7 +74,7 @@ class BatchPickler(ForkingPickler):
     def _copy(self, data: Any) -> np.ndarray | None:
         """Copy the bytes to a new region. Return None if there is no room."""
         source = np.frombuffer(data, np.uint8)
-        target = self._arena.empty(source.shape, source.dtype)
+        target = self._arena.allocate(source.shape, source.dtype)
         if target is not None:
             target[...] = source
             self._list_region(target)
@@ -82,10 +82,10 @@ class BatchPickler(ForkingPickler):
 
     def _list_region(self, array: np.ndarray) -> None:
         """Add the array's region to the message's list."""
-        offset = self._arena.offset_of(array)
+        offset = self._arena.find_offset(array)
         assert offset is not None
         self._arrays.append(array)
-        self._regions.append((offset, self._arena.capacity(offset), find_owner(array).nbytes))
+        self._regions.append((offset, self._arena.get_capacity(offset), find_owner(array).nbytes))
 
     def _place(self, buffer: pickle.PickleBuffer) -> bool:
         """Return whether a buffer stays in the pickle (pickle's buffer callback)."""
@@ -127,10 +127,10 @@ class BatchPickler(ForkingPickler):
 
     def _place_in_arena(self, owner: np.ndarray) -> Any:
         """Return the memory if it is in the arena, else a copy there, else its bytes."""
-        if self._arena.offset_of(owner) is not None:
+        if self._arena.find_offset(owner) is not None:
             return owner
         source = bytes_of(owner)
-        target = self._arena.empty(source.shape, source.dtype)
+        target = self._arena.allocate(source.shape, source.dtype)
         if target is None:
             return bytearray(source)
         target[...] = source
@@ -165,7 +165,7 @@ def read_message(message: bytes, view: ArenaView | None) -> tuple[int, int, Any]
     regions: list[Any] = []
     for _ in range(region_count):
         assert view is not None
-        regions.append(view.region(*_REGION.unpack_from(message, position)))
+        regions.append(view.map_region(*_REGION.unpack_from(message, position)))
         position += _REGION.size
     for _ in range(dropped_count):
         assert view is not None
