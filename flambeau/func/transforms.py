@@ -20,7 +20,7 @@ from ..autograd.tangents import (
     LEVELS, alias_history, attach, carry, get_primal, get_tangent, give, match_strides, pop_level,
     push_level, tangents_of,
 )
-from ..ops.interception.batching import detach_inside, is_inside, with_below
+from ..ops.interception.batching import detach_inside, is_inside, leave, with_below
 from ..tensor import Tensor
 from ..tensor.tree import get_leaves, map_leaves
 from .checks import (
@@ -257,6 +257,7 @@ def _compute_columns(
     def push(position: int, tangent: Tensor) -> tuple[Tensor, ...]:
         tangents = [*zeros[:position], tangent, *zeros[position + 1 :]]
         last[:] = jvp(func, supplied, rebuild(supplied, iter(tangents)), has_aux=has_aux)
+        last[2:] = [map_leaves(leave, aux) for aux in last[2:]]
         return tuple(list_tensors(last[1], "jacfwd(f): the outputs of f"))
 
     columns = []

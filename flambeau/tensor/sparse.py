@@ -72,7 +72,7 @@ class CooArray(SparseArray):
         coalesced: bool = False,
     ) -> None:
         self.indices, self.values, self.shape = indices, values, tuple(shape)
-        self.coalesced = coalesced
+        self.coalesced = coalesced or indices.shape[1] < 2
 
     @property
     def sparse_dim(self) -> int:

@@ -209,3 +209,16 @@ def test_models_are_stacked_that_agree_on_gradients(torch):
     nets[1].bias.requires_grad_(False)
     _refused(lambda: torch.func.stack_module_state(nets),
              "Expected bias from each model to have the same .requires_grad")
+
+
+def test_aux_of_a_jacobian_within_a_forward_jacobian_is_a_tensor(torch):
+    def f(x):
+        return x.sin(), (x * 2, x)
+
+    x = torch.arange(3.0)
+    nested = torch.func.jacfwd(torch.func.jacrev(f, has_aux=True), has_aux=True)
+    _, aux = nested(x)
+    assert aux[0].tolist() == [0, 2, 4]
+    assert aux[1].tolist() == [0, 1, 2]
+    batched = torch.vmap(lambda x: nested(x)[1][0])(x[:, None])
+    assert batched.tolist() == [[0], [2], [4]]

@@ -80,6 +80,14 @@ def is_inside(x: Tensor) -> bool:
     return window is not None and window.batch is STATE.batches[-1]
 
 
+def leave(x: Any) -> Any:
+    """Return what is left of `x` outside of the innermost vmap: its first example."""
+    window = _find_window(x) if isinstance(x, Tensor) else None
+    if window is None or window.batch is not STATE.batches[-1]:
+        return x
+    return window.below if window.is_shared else window.below[0]
+
+
 def with_below(x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor | None:
     """Return an example without history on change(tensor below); None if `x` is not an example."""
     window = _find_window(x)

@@ -522,7 +522,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
 
 @implements("sparse_resize_")
 def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
-    """Resize in place, keeping the numbers of sparse and dense axes."""
+    """Resize in place, keeping the numbers of sparse and dense axes.
+
+    Stored values keep their order in memory, not their places.
+    """
     a: Any = self._array
     if not isinstance(a, CooArray):
         refuse("sparse_resize_", (self,))
@@ -531,28 +534,50 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
         raise RuntimeError(
             f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(shape)}, "
             f"sparse_dim = {sparse_dim}, dense_dim = {dense_dim}")
-    if a.nnz and (sparse_dim, dense_dim) != (a.sparse_dim, a.ndim - a.sparse_dim):
-        raise RuntimeError(
-            "changing the number of sparse dimensions on a non-empty tensor is not supported")
+    if a.nnz:
+        _check_growth(a, shape, sparse_dim, dense_dim)
     if a.on_meta:
         self._array = CooArray(  # type: ignore[assignment]
             meta_array((sparse_dim, a.nnz), a.indices.dtype),
             meta_array((a.nnz, *shape[sparse_dim:]), a.dtype), shape, a.coalesced)
         return self
     values = np.zeros((a.nnz, *shape[sparse_dim:]), a.dtype)
-    retained = tuple(
-        slice(0, min(m, n)) for m, n in zip(values.shape, a.values.shape, strict=False)
-    )
-    if a.nnz:
-        values[retained] = a.values[retained]
+    values.reshape(-1)[: a.values.size] = a.values.reshape(-1)  # in the order of memory
     indices = a.indices if a.nnz else np.empty((sparse_dim, 0), np.int64)
     self._array = CooArray(indices, values, shape, a.coalesced)  # type: ignore[assignment]
     return self
 
 
+def _check_growth(
+    a: CooArray, shape: tuple[int, ...], sparse_dim: int, dense_dim: int
+) -> None:
+    """Raise RuntimeError unless an array with values can be resized: no axis may shrink."""
+    old, advice = a.sparse_dim, _RESIZE_ADVICE
+    for kind, n, m in (("sparse", old, sparse_dim), ("dense", a.ndim - old, dense_dim)):
+        if n != m:
+            raise RuntimeError(
+                f"changing the number of {kind} dimensions (from {n} to {m}) on a non-empty "
+                f"sparse tensor is not supported.\n{advice}")
+    for kind, axes in (("sparse", slice(old)), ("dense", slice(old, None))):
+        before, after = a.shape[axes], shape[axes]
+        if any(m < n for n, m in zip(before, after, strict=True)):
+            raise RuntimeError(
+                f"shrinking the size of {kind} dimensions (from {list(before)} to {list(after)}) "
+                f"on a non-empty sparse tensor is not supported.\n{advice}")
+
+
+_RESIZE_ADVICE = """You could try the following options:
+1. If you need an empty sparse tensor of this size, call `x = torch.sparse_coo_tensor(size)`.
+2. If you need to resize this tensor, you have the following options:
+    1. For both sparse and dense dimensions, keep the number of them constant and the size of \
+them non-shrinking, and then try the same call again.
+    2. Or, create a new sparse tensor with the correct indices and values from this sparse \
+tensor."""
+
+
 @implements("resize_as_")
 def resize_as_(self: Tensor, other: Tensor, **kwargs: Any) -> Tensor:
-    """Resize to the shape of another sparse tensor and drop all values."""
+    """Resize to the shape of another sparse tensor, which keeps the stored values."""
     a: Any = other._array
     if self.is_meta:
         if not isinstance(a, CompressedArray):
