@@ -203,14 +203,19 @@ def _check_gradient(y: Any, meta: Any, name: str, index: int) -> Any:
 class _FunctionMeta(type):
     _backward_cls: type[BackwardFunction]
     _flambeau_plan: Plan[BackwardFunction]
+    _flambeau_transformed_plan: Plan[BackwardFunction]
 
     def __init__(cls, name: str, bases: tuple, attributes: dict[str, Any]) -> None:
         super().__init__(name, bases, attributes)
-        cls._backward_cls = type(
-            name + "Backward", (BackwardFunction,),
-            {"_function": cls, "__module__": "torch.autograd.function"},
-        )
-        cls._flambeau_plan = Plan(cls._backward_cls, (), (), (), False)
+        cls._backward_cls, cls._flambeau_plan = cls._flambeau_create_plan(name + "Backward")
+        # Of the nodes within a transform that takes gradients: a Function that PyTorch generates.
+        cls._flambeau_transformed_plan = cls._flambeau_create_plan(name + "GeneratedBackward")[1]
+
+    def _flambeau_create_plan(cls, name: str) -> tuple[type[BackwardFunction], Plan[Any]]:
+        """Return a new class of the Function's nodes and its plan."""
+        node_class = type(
+            name, (BackwardFunction,), {"_function": cls, "__module__": "torch.autograd.function"})
+        return node_class, Plan(node_class, (), (), (), False)
 
 
 # What applies a Function to tensors on values of their own, by class; filled on import of nested.
@@ -284,8 +289,8 @@ class Function(metaclass=_FunctionMeta):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        """Return the outputs of all examples and their batch axes. flambeau runs `forward` on
-        examples, and calls this only if a subclass overrides it."""
+        """Return the outputs of all examples and their batch axes. With `generate_vmap_rule`, in
+        place of this, flambeau runs `forward` on examples."""
         raise NotImplementedError(
             "To use autograd.Function with vmap, you must either override the vmap staticmethod or "
             "set generate_vmap_rule=True."
@@ -366,7 +371,9 @@ class Function(metaclass=_FunctionMeta):
         recorded = MODE.grad and any(needs) and not MODE.exporting
         pairs = zip(args, needs, strict=True)
         edges = tuple(a._node or a for a, n in pairs if n) if recorded else ()
-        node = create_node(cls._flambeau_plan, edges, (), (), None)
+        plan = cls._flambeau_transformed_plan if MODE.transforms \
+            and MODE.differentiating == MODE.transforms else cls._flambeau_plan
+        node = create_node(plan, edges, (), (), None)
         node.context = BackwardCFunction()
         node.context._flambeau_node = weakref.ref(node)
         node.context.needs_input_grad = needs

@@ -35,6 +35,7 @@ class _Mode(threading.local):
     check_nan = True
     multithreading = True
     exporting = False  # whether an export records the calling code, and no tape does
+    differentiating = 0  # the number of the innermost transform that takes gradients
     transforms = 0  # of torch.func and vmap, around the calling code
     below_autograd = 0  # regions of _AutoDispatchBelowAutograd, around the calling code
 
@@ -81,12 +82,14 @@ def differentiating() -> Iterator[None]:
     saved-tensor hooks raise RuntimeError."""
     if MODE.saved_hooks:
         raise RuntimeError(_NO_SAVED_HOOKS)
-    before, MODE.saved_hooks_disabled = MODE.saved_hooks_disabled, _NO_SAVED_HOOKS
+    before = MODE.saved_hooks_disabled, MODE.differentiating
+    MODE.saved_hooks_disabled = _NO_SAVED_HOOKS
     try:
         with transforming():
+            MODE.differentiating = MODE.transforms
             yield
     finally:
-        MODE.saved_hooks_disabled = before
+        MODE.saved_hooks_disabled, MODE.differentiating = before
 
 
 @contextmanager

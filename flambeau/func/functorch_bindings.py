@@ -14,7 +14,7 @@ from ..tensor import Tensor
 from ..tensor.absent import Lacking
 from ..tensor.windows.batch import Batch
 from ..tensor.windows.batched_window import is_example
-from .vmap import _DRAWN
+from .vmap import _DRAWN, wrap_example
 
 _entered: list[AbstractContextManager[Batch]] = []  # by `_vmap_increment_nesting`
 
@@ -36,7 +36,7 @@ def _vmap_decrement_nesting() -> int:
 
 def _add_batch_dim(tensor: Tensor, in_dim: int, level: int) -> Tensor:
     """Return one example of a tensor whose axis `in_dim` counts the examples of a level."""
-    return STATE.batches[level - 1].wrap(tensor.movedim(in_dim, 0))
+    return wrap_example(STATE.batches[level - 1], tensor, in_dim)
 
 
 def _remove_batch_dim(tensor: Tensor, level: int, batch_size: int, out_dim: int) -> Tensor:

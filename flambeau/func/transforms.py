@@ -7,14 +7,16 @@ a tensor from outside (a captured weight, an enclosing transform).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .. import ops
 from ..autograd import enable_grad, is_grad_enabled
 from ..autograd import grad as autograd_grad
 from ..autograd.backward import require_gradients
-from ..autograd.mode import differentiating, transforming
+from ..autograd.mode import MODE, differentiating, transforming
 from ..autograd.outputs import Output
 from ..autograd.tangents import (
     LEVELS, alias_history, attach, carry, get_primal, get_tangent, give, match_strides, pop_level,
@@ -22,7 +24,9 @@ from ..autograd.tangents import (
 )
 from ..ops.interception.batching import detach_inside, is_inside, leave, with_below
 from ..tensor import Tensor
+from ..tensor.printing import Suffixes
 from ..tensor.tree import get_leaves, map_leaves
+from ..tensor.windows.batched_window import is_example
 from .checks import (
     are_tensors, check_cotangents, check_real, check_scalar, check_tangents, list_outputs,
     parse_argnums, split_aux,
@@ -67,7 +71,7 @@ def grad_and_value(func: Callable, argnums: Argnums = 0, has_aux: bool = False) 
         recorded = is_grad_enabled()
         with enable_grad():
             level = _Level(args, argnums, recorded)
-            with differentiating():
+            with differentiating(), level.running():
                 result = func(*level.args, **kwargs)
             y, aux = split_aux(result, has_aux, "grad_and_value(f)(*args)")
             check_scalar(y)
@@ -89,7 +93,7 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     recorded = is_grad_enabled()
     with enable_grad():
         level = _Level(primals, tuple(range(len(primals))), recorded)
-        with differentiating():
+        with differentiating(), level.running():
             result = func(*level.args)
         y, aux = split_aux(result, has_aux, "vjp(f, *primals)")
         outputs = list_outputs(y, "vjp(f, *primals)")
@@ -202,7 +206,7 @@ def jacrev(
         check_real(args, "jacrev", "inputs")
         with enable_grad():
             level = _Level(args, argnums)
-            with differentiating():
+            with differentiating(), level.running():
                 result = func(*level.args, **kwargs)
             y, aux = split_aux(result, has_aux, "vjp(f, *primals)")
             outputs = list_outputs(y, "vjp(f, *primals)")
@@ -324,6 +328,21 @@ class _Level:
         for i, x in zip(self.positions, self.arguments, strict=True):
             self.args[i] = rebuild(x, ends)
 
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Context of the function that the transform calls, in which its tensors print as such."""
+        self.number = MODE.transforms
+        _RUNNING.levels.append(self)
+        try:
+            yield
+        finally:
+            _RUNNING.levels.pop()
+
+    def tracks(self, x: Tensor) -> bool:
+        """Return whether `x` is an argument of this level or computed from one."""
+        ends = {id(_find_end(t)) for t in self.own}
+        return any(id(end) in ends for end in _walk_history(x))
+
     def gradients(self, outputs: list[Tensor], cotangents: list[Tensor] | None) -> list[Tensor]:
         """Return recorded gradients of the arguments, zeros for arguments without influence."""
         seeds: Sequence[Any] = cotangents if cotangents is not None else [None] * len(outputs)
@@ -366,20 +385,57 @@ def _alias(x: Tensor) -> Tensor:
     return require_gradients(carry(x, x.detach() if inner is None else inner))
 
 
-def _leads_outside(x: Tensor, own_ids: set[int]) -> bool:
-    """Return whether the history of `x` reaches a leaf whose id is not in `own_ids`."""
-    stack: list[Any] = [x._history() or x]
+def _find_end(x: Tensor) -> Any:
+    """Return the node that computed a tensor, or a leaf itself."""
+    target: Any = x._history() or x
+    return target.node if target.__class__ is Output else target
+
+
+def _walk_history(x: Tensor) -> Iterator[Any]:
+    """Yield the nodes and leaves that a tensor was computed from."""
+    stack: list[Any] = [_find_end(x)]
     visited: set[int] = set()
     while stack:
         target = stack.pop()
-        if target is None or id(target) in visited:
+        end = target.node if target.__class__ is Output else target
+        if end is None or id(end) in visited:
             continue
-        if isinstance(target, Tensor):
-            if id(target) not in own_ids:
-                return True
-            continue
-        node = target.node if target.__class__ is Output else target
-        if id(node) not in visited:
-            visited.add(id(node))
-            stack.extend(node.edges)
-    return False
+        visited.add(id(end))
+        yield end
+        if not isinstance(end, Tensor):
+            stack.extend(end.edges)
+
+
+def _leads_outside(x: Tensor, own_ids: set[int]) -> bool:
+    """Return whether the history of `x` reaches a leaf whose id is not in `own_ids`."""
+    return any(isinstance(end, Tensor) and id(end) not in own_ids for end in _walk_history(x))
+
+
+class _Running(threading.local):
+    """This thread's levels whose functions run, innermost last."""
+
+    def __init__(self) -> None:
+        self.levels: list[_Level] = []
+
+
+_RUNNING = _Running()
+
+
+def _find_shown_levels(x: Tensor) -> tuple[list[int], Tensor]:
+    """Return the numbers of the levels that track a tensor, down to the vmap whose example it is,
+    and the tensor without its history in them."""
+    window: Any = x._array
+    lowest = window.batch.level if is_example(window) else 0
+    levels = [level for level in _RUNNING.levels if level.number > lowest and level.tracks(x)]
+    if levels:
+        own_ids = {id(t) for level in levels for t in level.own if t.is_leaf}
+        if is_example(window):
+            x = window.batch.wrap(window.below, window.is_shared)
+            below: Any = x._array
+            below.axis = window.axis
+        elif not _leads_outside(x, own_ids):
+            x = x.detach()
+    return [level.number for level in levels], x
+
+
+Suffixes.levels = staticmethod(_find_shown_levels)

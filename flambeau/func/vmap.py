@@ -105,8 +105,17 @@ def _create_batched_inputs(
     """Return the arguments with examples of the vmap of a level as their leaves."""
     batch = STATE.batches[vmap_level - 1]
     return rebuild(args_spec, (
-        x if dim is None else batch.wrap(x.movedim(dim, 0) if dim % x.dim() else x)
+        x if dim is None else wrap_example(batch, x, dim)
         for dim, x in zip(flat_in_dims, flat_args, strict=True)))
+
+
+def wrap_example(batch: Batch, x: Tensor, dim: int) -> Tensor:
+    """Return an example of a tensor whose axis `dim` counts the examples."""
+    axis = dim % x.dim()
+    example = batch.wrap(x.movedim(axis, 0) if axis else x)
+    window: Any = example._array
+    window.axis = axis
+    return example
 
 
 def _unwrap_batched(

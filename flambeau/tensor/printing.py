@@ -250,9 +250,11 @@ def _list_suffixes(tensor: Tensor) -> list[str]:
 
 
 class Suffixes:
-    """Hook for forward mode, which sets `tangent` to print tangents."""
+    """Hooks: forward mode sets `tangent` to print tangents, torch.func sets `levels` to print what
+    its transforms track: the levels of a tensor, outermost first, and the tensor below them."""
 
     tangent: Callable[[Tensor], Tensor | None] = staticmethod(lambda tensor: None)
+    levels: Callable[[Tensor], tuple[list[int], Tensor]] = staticmethod(lambda tensor: ([], tensor))
 
 
 def _describe_graph(tensor: Tensor) -> list[str]:
@@ -284,22 +286,28 @@ def _close(text: str, suffixes: list[str], indent: int, new_line: bool = False) 
     return "".join(parts) + ")"
 
 
-def _count_vmaps(tensor: Tensor) -> int:
-    """Return the number of vmaps that enclose an example."""
-    below = getattr(tensor._array, "below", None)
-    return 0 if below is None else 1 + _count_vmaps(below)
-
-
 def format_tensor(tensor: Tensor, *, tensor_contents: str | None = None) -> str:
     """Return a tensor as text, with `tensor_contents` in place of its elements if given.
 
     >>> format_tensor(torch.ones(2, dtype=torch.float64))
     'tensor([1., 1.], dtype=torch.float64)'
     """
+    levels, tensor = Suffixes.levels(tensor)
+    text = _format_below(tensor, tensor_contents)
+    for level in levels:
+        inner = textwrap.indent(text, "    ")
+        text = f"GradTrackingTensor(lvl={level}, value=\n{inner}\n)"
+    return text
+
+
+def _format_below(tensor: Tensor, tensor_contents: str | None) -> str:
+    """Return a tensor as text, an example of a vmap as a batch."""
     cls = type(tensor)
-    if (below := getattr(tensor._array, "below", None)) is not None:  # an example of a vmap
+    window: Any = tensor._array
+    if getattr(window, "below", None) is not None:  # an example of a vmap
+        below = window.below.movedim(0, window.axis) if window.axis else window.below
         inner = textwrap.indent(format_tensor(below), "    ")
-        return f"BatchedTensor(lvl={_count_vmaps(tensor)}, bdim=0, value=\n{inner}\n)"
+        return f"BatchedTensor(lvl={window.batch.level}, bdim={window.axis}, value=\n{inner}\n)"
     plain = cls in _PLAIN_CLASSES
     prefix = "tensor(" if plain else f"{cls.__name__}("
     indent = len(prefix)

@@ -222,3 +222,41 @@ def test_aux_of_a_jacobian_within_a_forward_jacobian_is_a_tensor(torch):
     assert aux[1].tolist() == [0, 1, 2]
     batched = torch.vmap(lambda x: nested(x)[1][0])(x[:, None])
     assert batched.tolist() == [[0], [2], [4]]
+
+
+def test_tensors_within_a_transform_print_its_level(torch):
+    texts = []
+
+    def show(x):
+        texts.append(" ".join(repr(x * 1).split()))
+        return x.sum()
+
+    x = torch.arange(2.0)
+    torch.func.grad(show)(x)
+    torch.func.grad(torch.func.grad(show))(torch.tensor(1.0))
+    torch.vmap(torch.func.grad(show))(x)
+    torch.func.grad(lambda x: torch.vmap(show)(x).sum())(x)
+    assert texts == [
+        "GradTrackingTensor(lvl=1, value= tensor([0., 1.]) )",
+        "GradTrackingTensor(lvl=2, value= GradTrackingTensor(lvl=1, value= tensor(1.) ) )",
+        "GradTrackingTensor(lvl=2, value= BatchedTensor(lvl=1, bdim=0, value= tensor([0., 1.]) ) )",
+        "BatchedTensor(lvl=2, bdim=0, value= GradTrackingTensor(lvl=1, value= tensor([0., 1.]) ) )",
+    ]
+
+
+def test_a_functions_node_within_a_transform_is_of_a_generated_class(torch):
+    class Copy(torch.autograd.Function):
+        forward = staticmethod(lambda x: x.clone())
+        setup_context = staticmethod(lambda context, inputs, output: None)
+        backward = staticmethod(lambda context, g: g)
+
+    names = []
+
+    def f(x):
+        y = Copy.apply(x)
+        names.append(type(y.grad_fn).__name__)
+        return y
+
+    torch.func.grad(f)(torch.tensor(1.0))
+    f(torch.tensor(1.0, requires_grad=True))
+    assert names == ["CopyGeneratedBackward", "CopyBackward"]

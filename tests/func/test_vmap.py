@@ -504,3 +504,33 @@ def test_normal_takes_each_examples_mean(torch):
     drawn = torch.vmap(lambda m: torch.normal(m, torch.full((3,), 0.1)), randomness="different")(
         means)
     assert drawn.shape == (2, 3) and (drawn - means[:, None]).abs().max() < 5
+
+
+def test_the_axis_of_examples_is_the_callers(torch):
+    texts = []
+    x = torch.tensor([[1.0, 2.0]])
+    nested = torch.vmap(lambda v: texts.append(repr(v)) or v)
+    torch.vmap(nested, in_dims=-1)(x)
+    inner = "    BatchedTensor(lvl=1, bdim=1, value=\n        tensor([[1., 2.]])\n    )"
+    assert texts == [f"BatchedTensor(lvl=2, bdim=0, value=\n{inner}\n)"]
+
+    class Identity(torch.autograd.Function):
+        forward = staticmethod(lambda x: x.clone())
+        setup_context = staticmethod(lambda context, inputs, output: None)
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            assert in_dims == (1,)
+            assert x.shape == (1, 2)
+            return x.clone(), 1
+
+    assert torch.vmap(Identity.apply, -1)(x).tolist() == [[1], [2]]
+
+
+def test_a_function_without_a_rule_is_refused(torch):
+    class Plain(torch.autograd.Function):
+        forward = staticmethod(lambda x: x.clone())
+        setup_context = staticmethod(lambda context, inputs, output: None)
+
+    with pytest.raises(RuntimeError, match="vmap over Plain, but it does not have vmap support"):
+        torch.vmap(Plain.apply)(torch.ones(2))

@@ -1,5 +1,6 @@
-"""Custom Functions inside vmap: `forward` runs on examples, and the tape below the vmap records one
-node for the whole batch, whose backward runs the Function's backward on examples.
+"""Custom Functions inside vmap, those that set `generate_vmap_rule`: `forward` runs on examples,
+and the tape below the vmap records one node for the whole batch, whose backward runs the Function's
+backward on examples.
 
 If a Function overrides `vmap`, its rule computes all examples at once instead.
 """
@@ -121,7 +122,15 @@ def _run(original: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     is_recorded = _CALLERS.modes[-1]
     with_grad, MODE.grad = MODE.grad, is_recorded
     try:
-        if function.vmap is not Function.vmap:
+        has_rule = function.vmap is not Function.vmap
+        if not has_rule and not function.generate_vmap_rule \
+                and not function.__module__.startswith("flambeau."):
+            raise RuntimeError(
+                f"You tried to vmap over {function.__name__}, but it does not have vmap support. "
+                "Please override and implement the vmap staticmethod or set "
+                "generate_vmap_rule=True. For more details, please see "
+                "https://pytorch.org/docs/main/notes/extending.func.html")
+        if has_rule:
             _check_single_rule(function)
             result = apply_own_rule(function.vmap, batch, call_args)
         elif is_recorded and any(isinstance(x, Tensor) and x._tracked and requires(x)
@@ -155,7 +164,7 @@ def apply_own_rule(
     info = VmapInfo(batch.size, batch.randomness)
     in_dims = tuple([_find_axes(batch, a) for a in args])
     with below_transforms(1):
-        result = rule(info, in_dims, *batch.lower_all(args), **(named or {}))
+        result = rule(info, in_dims, *map(batch.move, args), **(named or {}))
     if not isinstance(result, tuple) or len(result) != 2:
         returned = f"{len(result)} returns" if isinstance(result, tuple) else f"a {type(result)}"
         raise RuntimeError(
@@ -207,11 +216,11 @@ def _as_moved(move: _AxisMove, outputs: Any, dims: Any) -> Any:
 
 
 def _find_axes(batch: Batch, x: Any) -> Any:
-    """Return the batch axis of an argument, 0 or None; for a sequence, one per element."""
+    """Return the batch axis of an argument, or None; for a sequence, one per element."""
     if isinstance(x, (tuple, list)):
         axes = [_find_axes(batch, v) for v in x]
         return axes if isinstance(x, Size) else type(x)(axes)  # a Size holds integers
-    return 0 if batch.holds(x) else None
+    return x._array.axis if batch.holds(x) else None
 
 
 def _as_examples(batch: Batch, result: Any) -> Any:

@@ -50,7 +50,8 @@ STATE = _State()
 @contextmanager
 def batch_of(size: int, randomness: str, refusal: str) -> Iterator[Batch]:
     """Context of a vmap over `size` examples; yields its batch."""
-    batch = Batch(size, randomness, refusal, LEVELS.active[-1] if LEVELS.active else -1)
+    batch = Batch(size, randomness, refusal, LEVELS.active[-1] if LEVELS.active else -1,
+                  MODE.transforms + 1)
     _stubs.turn(True)
     STATE.batches.append(batch)
     try:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..size import Size
 from ..tensor import Tensor, creation
 from .batched_window import BatchedWindow
 
@@ -25,14 +26,15 @@ _read_window = vars(Tensor)["_array"].__get__
 class Batch:
     """One running vmap. An inner vmap has a higher number than an outer one."""
 
-    __slots__ = ("number", "outer_level", "randomness", "refusal", "size")
+    __slots__ = ("level", "number", "outer_level", "randomness", "refusal", "size")
 
     def __init__(
-        self, size: int, randomness: str, refusal: str, outer_level: int
+        self, size: int, randomness: str, refusal: str, outer_level: int, level: int
     ) -> None:
         self.number, self.size, self.randomness = _next_number(), size, randomness
         # The last forward-mode level started before: its tangents belong to the tensors below.
         self.outer_level = outer_level
+        self.level = level  # the number of transforms around its examples, itself included
         self.refusal = refusal  # error message for draws if randomness is "error"
 
     def holds(self, x: Any) -> bool:
@@ -93,6 +95,14 @@ class Batch:
         result._node = result._grad = result._counter = result._base = None
         result._stamp = creation.stamp
         return result
+
+    def move(self, x: Any) -> Any:
+        """Return the tensor below with its batch axis where it was in the argument of vmap."""
+        if isinstance(x, (tuple, list)):
+            return x if isinstance(x, Size) else type(x)([self.move(v) for v in x])
+        if not self.holds(x) or not x._array.axis:
+            return self.lower(x)
+        return x._array.below.movedim(0, x._array.axis)
 
     def share(self, x: Tensor) -> Tensor:
         """Return the tensor as shared by all examples, with a separate history inside the vmap."""

@@ -33,14 +33,15 @@ class _Flags:
 class BatchedWindow(OpaqueWindow):
     """One example of `batch` in the tensor `below`; `is_shared` if all examples are the same."""
 
-    __slots__ = ("batch", "below", "dtype", "is_shared", "shape")
+    # `axis`: where the caller of vmap had the batch axis, for printing and a Function's own rule.
+    __slots__ = ("axis", "batch", "below", "dtype", "is_shared", "shape")
     kind = "batched"
     backend = "Batched"
     base = None
 
     def __init__(self, batch: Any, below: Any, is_shared: bool) -> None:
         array = below._array
-        self.batch, self.below, self.is_shared = batch, below, is_shared
+        self.batch, self.below, self.is_shared, self.axis = batch, below, is_shared, 0
         self.dtype: np.dtype = array.dtype
         self.shape: tuple[int, ...] = array.shape if is_shared else array.shape[1:]
 
