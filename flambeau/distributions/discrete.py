@@ -402,7 +402,7 @@ class Categorical(Distribution):
         return values.expand((-1, *self._batch_shape)) if expand else values
 
 
-class _OfCategories(Distribution):
+class CategoricalForm(Distribution):
     """What draws from a Categorical, in another form."""
 
     arg_constraints: ClassVar[Mapping[str, Constraint]] = {
@@ -427,7 +427,7 @@ class _OfCategories(Distribution):
         return self._categorical.param_shape
 
 
-class OneHotCategorical(_OfCategories):
+class OneHotCategorical(CategoricalForm):
     """A category, as a row with a single 1.
 
     >>> torch.distributions.OneHotCategorical(torch.tensor([0., 1., 0.])).sample()
@@ -487,7 +487,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         return self.sample(sample_shape) + (self.probs - self.probs.detach())
 
 
-class Multinomial(_OfCategories):
+class Multinomial(CategoricalForm):
     """How often each category comes among total_count draws.
 
     >>> multinomial = torch.distributions.Multinomial(10, torch.tensor([0.2, 0.8]))

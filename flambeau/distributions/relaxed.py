@@ -11,8 +11,8 @@ from ..tensor.tensor import Tensor
 from . import constraints
 from .combined import TransformedDistribution
 from .constraints import Constraint
-from .discrete import Binary, Categorical
-from .distribution import EVENTLESS, Distribution, broadcast_all, clamp_probs
+from .discrete import Binary, Categorical, CategoricalForm
+from .distribution import EVENTLESS, broadcast_all, clamp_probs
 from .transforms import ExpTransform, SigmoidTransform
 
 
@@ -85,13 +85,9 @@ class RelaxedBernoulli(TransformedDistribution):
         return self.base_dist.logits  # type: ignore[attr-defined]
 
 
-class ExpRelaxedCategorical(Distribution):
+class ExpRelaxedCategorical(CategoricalForm):
     """The logarithm of RelaxedOneHotCategorical."""
 
-    arg_constraints: ClassVar[Mapping[str, Constraint]] = {
-        "probs": constraints.simplex,
-        "logits": constraints.real_vector,
-    }
     support = constraints.real_vector
     has_rsample = True
     _flambeau_unexpanded = frozenset({"temperature"})
@@ -101,21 +97,6 @@ class ExpRelaxedCategorical(Distribution):
         self._categorical, self.temperature = Categorical(probs, logits), temperature
         shape = self._categorical.param_shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
-
-    @property
-    def probs(self) -> Tensor:
-        """The categories' probabilities."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithms of the probabilities."""
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Any:
-        """The shape of the parameter."""
-        return self._categorical.param_shape
 
     def rsample(self, sample_shape: Sequence[int] = EVENTLESS) -> Tensor:
         logits = self._categorical.logits

@@ -13,12 +13,8 @@ from ..native.foundation.user_frames import add_notes
 Strides = tuple[int, ...]
 
 
-class layout:
-    """The kind of storage, such as `strided` for dense tensors.
-
-    >>> torch.zeros(2).layout
-    torch.strided
-    """
+class NamedConstant:
+    """A constant of torch, which pickles keep by its name."""
 
     __slots__ = ("name",)
 
@@ -30,6 +26,16 @@ class layout:
 
     def __reduce__(self) -> str:
         return self.name
+
+
+class layout(NamedConstant):
+    """The kind of storage, such as `strided` for dense tensors.
+
+    >>> torch.zeros(2).layout
+    torch.strided
+    """
+
+    __slots__ = ()
 
 
 strided = layout("strided")
@@ -42,23 +48,14 @@ jagged = layout("jagged")
 _mkldnn = layout("_mkldnn")  # tensors of oneDNN, which there are none of here
 
 
-class memory_format:
+class memory_format(NamedConstant):
     """An order of the axes in memory, outermost first.
 
     >>> torch.zeros(1, 3, 2, 2).to(memory_format=torch.channels_last).stride()
     (12, 1, 6, 3)
     """
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
-
-    def __reduce__(self) -> str:
-        return self.name
+    __slots__ = ()
 
 
 contiguous_format = memory_format("contiguous_format")

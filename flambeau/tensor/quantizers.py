@@ -13,24 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .dtypes import QuantizedDtype, qint32
+from .layout import NamedConstant
 
-class qscheme:
+
+class qscheme(NamedConstant):
     """The scheme by which a quantized tensor's integers represent numbers.
 
     >>> torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.qint8).qscheme()
     torch.per_tensor_affine
     """
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"torch.{self.name}"
-
-    def __reduce__(self) -> str:
-        return self.name
+    __slots__ = ()
 
 
 per_tensor_affine = qscheme("per_tensor_affine")

@@ -56,7 +56,7 @@ class ObjectFile:
 
     sections: dict[int, Section]
     symbols: list[tuple[str, int | None, int]]
-    places: list[Relocation]
+    relocations: list[Relocation]
 
 
 def parse_object(data: bytes) -> ObjectFile:
@@ -92,10 +92,11 @@ def _parse_sections(data: bytes, rows: list[tuple]) -> ObjectFile:
             relocations += [Relocation(info, offset, info_word >> 32, addend,
                                        info_word & 0xFFFFFFFF)
                             for offset, info_word, addend in _RELOCATION.iter_unpack(content)]
-    for place in relocations:
-        section = symbols[place.symbol][1]
-        if place.kind not in _KNOWN_RELOCATIONS or not (section is None or section in sections):
-            raise UnsupportedObject(f"a relocation of kind {place.kind}")
+    for relocation in relocations:
+        section = symbols[relocation.symbol][1]
+        is_known = relocation.kind in _KNOWN_RELOCATIONS
+        if not is_known or not (section is None or section in sections):
+            raise UnsupportedObject(f"a relocation of kind {relocation.kind}")
     return ObjectFile(sections, symbols, relocations)
 
 
@@ -111,43 +112,43 @@ def _parse_symbol(names: bytes, entry: tuple) -> tuple[str, int | None, int]:
 class LinkedImage:
     """Linked memory: the first `executed` bytes hold code and constants, the rest is writable.
 
-    `functions`: for each file, symbol offsets by name. `based`: where eight bytes hold an offset
+    `functions`: for each file, symbol offsets by name. `offsets`: where eight bytes hold an offset
     that must be turned into an address.
     """
 
     bytes: bytearray
     executed: int
     functions: list[dict[str, int]]
-    based: list[int]
+    offsets: list[int]
 
 
-def link(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> LinkedImage:
+def link(files: Sequence[ObjectFile], find_external: Callable[[str], int]) -> LinkedImage:
     """Lay files out from a page boundary and link them. Raises UnsupportedObject.
 
-    `elsewhere(name)` returns the address of a symbol that no file defines, or raises.
+    `find_external(name)` returns the address of a symbol that no file defines, or raises.
     """
     starts, size = _lay_out(files, False, 0)
     slots: dict[tuple, int] = {}  # 16 bytes each: a jump, then the address it reads
     for i, file in enumerate(files):
-        for place in file.places:
-            section = file.symbols[place.symbol][1]
-            if section is None or place.kind in _GOTPCREL_KINDS:
-                slots.setdefault(_make_slot_key(i, file, place), size + 16 * len(slots))
+        for relocation in file.relocations:
+            section = file.symbols[relocation.symbol][1]
+            if section is None or relocation.kind in _GOTPCREL_KINDS:
+                slots.setdefault(_make_slot_key(i, file, relocation), size + 16 * len(slots))
     executed = -(-(size + 16 * len(slots)) // PAGE_BYTES) * PAGE_BYTES
     written, size = _lay_out(files, True, executed)
     starts |= written
-    memory, based = bytearray(size), []
+    memory, offsets = bytearray(size), []
     for (i, k), start in starts.items():
         content = files[i].sections[k].bytes
         if content is not None:
             memory[start : start + len(content)] = content
     for key, slot in slots.items():
         if len(key) == 1:
-            address = elsewhere(key[0])
+            address = find_external(key[0])
         else:
             _, section, offset = files[key[0]].symbols[key[1]]
             address = starts[key[0], section] + offset
-            based.append(slot + 8)
+            offsets.append(slot + 8)
         memory[slot : slot + 16] = _JUMP + address.to_bytes(8, "little")
     for i, file in enumerate(files):
         _relocate(memory, i, file, starts, slots)
@@ -155,13 +156,13 @@ def link(files: Sequence[ObjectFile], elsewhere: Callable[[str], int]) -> Linked
         {name: starts[i, section] + offset for name, section, offset in file.symbols
          if name and section in file.sections} for i, file in enumerate(files)
     ]
-    return LinkedImage(memory, executed, functions, based)
+    return LinkedImage(memory, executed, functions, offsets)
 
 
-def _make_slot_key(i: int, file: ObjectFile, place: Relocation) -> tuple:
+def _make_slot_key(i: int, file: ObjectFile, relocation: Relocation) -> tuple:
     """Return the key of an address slot: (name,) for external symbols, else (file, symbol)."""
-    name, section, _ = file.symbols[place.symbol]
-    return (name,) if section is None else (i, place.symbol)
+    name, section, _ = file.symbols[relocation.symbol]
+    return (name,) if section is None else (i, relocation.symbol)
 
 
 def _lay_out(files: Sequence[ObjectFile], written: bool, size: int
@@ -182,15 +183,15 @@ def _relocate(
     slots: dict[tuple, int],
 ) -> None:
     """Fill in a file's relocations."""
-    for place in file.places:
-        _, section, offset = file.symbols[place.symbol]
-        address = starts[i, place.section] + place.offset
-        if place.kind in _GOTPCREL_KINDS:
-            to = slots[_make_slot_key(i, file, place)] + 8
+    for relocation in file.relocations:
+        _, section, offset = file.symbols[relocation.symbol]
+        address = starts[i, relocation.section] + relocation.offset
+        if relocation.kind in _GOTPCREL_KINDS:
+            target = slots[_make_slot_key(i, file, relocation)] + 8
         elif section is not None:
-            to = starts[i, section] + offset
-        elif place.kind == _PLT32:
-            to = slots[_make_slot_key(i, file, place)]
+            target = starts[i, section] + offset
+        elif relocation.kind == _PLT32:
+            target = slots[_make_slot_key(i, file, relocation)]
         else:
-            raise UnsupportedObject(f"{file.symbols[place.symbol][0]} is said to be near")
-        struct.pack_into("<i", memory, address, to + place.addend - address)
+            raise UnsupportedObject(f"{file.symbols[relocation.symbol][0]} is said to be near")
+        struct.pack_into("<i", memory, address, target + relocation.addend - address)

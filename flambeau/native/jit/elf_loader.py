@@ -64,9 +64,9 @@ def _map_image(code: LinkedImage) -> int:
     except OSError:
         raise build_memory_error(len(code.bytes), "loaded machine code") from None
     base = ctypes.addressof(ctypes.c_char.from_buffer(area))
-    for at in code.based:
-        offset = int.from_bytes(code.bytes[at : at + 8], "little")
-        code.bytes[at : at + 8] = (base + offset).to_bytes(8, "little")
+    for start in code.offsets:
+        offset = int.from_bytes(code.bytes[start : start + 8], "little")
+        code.bytes[start : start + 8] = (base + offset).to_bytes(8, "little")
     area[:] = bytes(code.bytes)
     protect = ctypes.CDLL(None).mprotect
     protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)

@@ -90,9 +90,10 @@ def _has_same_order(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) ->
 
 
 def _preserve_order(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
-    of, strides = operands[0]
-    return compute_copy_strides(shape,
-                                strides) if of == shape else compute_contiguous_strides(shape)
+    operand_shape, strides = operands[0]
+    if operand_shape != shape:
+        return compute_contiguous_strides(shape)
+    return compute_copy_strides(shape, strides)
 
 
 def _suggest(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
@@ -104,13 +105,13 @@ def _suggest(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
 
 def _suggest_by_memory(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     """The formats of batch normalization: that in which the memory of the operand is dense."""
-    of, strides = operands[0]
+    operand_shape, strides = operands[0]
     form = get_channels_last_format(len(shape))
-    if 0 in of:
+    if 0 in operand_shape:
         return _preserve_order(shape, operands)
-    if form is None or _is_row_major(of, strides):
+    if form is None or _is_row_major(operand_shape, strides):
         return compute_contiguous_strides(shape)
-    if _has_same_order(of, strides, format_strides(of, form)):
+    if _has_same_order(operand_shape, strides, format_strides(operand_shape, form)):
         return format_strides(shape, form)
     return _suggest(shape, operands)
 
@@ -118,8 +119,8 @@ def _suggest_by_memory(shape: tuple[int, ...], operands: Sequence[tuple]) -> Str
 def _suggest_for_volumes(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:
     if len(shape) != 4:
         return _suggest(shape, operands)
-    of, strides = operands[0]
-    return _suggest((1, *shape), [((1, *of), (prod(of), *strides))])[1:]
+    operand_shape, strides = operands[0]
+    return _suggest((1, *shape), [((1, *operand_shape), (prod(operand_shape), *strides))])[1:]
 
 
 def _suggest_by_all(shape: tuple[int, ...], operands: Sequence[tuple]) -> Strides:

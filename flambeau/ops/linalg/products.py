@@ -28,7 +28,7 @@ from .matmul import dot, matmul, multiply_matrices
 from .matrix_checks import check_batches, check_product, get_kind_name
 
 
-def _fits(input: Array, shape: Sequence[int]) -> None:
+def _check_expandable(input: Array, shape: Sequence[int]) -> None:
     """Raise RuntimeError unless `input` can be expanded to `shape`."""
     new = len(shape) - input.ndim
     if new < 0:
@@ -57,7 +57,7 @@ def _check_factors(kind: np.dtype, **factors: Any) -> None:
             convert_scalar(value, kind)  # RuntimeError for a real result
 
 
-def _add(y: Array, input: Array, beta: Any, alpha: Any) -> Array:
+def _add_scaled(y: Array, input: Array, beta: Any, alpha: Any) -> Array:
     """Return beta * input + alpha * y, written over y if y owns its memory."""
     kind = y.dtype
     if kind.kind in "biu":  # truncates, as in C
@@ -101,8 +101,8 @@ def addmm(input: Array, mat1: Array, mat2: Array, *, beta: Number = 1, alpha: Nu
                            else f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
     _check_same_kinds(input, (mat1, "mat1"), (mat2, "mat2"))
     check_product(mat1.shape, mat2.shape)
-    _fits(input, (mat1.shape[0], mat2.shape[1]))
-    return _add(multiply_matrices(mat1, mat2), input, beta, alpha)
+    _check_expandable(input, (mat1.shape[0], mat2.shape[1]))
+    return _add_scaled(multiply_matrices(mat1, mat2), input, beta, alpha)
 
 
 @addmm.batch
@@ -179,7 +179,7 @@ def addmv(input: Array, mat: Array, vec: Array, *, beta: Number = 1, alpha: Numb
         raise RuntimeError(f"size mismatch, got input ({size}), mat "
                            f"({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})")
     _check_same_kinds(input, (mat, "mat"), (vec, "vec"))
-    return _add(multiply_matrices(mat, vec), input, beta, alpha)
+    return _add_scaled(multiply_matrices(mat, vec), input, beta, alpha)
 
 
 @addmv.jvp
@@ -231,8 +231,8 @@ def baddbmm(
         kinds = [legacy_name(FROM_NUMPY[x.dtype]) for x in (input, batch1, batch2)]
         raise RuntimeError("Input dtypes must be the same, got: input "
                            f"{kinds[0]}, batch1: {kinds[1]}, batch2: {kinds[2]}")
-    _fits(input, (*batch1.shape[:2], batch2.shape[2]))
-    return _add(multiply_matrices(batch1, batch2), input, beta, alpha)
+    _check_expandable(input, (*batch1.shape[:2], batch2.shape[2]))
+    return _add_scaled(multiply_matrices(batch1, batch2), input, beta, alpha)
 
 
 def _check_batches(batch1: Array, batch2: Array) -> None:
@@ -291,7 +291,7 @@ def addbmm(
             f"Incompatible matrix sizes for bmm ({a.shape[1]}x{a.shape[2]} and "
             f"{b.shape[1]}x{b.shape[2]})"
         )
-    _fits(input._array, (a.shape[1], b.shape[2]))
+    _check_expandable(input._array, (a.shape[1], b.shape[2]))
     # A single product: the batch becomes one more axis to sum over.
     rows = batch1.transpose(0, 1).reshape(a.shape[1], -1) if a.size else \
         batch1.new_zeros(a.shape[1], a.shape[0] * a.shape[2])
@@ -327,7 +327,7 @@ def addr(
     for name, v in (("vec1", vec1), ("vec2", vec2)):
         if v._array.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {v._array.ndim}-D")
-    _fits(input._array, (vec1.shape[0], vec2.shape[0]))
+    _check_expandable(input._array, (vec1.shape[0], vec2.shape[0]))
     y = outer(vec1, vec2)
     kind = result_dtype((y, input)).numpy
     _check_factors(kind, beta=beta, alpha=alpha)

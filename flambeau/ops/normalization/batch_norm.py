@@ -302,7 +302,7 @@ def _check_batch(input: Tensor, by_name: dict[str, Tensor | None]) -> None:
             )
 
 
-def batch(
+def normalize_batch(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None,
     bias: Tensor | None, training: bool, momentum: float, eps: float
 ) -> tuple[Any, ...]:
@@ -355,7 +355,7 @@ def batch_norm(
             raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     elif eps < 0:
         raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
-    y: Tensor = batch(
+    y: Tensor = normalize_batch(
         input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
     return y
 
@@ -406,7 +406,9 @@ def _torch_batch_norm(
     >>> torch.batch_norm(x, None, None, None, None, True, 0.1, 0.0, False).flatten()
     tensor([-1.,  1.])
     """
-    return batch(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+    y: Tensor = normalize_batch(
+        input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+    return y
 
 
 publish(wrap_with_explanation("batch_norm", _torch_batch_norm), ("batch_norm",), ("torch",))
@@ -423,7 +425,8 @@ def native_batch_norm(
     >>> torch.native_batch_norm(x, None, None, None, None, True, 0.1, 0.0)[1]
     tensor([2.])
     """
-    y, mean, rstd = batch(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    y, mean, rstd = normalize_batch(
+        input, running_mean, running_var, weight, bias, training, momentum, eps)
     if mean is None:
         return y, input.new_empty(0), input.new_empty(0)
     return y, mean, rstd

@@ -18,7 +18,7 @@ from ..core.output_layout import Layout, lay_out
 from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native import group_norm as group_native
-from .batch_norm import batch
+from .batch_norm import normalize_batch
 from .norm_arrays import affine, channel_moments, channel_sums, combine, rows_forward
 from .norm_formulas import (
     allocate_statistics, as_dtype, check_parameter_dtypes, choose_statistics_dtype,
@@ -273,7 +273,7 @@ def instance_norm(
         None if p is None else p.repeat(n) for p in (running_mean, running_var, weight, bias)
     ]
     images = input.contiguous().reshape(1, n * c, *shape[2:])
-    y: Tensor = batch(
+    y: Tensor = normalize_batch(
         images, means, variances, weights, biases, use_input_stats, momentum, eps)[0]
     for p, moved in ((running_mean, means), (running_var, variances)):
         if p is not None and moved is not None and use_input_stats:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+import flambeau as torch
 
 from .scenario import Scene
 
@@ -26,6 +29,42 @@ class Scenes(dict[str, Callable[[], Scene]]):
 
         self[make.__name__.replace("_", " ")] = build
         return make
+
+    def add_action(self, make: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+        """Registers what gives an action on a loss, which may write to a log; or (action, change).
+        """
+
+        def build() -> Scene:
+            log: list[Any] = []
+            parts = make(log)
+            action, change = parts if isinstance(parts, tuple) else (parts, lambda: None)
+            weight = torch.ones(3, requires_grad=True)
+
+            def step(x: Any) -> Any:
+                loss = (x * weight).sum()
+                result = action(loss)
+                return loss.detach() if result is None else (loss.detach(), result)
+
+            return Scene(step, change, state=[weight], log=log)
+
+        self[make.__name__.replace("_", " ")] = build
+        return make
+
+
+def namespace(**values: Any) -> types.SimpleNamespace:
+    return types.SimpleNamespace(**values)
+
+
+def module_of(name: str, source: str) -> types.ModuleType:
+    """A module of a source."""
+    module = types.ModuleType(name)
+    exec(compile(source, f"{name}.py", "exec"), module.__dict__)
+    return module
+
+
+def delete(owner: Any, name: str) -> Callable[[], None]:
+    """A change that deletes an attribute."""
+    return lambda: delattr(owner, name)
 
 
 def put(owner: Any, name: str, value: Any) -> Callable[[], Any]:

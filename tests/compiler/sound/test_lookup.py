@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import types
 import typing
 
 import pytest
@@ -12,26 +11,10 @@ import pytest
 import flambeau as torch
 
 from .scenario import compare
-from .state_scenes import MOSTLY_SLOW, Scenes, put
+from .state_scenes import MOSTLY_SLOW, Scenes, delete, namespace, put
 
 SCENES = Scenes()
 scene = SCENES.add
-
-
-def namespace(**values):
-    return types.SimpleNamespace(**values)
-
-
-def delete(owner, name):
-    """A change that deletes an attribute."""
-    return lambda: delattr(owner, name)
-
-
-def module_of(name, source):
-    """A module of a source."""
-    module = types.ModuleType(name)
-    exec(compile(source, f"{name}.py", "exec"), module.__dict__)
-    return module
 
 
 # ------------------------------------------------------------------------------ attributes

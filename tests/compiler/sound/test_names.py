@@ -14,26 +14,10 @@ import pytest
 
 
 from .scenario import compare
-from .state_scenes import MOSTLY_SLOW, Scenes
+from .state_scenes import MOSTLY_SLOW, Scenes, module_of, namespace
 
 SCENES = Scenes()
 scene = SCENES.add
-
-
-def namespace(**values):
-    return types.SimpleNamespace(**values)
-
-
-def delete(owner, name):
-    """A change that deletes an attribute."""
-    return lambda: delattr(owner, name)
-
-
-def module_of(name, source):
-    """A module of a source."""
-    module = types.ModuleType(name)
-    exec(compile(source, f"{name}.py", "exec"), module.__dict__)
-    return module
 
 
 # ----------------------------------------------------------------------------------- enums

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import collections
 import collections.abc
-import types
 import typing
 
 import pytest
@@ -13,26 +12,10 @@ import pytest
 import flambeau as torch
 
 from .scenario import compare
-from .state_scenes import MOSTLY_SLOW, Scenes
+from .state_scenes import MOSTLY_SLOW, Scenes, namespace
 
 SCENES = Scenes()
 scene = SCENES.add
-
-
-def namespace(**values):
-    return types.SimpleNamespace(**values)
-
-
-def delete(owner, name):
-    """A change that deletes an attribute."""
-    return lambda: delattr(owner, name)
-
-
-def module_of(name, source):
-    """A module of a source."""
-    module = types.ModuleType(name)
-    exec(compile(source, f"{name}.py", "exec"), module.__dict__)
-    return module
 
 
 @scene

@@ -12,30 +12,11 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 
-from .scenario import Scene, compare
-from .state_scenes import MOSTLY_SLOW
+from .scenario import compare
+from .state_scenes import MOSTLY_SLOW, Scenes
 
-SCENES = {}
-
-
-def scene(make):
-    """Registers what gives an action on a loss, which may write to a log; or (action, change)."""
-
-    def build():
-        log = []
-        parts = make(log)
-        action, change = parts if isinstance(parts, tuple) else (parts, lambda: None)
-        weight = torch.ones(3, requires_grad=True)
-
-        def step(x):
-            loss = (x * weight).sum()
-            result = action(loss)
-            return loss.detach() if result is None else (loss.detach(), result)
-
-        return Scene(step, change, state=[weight], log=log)
-
-    SCENES[make.__name__.replace("_", " ")] = build
-    return make
+SCENES = Scenes()
+scene = SCENES.add_action
 
 
 @scene
