@@ -309,20 +309,9 @@ class _Functions(_Builtins):
     @staticmethod
     def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
         """Parse the arguments of `to` into (device, dtype, non_blocking, memory_format)."""
-        kind, place = kwargs.get("dtype"), kwargs.get("device")
-        flags = []
-        for value in args:
-            if isinstance(value, Tensor):
-                kind, place = value.dtype, value.device
-            elif isinstance(value, dtype):
-                kind = value
-            elif isinstance(value, bool):
-                flags.append(value)
-            elif value is not None:
-                place = value
-        blocking = flags[0] if flags else bool(kwargs.get("non_blocking", False))
-        target = None if place is None else device(place)
-        return target, kind, blocking, kwargs.get("memory_format")
+        parsed: tuple[Any, Any, bool, Any] = \
+            import_module(f"{__package__}.nn.conversion").parse_to(*args, **kwargs)
+        return parsed
 
     @staticmethod
     def pad_sequence(*args: Any, **kwargs: Any) -> Tensor:

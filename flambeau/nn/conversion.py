@@ -7,11 +7,13 @@ from typing import Any
 
 from .. import ops
 from ..autograd import no_grad
-from ..native.foundation.public_names import class_of
+from ..native.foundation.public_names import c_class_name, class_name
 from ..native.foundation.user_frames import warn
 from ..tensor import Tensor, dtype
 from ..tensor import device as device_type
 from ..tensor.dtypes import as_dtype
+from ..tensor.layout import memory_format as memory_format_type
+from ..tensor.size import Size
 from .members import Members
 from .parameter import Parameter, is_lazy
 
@@ -44,7 +46,7 @@ class Conversion(Members):
 
         Integer tensors keep their dtype. `memory_format` applies to tensors with 4 or 5 axes.
         """
-        device, dtype, non_blocking, memory_format = _parse_to(*args, **kwargs)
+        device, dtype, non_blocking, memory_format = parse_to(*args, **kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 "nn.Module.to only accepts floating point or complex dtypes, but got desired "
@@ -148,30 +150,74 @@ def _convert_parameter(parameter: Parameter, fn: Callable[[Tensor], Tensor]) -> 
     return result
 
 
-def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
-    """Parse device, dtype, non_blocking and memory format from the three call forms of `to`."""
-    memory_format = kwargs.pop("memory_format", None)
-    first = args[0] if args else kwargs.pop("tensor", kwargs.pop("other", None))
-    first, *others = map(as_dtype, (first, *args[1:]))
-    if isinstance(first, Tensor):
-        device, target_dtype = first.device, first.dtype
-    elif isinstance(first, dtype):
-        device, target_dtype = None, first
+_TO_SIGNATURES = """
+ * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = \
+False, *, torch.memory_format memory_format = None)
+ * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format \
+memory_format = None)
+ * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format \
+memory_format = None)
+"""
+
+
+def _is_dtype(x: Any) -> bool:
+    return isinstance(as_dtype(x), dtype)
+
+
+# What each parameter of the signatures accepts. A number, but an int, is a tensor of its type.
+_ACCEPTS: dict[str, Callable[[Any], bool]] = {
+    "device": lambda x: x is None or x.__class__ is int or isinstance(x, (str, device_type)),
+    "optional dtype": lambda x: x is None or _is_dtype(x),
+    "dtype": _is_dtype,
+    "tensor": lambda x: isinstance(x, (Tensor, bool, float, complex)),
+    "non_blocking": lambda x: isinstance(x, bool),
+    "copy": lambda x: isinstance(x, bool),
+    "memory_format": lambda x: x is None or isinstance(x, memory_format_type),
+}
+_FLAGS = ("non_blocking", "copy")
+_ORDERS = (("device", "optional dtype", *_FLAGS), ("dtype", *_FLAGS), ("tensor", *_FLAGS))
+
+
+def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    """Parse the three call forms of `to`; return (device, dtype, non_blocking, memory format)."""
+    if len(args) > len(_ORDERS[0]):
+        raise TypeError(f"to() takes from 0 to 4 positional arguments but {len(args)} were given")
+    bound = next(filter(None, (_bind_to(order, args, kwargs) for order in _ORDERS)), None)
+    if bound is None and (args or kwargs):
+        positional = [_name_class(x) for x in args]
+        named = [f"{name}={_name_class(x)}" for name, x in reversed(kwargs.items())]
+        got = ", ".join([*positional, *named]) + (", " if not args else "")
+        raise TypeError(f"to() received an invalid combination of arguments - got ({got}), but "
+                        f"expected one of:{_TO_SIGNATURES}")
+    values = bound or {}
+    if "copy" in values:
+        raise RuntimeError(".to() does not accept copy argument")
+    target = values.get("tensor")
+    device: Any
+    if isinstance(target, Tensor):
+        device, target_dtype = target.device, target.dtype
+    elif target is not None:
+        device, target_dtype = device_type("cpu"), as_dtype(type(target))
     else:
-        device = kwargs.pop("device", None) if first is None else first
-        target_dtype = others.pop(0) if others else kwargs.pop("dtype", None)
-        if device is not None:
-            device = device_type(device)
-        target_dtype = as_dtype(target_dtype)
-        if target_dtype is not None and not isinstance(target_dtype, dtype):
-            raise TypeError(
-                "to() received an invalid combination of arguments - dtype is a "
-                f"{class_of(target_dtype)}"
-            )
-    non_blocking = others.pop(0) if others else kwargs.pop("non_blocking", False)
-    copied = others.pop(0) if others else kwargs.pop("copy", False)
-    if others or kwargs or copied not in (True, False):
-        raise TypeError(
-            f"to() received an invalid combination of arguments - got {[*others, *kwargs]} too many"
-        )
-    return device, target_dtype, non_blocking, memory_format
+        device, target_dtype = values.get("device"), as_dtype(values.get("dtype"))
+    device = None if device is None else device_type(device)
+    return device, target_dtype, values.get("non_blocking", False), values.get("memory_format")
+
+
+def _name_class(x: Any) -> str:
+    """Return what PyTorch calls an argument's class: with its module if that is written in C."""
+    in_c = isinstance(x, (dtype, device_type, memory_format_type, Size))
+    return class_name(type(x)) if in_c else c_class_name(x)
+
+
+def _bind_to(order: tuple, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments by name if they fit one signature of `to`."""
+    names = dict(zip((kind.removeprefix("optional ") for kind in order), order, strict=True))
+    values = dict(zip(names, args, strict=False))
+    if len(args) > len(names) or not values.keys().isdisjoint(kwargs):
+        return None
+    values |= kwargs
+    names["memory_format"] = "memory_format"
+    if not all(name in names and _ACCEPTS[names[name]](x) for name, x in values.items()):
+        return None
+    return values if not {"tensor", "dtype"} & set(order) or order[0] in values else None
