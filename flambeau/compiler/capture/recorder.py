@@ -319,11 +319,11 @@ def _take_number(recorder: Recorder, watcher: Watcher, operator: Operator, args:
     """Replace a number that the step hands to an operator, and that the program may compute anew in
     each call, by an object of its own, by which the operator's derivatives know it."""
     values = (*args, *kwargs.values())
-    taken = take_number(watcher.facts, watcher.shadows.get(_find_caller()), values) \
+    operand = take_number(watcher.facts, watcher.shadows.get(_find_caller()), values) \
         if takes_numbers_exactly(operator, values) else None
-    if taken is None:
+    if operand is None:
         return args, kwargs
-    position, number = taken
+    position, number = operand
     recorder.number_inputs[id(number.value)] = number
     if position < len(args):
         return (*args[:position], number.value, *args[position + 1 :]), kwargs

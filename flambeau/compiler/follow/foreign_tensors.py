@@ -23,7 +23,7 @@ from .hooks import ACTIVE
 def has_foreign(args: tuple, kwargs: dict[str, Any]) -> bool:
     """Whether any argument of a call is a foreign tensor."""
     return torch_function.takes(args, kwargs) or torch_dispatch.takes(args, kwargs) \
-        or window_stubs.takes(args, kwargs)
+        or window_stubs.takes_registered_kind(args, kwargs)
 
 
 def _end_for_class(cls: type) -> bool:

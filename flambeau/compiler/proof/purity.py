@@ -159,8 +159,8 @@ def is_numpy_of_numbers(function: Any, operands: list[Any]) -> bool:
         return False
     if not is_known or not all(map(_is_numeric, operands)):
         return False
-    answers = np.geterr()
-    return all(answers[kind] in ("warn", "log") for kind in ("divide", "over", "invalid"))
+    settings = np.geterr()
+    return all(settings[kind] in ("warn", "log") for kind in ("divide", "over", "invalid"))
 
 
 def _is_numeric(x: Any) -> bool:

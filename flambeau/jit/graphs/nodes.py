@@ -31,9 +31,9 @@ class Value:
 
     def setDebugName(self, name: str) -> Value:  # PyTorch's name
         """Rename the value, with a number if the graph has the name already."""
-        taken = {value._name for value in self._node.root().list_values()}
+        used = {value._name for value in self._node.root().list_values()}
         number, base = 0, name
-        while name in taken and self._name != name:
+        while name in used and self._name != name:
             number += 1
             name = f"{base}.{number}"
         self._name = name

@@ -37,7 +37,7 @@ _stubbed: dict[FunctionType, Handlers] = {}  # for functions with a stub
 STUBS = StubSet(lambda: {function: (_dispatch, function) for function in _stubbed})
 
 
-def choose(functions: Mapping[str, Callable], names: str) -> dict[str, Callable]:
+def select_functions(functions: Mapping[str, Callable], names: str) -> dict[str, Callable]:
     """Return some functions by name, for `implement_each`."""
     return {name: functions[name] for name in names.split()}
 
@@ -86,7 +86,7 @@ def install(
     STUBS.renew()
 
 
-def takes(args: tuple, kwargs: dict[str, Any]) -> bool:
+def takes_registered_kind(args: tuple, kwargs: dict[str, Any]) -> bool:
     """Return whether an argument is a tensor of a registered kind, or a list with one."""
     if not _kinds or not kwargs and _DENSE.issuperset(map(type, args)):
         return False

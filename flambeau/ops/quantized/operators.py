@@ -13,7 +13,7 @@ from ...tensor.quantized import QuantizedArray, QuantizedTensor, quantized
 from ...tensor.quantizers import PerTensor
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import PUBLIC
-from ..interception.window_stubs import choose
+from ..interception.window_stubs import select_functions
 from .conversion import dequantize
 from .dispatch import implements, implements_each
 from .views import get_codes
@@ -32,7 +32,7 @@ def _require_per_tensor(x: Any, name: str) -> PerTensor:
     return quantizer
 
 
-@implements_each(choose(_torch, "max min sort topk amax amin"))
+@implements_each(select_functions(_torch, "max min sort topk amax amin"))
 def choose_elements(original: Callable, input: Any, *args: Any, **kwargs: Any) -> Any:
     """Choose elements by their order, which is that of their integers."""
     quantizer = _require_per_tensor(input, original.__name__)
@@ -43,7 +43,7 @@ def choose_elements(original: Callable, input: Any, *args: Any, **kwargs: Any) -
     return type(result)((quantized(values._array, quantizer), indices))
 
 
-@implements_each(choose(_functional, "max_pool1d max_pool2d max_pool3d"))
+@implements_each(select_functions(_functional, "max_pool1d max_pool2d max_pool3d"))
 def choose_maxima(original: Callable, input: Any, *args: Any, **kwargs: Any) -> Tensor:
     """Choose the maximum of each window."""
     quantizer = _require_per_tensor(input, original.__name__)
@@ -84,7 +84,7 @@ def relu_(input: Any) -> Tensor:
 # ---------------------------------------------------------- through floating point
 
 
-@implements_each(choose(_torch, "mean clamp std") | choose(
+@implements_each(select_functions(_torch, "mean clamp std") | select_functions(
     _functional, "hardtanh relu6 leaky_relu gelu threshold interpolate grid_sample"))
 def requantize_result(original: Callable, input: Any, *args: Any, **kwargs: Any) -> Tensor:
     """Compute on the numbers, and quantize the result like the input."""
@@ -93,7 +93,7 @@ def requantize_result(original: Callable, input: Any, *args: Any, **kwargs: Any)
     return quantized(quantizer.quantize(result._array), quantizer)
 
 
-@implements_each(choose(
+@implements_each(select_functions(
     _functional, "avg_pool2d avg_pool3d adaptive_avg_pool2d adaptive_avg_pool3d"))
 def average_windows(original: Callable, input: Any, *args: Any, **kwargs: Any) -> Tensor:
     """Average windows, exactly on integers until the means are rounded."""
@@ -111,7 +111,8 @@ _FIXED_RANGE = {
     "tanh": {quint8: (2**-7, 128), qint8: (2**-7, 0), qint32: (2**-31, 0)}}
 
 
-@implements_each(choose(_torch, "sigmoid tanh") | choose(_functional, "hardsigmoid"))
+@implements_each(select_functions(_torch, "sigmoid tanh")
+                 | select_functions(_functional, "hardsigmoid"))
 def cover_fixed_range(original: Callable, input: Any, inplace: bool = False) -> Tensor:
     """Compute a function whose results lie in a known range, which its quantizer covers."""
     name, dtype = original.__name__, input.dtype
@@ -144,7 +145,7 @@ def equal(input: Any, other: Any) -> bool:
         and a.quantizer.same(b.quantizer) and np.array_equal(a.codes, b.codes)
 
 
-_COMPARISONS = choose(_torch, "eq ne lt le gt ge")
+_COMPARISONS = select_functions(_torch, "eq ne lt le gt ge")
 
 
 @implements_each(_COMPARISONS | {f"__{name}__": f for name, f in _COMPARISONS.items()})

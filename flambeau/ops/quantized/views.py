@@ -12,7 +12,7 @@ from typing import Any
 from ...tensor.quantized import QuantizedTensor, quantized
 from ...tensor.quantizers import PerChannel, PerTensor, Quantizer
 from ...tensor.tensor import Tensor, wrap
-from ..interception.window_stubs import choose
+from ..interception.window_stubs import select_functions
 from .dispatch import implements, implements_each
 
 
@@ -21,13 +21,13 @@ def get_codes(x: Any) -> Tensor:
     return wrap(x._array.codes)
 
 
-@implements_each(choose(vars(Tensor), "clone contiguous detach cpu"))
+@implements_each(select_functions(vars(Tensor), "clone contiguous detach cpu"))
 def copy(original: Callable, self: Any, *args: Any, **kwargs: Any) -> Tensor:
     """View or copy all integers in their order, with the same quantizer."""
     return quantized(original(get_codes(self), *args, **kwargs)._array, self._array.quantizer)
 
 
-@implements_each(choose(
+@implements_each(select_functions(
     vars(Tensor), "permute t transpose swapaxes swapdims unflatten expand expand_as index_select "
     "as_strided movedim tile repeat flip masked_select gather take"))
 def rearrange(original: Callable, self: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -37,7 +37,7 @@ def rearrange(original: Callable, self: Any, *args: Any, **kwargs: Any) -> Tenso
     return copy(original, self, *args, **kwargs)
 
 
-@implements_each(choose(vars(Tensor), "view reshape flatten view_as reshape_as"))
+@implements_each(select_functions(vars(Tensor), "view reshape flatten view_as reshape_as"))
 def reshape(original: Callable, self: Any, *args: Any, **kwargs: Any) -> Tensor:
     """Reshape the integers; channels must stay along their axis."""
     result = original(get_codes(self), *args, **kwargs)
@@ -99,7 +99,7 @@ def unbind(self: Any, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(select(self, dim, i) for i in range(self.shape[dim]))
 
 
-@implements_each(choose(vars(Tensor), "split chunk"))
+@implements_each(select_functions(vars(Tensor), "split chunk"))
 def cut_all(original: Callable, self: Any, sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Split the tensor into consecutive parts along an axis."""
     parts, start = [], 0

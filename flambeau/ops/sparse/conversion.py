@@ -15,7 +15,7 @@ from ...tensor.sparse import (
 )
 from ...tensor.tensor import Tensor, wrap
 from ..core.operator import Array
-from ..interception.window_stubs import choose
+from ..interception.window_stubs import select_functions
 from . import formats
 from .assembly import create_compressed, create_coo
 from .conversion_checks import check_conversion, check_sparse_dim
@@ -329,8 +329,8 @@ def _create_probe(x: Tensor) -> Tensor:
     return wrap(meta_array((0,), kind) if x.is_meta else np.empty(0, kind))
 
 
-@implements_each(choose(vars(Tensor), "half float double bfloat16 char short int long byte bool "
-                        "cfloat cdouble type_as"))
+@implements_each(select_functions(vars(Tensor), "half float double bfloat16 char short int long "
+                                  "byte bool cfloat cdouble type_as"))
 def cast_as(original: Callable, self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Cast to the dtype that the dense method casts to."""
     return to(self, original(_create_probe(self), *args, **kwargs).dtype)

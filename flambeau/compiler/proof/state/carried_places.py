@@ -73,7 +73,7 @@ def list_replaced(reads: dict[Any, Provenance], stores: dict[Any, Store]) -> lis
     may take over what this one stored."""
     result = []
     for key, store in stores.items():
-        taken = reads[key].value if key in reads and store.place.key is not None else None
-        if is_carriable(taken) and read_place(store.place) is not taken:
+        before = reads[key].value if key in reads and store.place.key is not None else None
+        if is_carriable(before) and read_place(store.place) is not before:
             result.append(store.place)
     return result
