@@ -149,3 +149,15 @@ def test_an_operator_is_no_program_to_trace(name):
     function = getattr(torch.nn.functional, name)
     with pytest.raises(AssertionError, match="Expected FunctionType, got .*builtin_function"):
         torch.fx.symbolic_trace(function)
+
+
+@pytest.mark.parametrize("index", [torch.ops.aten.index, torch.ops.aten.index.Tensor])
+def test_a_tensor_of_indices_is_the_list_of_its_rows(index):
+    x, rows = torch.arange(4).reshape(2, 2), torch.tensor([1, 0])
+    graph = make_fx(lambda x, rows: index(x, rows))(x, rows)
+    targets = [str(n.target) for n in graph.graph.nodes if n.op == "call_function"]
+    assert targets[0] == "aten.unbind.int"
+    assert targets[-1] == "aten.index.Tensor"
+    assert graph(x, rows).item() == index(x, rows).item() == 2
+    written = torch.ops.aten.index_put(x, rows, torch.tensor(9))
+    assert written.tolist() == [[0, 1], [9, 3]]

@@ -40,6 +40,19 @@ def _find_recording_class(args: tuple) -> Any:
     return None
 
 
+# Their second argument is a list of tensors and Nones.
+_TAKE_INDICES = frozenset(
+    "index index_put index_put_ _unsafe_index _unsafe_index_put _index_put_impl_".split())
+
+
+def _list_indices(name: str, args: tuple) -> tuple:
+    """Return the arguments with a tensor in the place of a list of indices as the list of its rows,
+    which modes and graphs see."""
+    if name not in _TAKE_INDICES or len(args) < 2 or not isinstance(args[1], Tensor):
+        return args
+    return args[0], list(args[1].unbind(0)), *args[2:]
+
+
 class Overload:
     """One overload of an operator: callable, and a key for tables of operators."""
 
@@ -53,6 +66,7 @@ class Overload:
         kind = _find_recording_class(args)  # proxies and their like want the overload
         if kind is not None:
             return kind.__torch_function__(self, (kind,), args, kwargs)
+        args = _list_indices(self.overloadpacket.__name__, args)
         result = Overriding.ask_mode(self, args, kwargs)
         return self.overloadpacket.run(args, kwargs) if result is MISSING else result
 
@@ -128,6 +142,7 @@ class Packet:
         kind = _find_recording_class(args)
         if kind is not None:
             return kind.__torch_function__(self, (kind,), args, kwargs)
+        args = _list_indices(self.__name__, args)
         result = Overriding.ask_mode(self, args, kwargs)
         return self.run(args, kwargs) if result is MISSING else result
 
