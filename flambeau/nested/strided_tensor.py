@@ -55,20 +55,20 @@ class StridedNestedTensor(RaggedTensor):
         return result
 
     def _build_like(self, values: Tensor) -> Any:
-        """The rows of `self` on another buffer."""
+        """Return the rows of `self` on another buffer."""
         return StridedNestedTensor(values, self._sizes, self._row_strides, self._starts)
 
     def view_rows(
         self, sizes: list[Shape], strides: list[Shape], starts: list[int] | None = None
     ) -> Any:
-        """Other rows on the same buffer: a view of `self`."""
+        """Return other rows on the same buffer: a view of `self`."""
         result = StridedNestedTensor(self._values, sizes, strides,
                                      self._starts if starts is None else starts)
         result.__dict__["_viewed"] = self if self._base is None else self._base
         return result
 
     def _operands(self, name: str, values: Iterable[Any]) -> list[Any]:
-        """Arguments of an elementwise function as they meet the buffer of `self`."""
+        """Convert arguments of an elementwise function: nested ones to their buffers."""
         operands = list(values)
         alone = not any(v is not self and isinstance(v, (Tensor, int, float, complex))
                         for v in operands if v.__class__ is not bool)
@@ -104,7 +104,7 @@ class StridedNestedTensor(RaggedTensor):
         return self.size()
 
     def size(self, dim: int | None = None) -> Any:
-        """The length along `dim`. Raises RuntimeError if the rows differ there, or without `dim`.
+        """Return the length along `dim`. Raise RuntimeError if rows differ there, or without `dim`.
         """
         if dim is None:
             raise RuntimeError("Internal error: NestedTensorImpl doesn't support sizes. Please "
@@ -116,51 +116,51 @@ class StridedNestedTensor(RaggedTensor):
         return length
 
     def stride(self, dim: int | None = None) -> Any:
-        """RuntimeError: there are none."""
+        """Raise RuntimeError: rows have strides of their own."""
         raise RuntimeError("Internal error: NestedTensorImpl doesn't support strides. Please file "
                            "an issue.")
 
     def numel(self) -> int:
-        """How many elements there are."""
+        """Return how many elements there are."""
         return sum(map(math.prod, self._sizes))
 
     nelement = numel
 
     def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
-        """Whether the rows are row-major and consecutive."""
+        """Return whether the rows are row-major and consecutive."""
         return self._starts == _compute_dense_starts(self._sizes) and \
             self._row_strides == [compute_contiguous_strides(n) for n in self._sizes]
 
     def data_ptr(self) -> int:
-        """The address of the buffer."""
+        """Return the address of the buffer."""
         return self._values.data_ptr()
 
     def untyped_storage(self) -> Any:
-        """The memory of the buffer."""
+        """Return the memory of the buffer."""
         return self._values.untyped_storage()
 
     def storage_offset(self) -> int:
-        """How many elements into its storage the buffer starts."""
+        """Return how many elements into its storage the buffer starts."""
         return self._values.storage_offset()
 
     def values(self) -> Tensor:
-        """The buffer."""
+        """Return a view of the buffer."""
         return self._values.view_as(self._values)
 
     def _nested_tensor_size(self) -> Tensor:
-        """The sizes of the rows, as an integer tensor."""
+        """Return the sizes of the rows, as an integer tensor."""
         return ops.tensor(self._sizes)
 
     def _nested_tensor_strides(self) -> Tensor:
-        """The strides of the rows."""
+        """Return the strides of the rows."""
         return ops.tensor(self._row_strides)
 
     def _nested_tensor_storage_offsets(self) -> Tensor:
-        """The starts of the rows in the buffer."""
+        """Return the starts of the rows in the buffer."""
         return ops.tensor(self._starts)
 
     def rows(self) -> tuple[Tensor, ...]:
-        """The rows, views of the buffer."""
+        """Return the rows, views of the buffer."""
         spans = [math.prod(n) for n in self._sizes]
         is_dense = self._starts == _compute_dense_starts(self._sizes)
         if is_dense and sum(spans) == self._values.numel():
@@ -190,7 +190,7 @@ class StridedNestedTensor(RaggedTensor):
         return object.__format__(self, spec)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """For pickle: the buffer and the rows' places in it."""
+        """Return what pickle keeps: the buffer and the rows' places in it."""
         return rebuild_strided, (self._values.detach(), self._sizes, self._row_strides,
                                  self._starts, self.requires_grad)
 
@@ -211,7 +211,7 @@ def _compute_dense_starts(sizes: Sequence[Shape]) -> list[int]:
 def rebuild_strided(
     values: Tensor, sizes: list[Shape], strides: list[Shape], starts: list[int], needs_grad: bool
 ) -> StridedNestedTensor:
-    """A tensor of what `__reduce_ex__` wrote."""
+    """Rebuild a tensor from what `__reduce_ex__` returned."""
     result: StridedNestedTensor = StridedNestedTensor(values, sizes, strides, starts)
     if needs_grad:
         values.requires_grad_()
@@ -239,6 +239,6 @@ def strided_from_rows(rows: Sequence[Tensor], dtype: Any = None) -> StridedNeste
 def map_rows(
     function: Callable[..., Tensor], *tensors: Any, count: int | None = None
 ) -> StridedNestedTensor:
-    """The function of each row, or of rows of several tensors."""
+    """Apply a function to each row, or to the rows of several tensors side by side."""
     return strided_from_rows([function(*rows) for rows in
                               zip(*[x.unbind() for x in tensors], strict=True)])

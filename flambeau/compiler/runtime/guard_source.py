@@ -43,6 +43,8 @@ class GuardWriter:
         self.arguments = len(flatten_call(args, kwargs))
         self.tensors: list[int] = []  # leaves that are tensors or arrays
         self.reachable = program.reachable.list_memory()
+        guards = program.proof.guards if carried else []
+        self.guards_on_carried = [guard for guard in guards if self._reads_carried(guard)]
 
     def write(self) -> list[int]:
         """Write all guards; return the indices of leaves that are tensors or arrays."""
@@ -153,7 +155,7 @@ class GuardWriter:
         )
         self.names.update(self.program.proof.constants)
         self.guard_proof([guard for guard in self.program.proof.guards
-                          if not self._reads_carried(guard)])
+                          if guard not in self.guards_on_carried])
 
     def guard_proof(self, guards: list[Guard]) -> None:
         """Guard outside state that the proof names."""
@@ -176,8 +178,7 @@ class GuardWriter:
             self.lines += ["    try:", f"        {inner} = {self.write_place(each.place)}",
                            "    except Exception:", "        return MISS"]
             self.guard_structure(inner, each.value)
-        if self.carried:
-            self.guard_proof([*filter(self._reads_carried, self.program.proof.guards)])
+        self.guard_proof(self.guards_on_carried)
 
     def write_place(self, place: Place) -> str:
         """Return the expression that reads a place."""
@@ -194,8 +195,7 @@ class GuardWriter:
 
     def _reads_carried(self, guard: Guard) -> bool:
         """Whether a guard is about a leaf after those of the arguments."""
-        return bool(self.carried) and any(
-            leaf >= self.arguments for leaf in guard.list_leaves())
+        return any(leaf >= self.arguments for leaf in guard.list_leaves())
 
     def _flatten(self) -> list[Any]:
         """Return the descriptions of all leaves."""

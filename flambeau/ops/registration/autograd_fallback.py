@@ -12,7 +12,6 @@ from ...tensor.tensor import Tensor
 
 __all__ = ["get_mode", "note_backward", "set_mode"]
 
-_STATE = ["warn"]
 _WARNING = (
     "{}: an autograd kernel was not registered to the Autograd key(s) but we are trying to "
     "backprop through it. This may lead to silently incorrect behavior. This behavior is "
@@ -24,16 +23,22 @@ _WARNING = (
 )
 
 
+class _Fallback:
+    """Whether backward passes warn: "warn", or "nothing"."""
+
+    mode = "warn"
+
+
 def get_mode() -> str:
     """Return "warn" or "nothing": torch._C._get_autograd_fallback_mode."""
-    return _STATE[0]
+    return _Fallback.mode
 
 
 def set_mode(mode: str) -> None:
     """Choose "warn" or "nothing": torch._C._set_autograd_fallback_mode."""
     if mode not in ("warn", "nothing"):
         raise RuntimeError(f"Unknown autograd fallback mode: {mode}")
-    _STATE[0] = mode
+    _Fallback.mode = mode
 
 
 def note_backward(operator: Any, tensors: list[Tensor], result: Any) -> Any:
@@ -41,7 +46,7 @@ def note_backward(operator: Any, tensors: list[Tensor], result: Any) -> Any:
 
     `tensors`: those among the arguments.
     """
-    if _STATE[0] != "warn":
+    if _Fallback.mode != "warn":
         return result
     name = operator.name()
     plain: list[Tensor] = []
