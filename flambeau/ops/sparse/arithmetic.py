@@ -269,7 +269,8 @@ def _expand(a: CooArray, shape: tuple[int, ...]) -> CooArray:
     indices[repeated] = np.indices(lengths).reshape(len(lengths), copies, 1)
     values = np.broadcast_to(a.values, (copies, a.nnz, *shape[axes:]))
     result = CooArray(
-        indices.reshape(axes, -1), values.reshape(-1, *shape[axes:]), shape, a.coalesced)
+        indices.reshape(axes, copies * a.nnz), values.reshape(copies * a.nnz, *shape[axes:]),
+        shape, a.coalesced)
     if a.coalesced and not _is_ascending(result.linear_indices()):
         result.coalesced = False
         result = formats.coalesce(result)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...tensor.storage import get_offset, get_storage, window
 from ...tensor.tensor import Tensor
-from ...tensor.windows.batch import Batch
+from ...tensor.windows.batch import Batch, get_elements
 from ...tensor.windows.lazy_window import LazyWindow
 from ...tensor.windows.strided_views import set_strides
 from ..core.axes import canonicalize_dim
@@ -108,6 +108,30 @@ def _as_strided(
     return input.like(result) if isinstance(input, LazyWindow) else result
 
 
+@_as_strided.batch
+def _(
+    batch: Batch, input: Tensor, size: Sequence[int], stride: Sequence[int], offset: int,
+    geometry: Any
+) -> Tensor:
+    strides, start = geometry  # of the first example
+    last = _find_last(input.shape, strides, start)
+    last_of_result = _find_last(size, stride, offset)
+    if 0 not in size and (offset < start or last_of_result > last):
+        raise RuntimeError(
+            f"result = tensor.as_strided({list(size)}, {list(stride)}, {offset}) can access memory "
+            f"outside of `tensor`. `result` can access some memory in range [{offset}, "
+            f"{last_of_result + 1}], but `tensor` can only access some memory in range [{start}, "
+            f"{last + 1}]. This is not supported inside of vmap, please try to rewrite the "
+            "`as_strided` call as a sequence of PyTorch view operations")
+    below = batch.lower(input)
+    return as_strided(below, (batch.size, *size), (below.stride(0), *stride), offset)
+
+
+def _find_last(shape: Sequence[int], strides: Sequence[int], start: int) -> int:
+    """Return the position of the last element in memory."""
+    return start + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
 @_as_strided.vjp
 def _(
     g: Tensor, input_shape: tuple[int, ...], size: Sequence[int], stride: Sequence[int],
@@ -138,7 +162,7 @@ def as_strided(
         )
     if storage_offset is not None and storage_offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {storage_offset}")
-    start = get_offset(input._array)
+    start = get_offset(get_elements(input))
     offset = start if storage_offset is None else storage_offset
     return _as_strided(input, tuple(size), tuple(stride), offset, (input.stride(), start))
 

@@ -33,13 +33,15 @@ def operands(lib):
         "points": lib.ones(2, 3).to_sparse(), "no points": lib.zeros(2, 3).to_sparse(),
         "no rows": lib.zeros(2, 3).to_sparse(1), "eye": lib.eye(2).to_sparse(),
         "two": coo(lib, lib.empty(0, 2, dtype=lib.int64), lib.tensor([1.0, 1.0]), ()),
-        "one row": lib.ones(1, 3).to_sparse(),
+        "one row": lib.ones(1, 3).to_sparse(), "empty": lib.ones(3, 0).to_sparse(1),
+        "no elements": lib.zeros(3, 0, 2).to_sparse(2),
     }
 
 
 PRODUCTS = [
     ("rows", (2, 2, 3)), ("rows", (3,)), ("rows", (2, 1)), ("rows", (1, 1, 1)), ("wide", (2, 3)),
     ("no rows", (2, 2, 3)), ("points", (2, 2, 3)), ("points", (0, 2, 3)),
+    ("empty", (2, 3, 0)), ("empty", (0,)), ("no elements", (2, 3, 0, 2)), ("no elements", (0, 2)),
 ]
 
 
