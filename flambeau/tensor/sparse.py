@@ -61,7 +61,8 @@ class SparseArray(OpaqueWindow):
 class CooArray(SparseArray):
     """Coordinates: `indices` (sparse axes, nnz) and `values` (nnz, *dense axes).
 
-    Coalesced: the indices are sorted and unique. Otherwise values at the same place add up.
+    Coalesced: the indices are sorted and unique, as those of fewer than two places are unless said
+    otherwise. If not, values at the same place add up.
     """
 
     __slots__ = ("coalesced", "indices")
@@ -69,10 +70,10 @@ class CooArray(SparseArray):
 
     def __init__(
         self, indices: np.ndarray, values: np.ndarray, shape: tuple[int, ...],
-        coalesced: bool = False,
+        coalesced: bool | None = None,
     ) -> None:
         self.indices, self.values, self.shape = indices, values, tuple(shape)
-        self.coalesced = coalesced or indices.shape[1] < 2
+        self.coalesced = indices.shape[1] < 2 if coalesced is None else coalesced
 
     @property
     def sparse_dim(self) -> int:

@@ -251,7 +251,8 @@ def _intersect(a: CooArray, b: CooArray) -> CooArray:
     actual = np.flatnonzero(stored[positions] == requested) if stored.size else np.empty(0,
                                                                                          np.int64)
     values = a.values[actual] * b.values[positions[actual]]
-    return CooArray(np.take(a.indices, actual, 1), values, a.shape, a.coalesced)
+    shape = a.shape[:axes] + values.shape[1:]  # dense axes are broadcast
+    return CooArray(np.take(a.indices, actual, 1), values, shape, a.coalesced)
 
 
 def _expand(a: CooArray, shape: tuple[int, ...]) -> CooArray:

@@ -56,7 +56,9 @@ def sparse_coo_tensor(
     elif size is None and indices.size and indices.min() < 0:
         raise RuntimeError("found negative index")
     source = values if values._requires_grad or values._tracked else carry(values, wrap(array))
-    result = create_coo(source, indices, shape, bool(is_coalesced))
+    if is_coalesced is None:
+        is_coalesced = indices.shape[1] < 2
+    result = create_coo(source, indices, shape, is_coalesced)
     if isinstance(args[1], Tensor) and requires_grad and result._node is not None:
         result = result.detach()
     return require_gradients(result) if requires_grad else result

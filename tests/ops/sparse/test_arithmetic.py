@@ -85,6 +85,7 @@ def test_sum_of_other_sparse_axes(first, second, function):
 @pytest.mark.parametrize(("first", "second"), [
     ("rows", "two"), ("two", "rows"), ("points", "two"), ("no points", "points"),
     ("points", "one row"), ("two", "two"),
+    ("rows", "wide"), ("wide", "rows"),
 ])
 def test_product_of_two_sparse_tensors(first, second):
     assert_same(lambda lib: operands(lib)[first] * operands(lib)[second])
