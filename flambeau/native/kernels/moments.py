@@ -62,6 +62,32 @@ def logsumexp(type: Type) -> Kernel:
     return r.kernel("logsumexp")
 
 
+def logsumexp_with_tangent(type: Type) -> Kernel:
+    """x, its tangent, y, its tangent: the logarithm of each row's sum of exp(x)."""
+    r = RowKernelBuilder(type)
+    x, t, y, y_t = r.matrix("x"), r.matrix("t"), r.vector("y"), r.vector("y_t")
+    top = r.fold(ReduceOp.MAXIMUM, x)
+    top = where(abs(top) < np.inf, top, Value(Constant(top.type, 0)))
+    power = apply_exp(x - top)
+    total, total_t = r.sweep([(ReduceOp.SUM, power), (ReduceOp.SUM, power * t)])
+    r.keep(y, apply_log(total) + top)
+    r.keep(y_t, total_t / total)
+    return r.kernel("logsumexp_with_tangent")
+
+
+def extremes_with_tangents(type: Type, fold: ReduceOp) -> Kernel:
+    """x, its tangent, y, its tangent: each row's extreme. Ties share, NaN equals nothing."""
+    r = RowKernelBuilder(type)
+    x, t, y, y_t = r.matrix("x"), r.matrix("t"), r.vector("y"), r.vector("y_t")
+    extreme = r.fold(fold, x)
+    zero, unit = (Value(Constant(x.type, number)) for number in (0, 1))
+    count, total = r.sweep([(ReduceOp.SUM, where(x == extreme, unit, zero)),
+                            (ReduceOp.SUM, where(x == extreme, t, zero))])
+    r.keep(y, extreme)
+    r.keep(y_t, total / count)
+    return r.kernel("extremes_with_tangents")
+
+
 def fold_rows(type: Type, count: int, formula: Callable[..., Any]) -> Kernel:
     """`count` matrices, y: each row's sum of a formula of their elements."""
     r = RowKernelBuilder(type)

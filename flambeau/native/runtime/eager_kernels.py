@@ -92,6 +92,8 @@ AFFINE_ROWS = EagerKernel("moments", "affine_rows")
 CENTERED_PRODUCTS = EagerKernel("moments", "centered_products")
 FOLD_ROWS = EagerKernel("moments", "fold_rows")
 LOGSUMEXP = EagerKernel("moments", "logsumexp")
+LOGSUMEXP_WITH_TANGENT = EagerKernel("moments", "logsumexp_with_tangent")
+EXTREMES_WITH_TANGENTS = EagerKernel("moments", "extremes_with_tangents")
 MOMENTS = EagerKernel("moments", "moments")
 REDUCE_MIDDLE = EagerKernel("moments", "reduce_middle")
 

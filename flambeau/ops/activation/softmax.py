@@ -12,7 +12,7 @@ from ...autograd.mode import MODE
 from ...native.foundation.user_frames import warn
 from ...native.runtime import eager_kernels as kernels
 from ...native.runtime.background_jit import KernelPolicy
-from ...native.runtime.eager_kernels import EagerKernel
+from ...native.runtime.eager_kernels import LOGSUMEXP_WITH_TANGENT, EagerKernel
 from ...native.runtime.fast_call import FastCalls
 from ...native.target.eager_costs import (
     MAX_NUMPY_ROW_ELEMENTS, MAX_SHORT_ROW_ELEMENTS, MAX_SMALL_ELEMENTS, SOFTMAX_BLOCK_ELEMENTS,
@@ -34,6 +34,7 @@ from ..native.rows import logsumexp as rows_logsumexp
 from ..native.small_arrays import LOG_SOFTMAX, SOFTMAX
 from ..reduction.numpy_reductions import reduce_max, reduce_sum
 from ..reduction.reduce import parse_axes, spread
+from ..reduction.tangent_sums import reduce_rows_with_tangents
 
 _ndarray = np.ndarray
 _FAST_DTYPES = (FLOAT32, FLOAT64)
@@ -340,6 +341,14 @@ def _(input_t: Tensor, input: Tensor, y: Tensor, dim: int | Sequence[int], keepd
     else:
         weights = (input - spread(y, input.shape, dim, keepdim)).exp()
     return (input_t * weights).sum(dim, keepdim)
+
+
+@logsumexp.value_and_jvp
+def _(
+    input: Array, input_t: Array | None, dim: int | Sequence[int], keepdim: bool
+) -> tuple[Array, Array] | None:
+    return reduce_rows_with_tangents(
+        LOGSUMEXP_WITH_TANGENT, input, input_t, parse_axes(dim, input.ndim), keepdim)
 
 
 def implicit_dim(name: str, ndim: int) -> int:

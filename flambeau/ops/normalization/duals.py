@@ -90,14 +90,48 @@ def normalize_channels_with_tangent(
     total_t = np.add.reduce(squares_t, 0) + 2 * p * np.add.reduce(centered * apart_t, 0)
     rstd = 1 / np.sqrt(total / (n * p) + mean.dtype.type(eps))
     rstd_t = -rstd * rstd * rstd * (total_t / (2 * n * p))
+    rows_of = _compose_scale_and_shift(mean, mean_t, rstd, rstd_t, parameters)
+    pair = apply_affine_with_tangents(
+        rows, rows_t, *(np.tile(v, n) for v in rows_of))
+    if pair is None:
+        return None
+    return pair[0].reshape(x.shape), pair[1].reshape(x.shape), mean, rstd, total
+
+
+def normalize_groups_with_tangent(
+    x: Array, t: Array, parameters: tuple[Array | None, ...], groups: int, eps: float
+) -> tuple[Array, Array, Array, Array] | None:
+    """Normalize the groups of channels of x (n, c, p).
+
+    parameters: weight, weight_t, bias and bias_t, each (c,) or None. Returns the result, its
+    tangent, and the groups' means and 1 / deviations, each (n, groups). None without a kernel.
+    """
+    n, c, p = x.shape
+    known = compute_moments_with_tangents(x.reshape(n * groups, -1), t.reshape(n * groups, -1))
+    if known is None:
+        return None
+    mean, mean_t, squares, squares_t = (v.reshape(n, groups) for v in known)
+    size = c // groups * p
+    rstd = 1 / np.sqrt(squares / size + mean.dtype.type(eps))
+    rstd_t = -rstd * rstd * rstd * (squares_t / (2 * size))
+    of_channels = [np.repeat(v, c // groups, 1) for v in (mean, mean_t, rstd, rstd_t)]
+    rows_of = _compose_scale_and_shift(*of_channels, parameters)
+    pair = apply_affine_with_tangents(
+        x.reshape(n * c, p), t.reshape(n * c, p), *(v.reshape(-1) for v in rows_of))
+    if pair is None:
+        return None
+    return pair[0].reshape(x.shape), pair[1].reshape(x.shape), mean, rstd
+
+
+def _compose_scale_and_shift(
+    mean: Array, mean_t: Array, rstd: Array, rstd_t: Array, parameters: tuple[Array | None, ...]
+) -> tuple[Array, Array, Array, Array]:
+    """Return the scale, its tangent, the shift and its tangent of channels (..., c) that are
+    normalized and then take weight, weight_t, bias and bias_t."""
     weight, weight_t, bias, bias_t = parameters
     scale, scale_t = (rstd, rstd_t) if weight is None else (rstd * weight, rstd_t * weight)
     scale_t = scale_t if weight_t is None else scale_t + rstd * weight_t
     shift, shift_t = -mean * scale, -mean_t * scale - mean * scale_t
     shift = shift if bias is None else shift + bias
     shift_t = shift_t if bias_t is None else shift_t + bias_t
-    pair = apply_affine_with_tangents(
-        rows, rows_t, *(np.tile(v, n) for v in (scale, scale_t, shift, shift_t)))
-    if pair is None:
-        return None
-    return pair[0].reshape(x.shape), pair[1].reshape(x.shape), mean, rstd, total
+    return scale, scale_t, shift, shift_t

@@ -19,6 +19,7 @@ from ..core.registry import composite, opaque
 from ..core.sample_inputs import Rng, Sample
 from ..native import group_norm as group_native
 from .batch_norm import normalize_batch
+from .duals import normalize_groups_with_tangent
 from .norm_arrays import affine, channel_moments, channel_sums, combine, rows_forward
 from .norm_formulas import (
     allocate_statistics, as_dtype, check_parameter_dtypes, choose_statistics_dtype,
@@ -116,6 +117,24 @@ def _(
 
     return compute_affine_tangent(push, affine, (input_t, weight_t, bias_t), input, weight,
                                   reshape_along_channels)
+
+
+@_group_norm.value_and_jvp
+def _(
+    input: Array, input_t: Array | None, weight: Array | None, weight_t: Array | None,
+    bias: Array | None, bias_t: Array | None, save_mean: Array, save_rstd: Array, groups: int,
+    eps: float
+) -> tuple[Array, Array] | None:
+    if input_t is None or not input.size \
+            or not (input.flags.c_contiguous and input_t.flags.c_contiguous):
+        return None
+    parameters = as_dtype(save_mean.dtype, weight, weight_t, bias, bias_t)
+    result = normalize_groups_with_tangent(
+        flatten_positions(input), flatten_positions(input_t), tuple(parameters), groups, eps)
+    if result is None:
+        return None
+    y, y_t, save_mean[...], save_rstd[...] = result
+    return y.reshape(input.shape), y_t.reshape(input.shape)
 
 
 @opaque(layout=Layout.FREE,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...native.runtime.eager_kernels import EXTREMES_WITH_TANGENTS
 from ...native.target.eager_costs import MAX_CACHED_LAYOUTS, MAX_COUNTED_ROW_ELEMENTS
 from ...tensor.narrow_dtypes import refuse_eight_bit
 from ...tensor.promotion import refuse_complex
@@ -22,7 +23,7 @@ from ..core.sample_inputs import reductions
 from ..native.rows import find_extreme, reduce_axes
 from .chosen_elements import jvp_of_values, vjp_of_values
 from .reduce import Dims, parse_axes, round_to, spread
-from .tangent_sums import are_plain
+from .tangent_sums import are_plain, reduce_rows_with_tangents
 
 
 def needs_elements(input: Array, dim: Dims, name: str) -> None:
@@ -79,6 +80,10 @@ def _declare_extreme(name: str, ufunc: np.ufunc, doc: str) -> Declared:
         axes = parse_axes(dim, input.ndim)
         if input_t is None or axes is not None and len(axes) != 1 or not are_plain(input, input_t):
             return None
+        pair = reduce_rows_with_tangents(
+            EXTREMES_WITH_TANGENTS, input, input_t, axes, keepdim, ufunc)
+        if pair is not None:
+            return pair
         y = body(input, dim, keepdim)
         is_extreme = input == (y if keepdim or axes is None else np.expand_dims(y, axes[0]))
         if np.count_nonzero(is_extreme) != y.size:  # ties share, NaN equals nothing

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ...native.runtime.eager_kernels import EagerKernel
 from ...tensor.dtypes import FLOATS
 from ..core.operator import Array
+from ..native.route import native_route
+from ..native.rows import are_large_rows, request_row_kernel, run_row_kernel
 
 _dot_rows: Any = np.vecdot  # NumPy's stubs lack `axis`
 
@@ -34,3 +37,26 @@ def sum_products(
         return np.asarray(np.sum(a * b, axes, keepdims=keepdim))
     total = np.asarray(total)
     return np.expand_dims(total, axes[0]) if keepdim else total
+
+
+@native_route
+def reduce_rows_with_tangents(
+    kernel: EagerKernel, x: Array, tangent: Array | None, axes: tuple[int, ...] | None,
+    keepdim: bool, *settings: Any
+) -> tuple[Array, Array] | None:
+    """Reduce the last axis, or all axes (None), of plain arrays to values and tangents in one pass.
+
+    None for other axes and arrays, and until the kernel is compiled.
+    """
+    if axes not in (None, (x.ndim - 1,)) or tangent is None or not are_plain(x, tangent):
+        return None
+    n = x.size if axes is None else x.shape[-1]
+    rows, rows_t = x.reshape(-1, n), tangent.reshape(-1, n)
+    if not are_large_rows(rows, rows_t) \
+            or (address := request_row_kernel(kernel, rows, *settings)) is None:
+        return None
+    lead = () if axes is None else x.shape[:-1]
+    shape = (*lead, *(1,) * (x.ndim - len(lead))) if keepdim else lead
+    y, y_t = np.empty(shape, x.dtype), np.empty(shape, x.dtype)
+    run_row_kernel(address, (rows, rows_t, y, y_t), *rows.shape)
+    return y, y_t
