@@ -78,12 +78,12 @@ def _declare_extreme(name: str, ufunc: np.ufunc, doc: str) -> Declared:
         input_t: Array | None, input: Array, dim: Dims, keepdim: bool
     ) -> tuple[Array, Array] | None:
         axes = parse_axes(dim, input.ndim)
-        if input_t is None or axes is not None and len(axes) != 1 or not are_plain(input, input_t):
-            return None
         pair = reduce_rows_with_tangents(
             EXTREMES_WITH_TANGENTS, input, input_t, axes, keepdim, ufunc)
         if pair is not None:
             return pair
+        if input_t is None or axes is not None and len(axes) != 1 or not are_plain(input, input_t):
+            return None
         y = body(input, dim, keepdim)
         is_extreme = input == (y if keepdim or axes is None else np.expand_dims(y, axes[0]))
         if np.count_nonzero(is_extreme) != y.size:  # ties share, NaN equals nothing

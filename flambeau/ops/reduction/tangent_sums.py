@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -44,19 +45,21 @@ def reduce_rows_with_tangents(
     kernel: EagerKernel, x: Array, tangent: Array | None, axes: tuple[int, ...] | None,
     keepdim: bool, *settings: Any
 ) -> tuple[Array, Array] | None:
-    """Reduce the last axis, or all axes (None), of plain arrays to values and tangents in one pass.
+    """Reduce the last axes, or all axes (None), of plain arrays to values and tangents in one pass.
 
     None for other axes and arrays, and until the kernel is compiled.
     """
-    if axes not in (None, (x.ndim - 1,)) or tangent is None or not are_plain(x, tangent):
+    first = 0 if axes is None else x.ndim - len(axes)
+    if tangent is None or not are_plain(x, tangent) \
+            or axes is not None and sorted(axes) != list(range(first, x.ndim)):
         return None
-    n = x.size if axes is None else x.shape[-1]
+    lead = x.shape[:first]
+    n = math.prod(x.shape[first:])
     rows, rows_t = x.reshape(-1, n), tangent.reshape(-1, n)
     if not are_large_rows(rows, rows_t) \
             or (address := request_row_kernel(kernel, rows, *settings)) is None:
         return None
-    lead = () if axes is None else x.shape[:-1]
-    shape = (*lead, *(1,) * (x.ndim - len(lead))) if keepdim else lead
+    shape = (*lead, *(1,) * (x.ndim - first)) if keepdim else lead
     y, y_t = np.empty(shape, x.dtype), np.empty(shape, x.dtype)
     run_row_kernel(address, (rows, rows_t, y, y_t), *rows.shape)
     return y, y_t

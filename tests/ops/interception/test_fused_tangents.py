@@ -269,7 +269,7 @@ def _served(monkeypatch, name):
 
 @pytest.mark.parametrize("which", ["x", "xw", "xb", "xwb"])
 @pytest.mark.parametrize("has_parameters", [True, False])
-@pytest.mark.parametrize("layer", ["layer_norm", "batch_norm"])
+@pytest.mark.parametrize("layer", ["layer_norm", "batch_norm", "group_norm"])
 def test_normalizations_have_one_way_for_value_and_tangent(
     monkeypatch, layer, which, has_parameters
 ):
@@ -277,7 +277,7 @@ def test_normalizations_have_one_way_for_value_and_tangent(
     torch.manual_seed(0)
     served = _served(monkeypatch, f"_{layer}")
     shape, size = ((256, 512), 512) if layer == "layer_norm" else ((4, 8, 40, 40), 8)
-    axes = (1,) if layer == "layer_norm" else (0, 2, 3)
+    axes = {"layer_norm": (1,), "batch_norm": (0, 2, 3), "group_norm": (2,)}[layer]
     x = torch.randn(shape, dtype=torch.float64) + 3
     values = {"x": x, "w": torch.randn(size).double(), "b": torch.randn(size).double()}
     if not has_parameters and which != "x":
@@ -294,13 +294,16 @@ def test_normalizations_have_one_way_for_value_and_tangent(
         x, w, b = parts(args)
         if layer == "layer_norm":
             return F.layer_norm(x, (512,), w, b)
+        if layer == "group_norm":
+            return F.group_norm(x, 2, w, b)
         return F.batch_norm(x, *(v.clone() for v in running), w, b, True)
 
     def by_hand(*args):
         x, w, b = (v if v is None or v.dim() > 1 or layer == "layer_norm" else v[:, None, None]
                    for v in parts(args))
-        apart = x - x.mean(axes, keepdim=True)
-        y = apart / ((apart * apart).mean(axes, keepdim=True) + 1e-5).sqrt()
+        rows = x.reshape(4, 2, -1) if layer == "group_norm" else x
+        apart = rows - rows.mean(axes, keepdim=True)
+        y = (apart / ((apart * apart).mean(axes, keepdim=True) + 1e-5).sqrt()).reshape(x.shape)
         return (y if w is None else y * w) + (0 if b is None else b)
 
     for _ in range(4):

@@ -96,3 +96,39 @@ def test_cumulative_products(dim: int, zero: bool, monkeypatch: Any) -> None:
         "cumprod", lambda x: x.cumprod(dim), x, t, monkeypatch)
     assert served == [not zero]
     torch.testing.assert_close(first, second)
+
+
+ROWS = {
+    "logsumexp": lambda x, **at: torch.logsumexp(x, **({"dim": (0, 1)} | at)),
+    "amax": torch.amax,
+    "amin": torch.amin,
+}
+
+
+@pytest.mark.parametrize("at", [{}, {"dim": (0, -1), "keepdim": True}, {"dim": 1},
+                                {"dim": -1, "keepdim": True}], ids=str)
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_kernels_of_rows_agree(name: str, at: dict, dtype: Any, monkeypatch: Any) -> None:
+    """Ties share, NaN and infinities are as in the rule; under vmap and in nested levels too."""
+    torch.manual_seed(0)
+    x, t = (torch.randn(300, 400, dtype=dtype) for _ in range(2))
+    x = x if name == "logsumexp" else (x * 4).round()
+    if at.get("dim") in (1, -1):
+        x[3, 5], x[4, 6], x[5], x[6] = float("nan"), float("inf"), -float("inf"), 1e4
+    f = lambda x: ROWS[name](x, **at)  # noqa: E731
+    for _ in range(4):
+        push_in_both_ways(name, f, x, t, monkeypatch)
+    kernel, rule, served = push_in_both_ways(name, f, x, t, monkeypatch)
+    assert served == [True]
+    torch.testing.assert_close(kernel, rule, equal_nan=True)
+    x = torch.randn(300, 400, dtype=dtype)
+    push = lambda x, t: torch.func.jvp(f, (x,), (t,))[1]  # noqa: E731
+    batch = torch.stack([t, t * 2])
+    torch.testing.assert_close(torch.vmap(lambda t: push(x, t))(batch),
+                               torch.stack([push(x, t) for t in batch]))
+    nested = torch.func.jvp(lambda x: push(x, t), (x,), (t,))[1]
+    step = 1e-4
+    if dtype is torch.float64:
+        torch.testing.assert_close(nested, (push(x + step * t, t) - push(x - step * t, t))
+                                   / (2 * step), rtol=1e-4, atol=1e-6)
