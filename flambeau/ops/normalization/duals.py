@@ -114,8 +114,8 @@ def normalize_groups_with_tangent(
     size = c // groups * p
     rstd = 1 / np.sqrt(squares / size + mean.dtype.type(eps))
     rstd_t = -rstd * rstd * rstd * (squares_t / (2 * size))
-    of_channels = [np.repeat(v, c // groups, 1) for v in (mean, mean_t, rstd, rstd_t)]
-    rows_of = _compose_scale_and_shift(*of_channels, parameters)
+    m, m_t, r, r_t = (np.repeat(v, c // groups, 1) for v in (mean, mean_t, rstd, rstd_t))
+    rows_of = _compose_scale_and_shift(m, m_t, r, r_t, parameters)
     pair = apply_affine_with_tangents(
         x.reshape(n * c, p), t.reshape(n * c, p), *(v.reshape(-1) for v in rows_of))
     if pair is None:
