@@ -46,6 +46,23 @@ def _share_among(is_extreme: Tensor, g: Tensor, dim: Dims, keepdim: bool) -> Ten
     return spread(g, is_extreme.shape, dim, keepdim) * share / count
 
 
+def _take_tangent(
+    ufunc: np.ufunc, input: Array, input_t: Array, y: Array, axes: tuple[int, ...] | None,
+    keepdim: bool
+) -> tuple[Array, Array] | None:
+    """Return the extremes y and their tangent where none is shared; None for several axes."""
+    if axes is not None and len(axes) != 1:
+        return None
+    is_extreme = input == (y if keepdim or axes is None else np.expand_dims(y, axes[0]))
+    if np.count_nonzero(is_extreme) != y.size:  # ties share, NaN equals nothing
+        return None
+    axis = None if axes is None else axes[0]
+    where = (np.argmax if ufunc is np.maximum else np.argmin)(input, axis, keepdims=True)
+    if axis is None:
+        return y, input_t.reshape(-1)[where].reshape(y.shape)
+    return y, np.take_along_axis(input_t, where, axis).reshape(y.shape)
+
+
 # -------------------------------------------------------------------------------- over axes
 
 
@@ -80,19 +97,9 @@ def _declare_extreme(name: str, ufunc: np.ufunc, doc: str) -> Declared:
         axes = parse_axes(dim, input.ndim)
         pair = reduce_rows_with_tangents(
             EXTREMES_WITH_TANGENTS, input, input_t, axes, keepdim, ufunc)
-        if pair is not None:
+        if pair is not None or input_t is None or not are_plain(input, input_t):
             return pair
-        if input_t is None or axes is not None and len(axes) != 1 or not are_plain(input, input_t):
-            return None
-        y = body(input, dim, keepdim)
-        is_extreme = input == (y if keepdim or axes is None else np.expand_dims(y, axes[0]))
-        if np.count_nonzero(is_extreme) != y.size:  # ties share, NaN equals nothing
-            return None
-        axis = None if axes is None else axes[0]
-        where = (np.argmax if ufunc is np.maximum else np.argmin)(input, axis, keepdims=True)
-        if axis is None:
-            return y, input_t.reshape(-1)[where].reshape(y.shape)
-        return y, np.take_along_axis(input_t, where, axis).reshape(y.shape)
+        return _take_tangent(ufunc, input, input_t, body(input, dim, keepdim), axes, keepdim)
 
     return result
 
