@@ -17,9 +17,9 @@ from ...native.foundation.source_hash import PACKAGE
 from ...nn.module import Module
 from ...ops.core import inplace
 from ...ops.core.autocast import AUTOCAST, STATE, cast_inputs
+from ...ops.core.dispatch import PASSES_NUMBERS
 from ...ops.core.operator import Kind, Operator
 from ...ops.core.out import write_out
-from ...ops.core.registry import PASSES_NUMBERS
 from ...ops.interception import torch_function
 from ...ops.interception.code_patching import STUB_FILE
 from ...tensor.capture_marks import MODULE_MARK

@@ -18,8 +18,7 @@ from ..lowering.numpy.node_builders import reshape_node
 from ..lowering.registry import Untraceable
 from ..trace import bindings as bind
 from ..trace.carried_values import list_bound_grads
-from ..trace.host_numbers import Old, Read
-from ..trace.texts import Before
+from ..trace.host_numbers import Before, Old, Read
 from ..trace.trace import Value
 from .complex_pairs import as_pairs, is_complex, permute_window, view_as_pairs_window
 from .memory_regions import Region, compute_byte_strides

@@ -16,7 +16,7 @@ from .declarations import is_in_standard_library, needs_receiver
 from .effects import CHANGES_ARGUMENT, advance_count, is_count, store
 from .facts import Facts
 from .guards import Test
-from .numbers.decisions import call_of_numbers
+from .numbers.decisions import call_of_numbers, call_of_reads
 from .printing import make_text
 from .provenance import UNKNOWN, Aspect, Kind, NotProvedError, Provenance, is_plain
 from .purity import (
@@ -76,10 +76,13 @@ def invoke(
     if is_text and not named and (text := make_text(facts, function, args)) is not None:
         call.carries = call.keeps_slot = True
         return text
-    if not named and is_pure(function) and function in NUMBER_FUNCTIONS and (
-            number := call_of_numbers(facts, function, args)) is not None:
-        call.carries = call.keeps_slot = True
-        return number
+    if not named and is_pure(function) and function in NUMBER_FUNCTIONS:
+        number = call_of_numbers(facts, function, args)
+        if number is None and (read := call_of_reads(facts, function, args)) is not None:
+            number = Provenance(Kind.NUMBER, read=read)
+        if number is not None:
+            call.carries = call.keeps_slot = True
+            return number
     if function in _OF_CLASS and operands[0].kind is Kind.OUTSIDE:
         call.carries = True  # the class is guarded, not the object
         facts.need(*operands[1:])

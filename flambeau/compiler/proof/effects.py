@@ -13,7 +13,7 @@ from ...tensor.tensor import Tensor
 from ..trace.host_numbers import Place
 from .facts import Facts
 from .guards import Test
-from .numbers.decisions import combine_numbers, guard_number_classes
+from .numbers.decisions import combine_numbers, compute_before
 from .provenance import (
     UNKNOWN, Kind, NotProvedError, Provenance, Symbol, is_plain, make_attribute_key,
 )
@@ -104,7 +104,7 @@ def note_write(facts: Facts, place: Place, path: str, value: Provenance) -> None
     else:
         store.is_computed = value.symbol is not None and value.kind is Kind.PLAIN
         if store.is_computed:
-            guard_number_classes(facts, value)
+            compute_before(facts, value)
         else:
             _need_stored_value(facts, name, value)
         if was_needed and before is not None and before.value is not value.value:

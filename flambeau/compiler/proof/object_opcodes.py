@@ -11,7 +11,7 @@ import numpy as np
 from ...nn.module import Module
 from ...tensor.size import Size
 from ...tensor.tensor import Tensor
-from ..trace.host_numbers import combine
+from ..trace.host_numbers import Read, combine
 from .attributes import load_attribute
 from .bytecode import IS_METHOD_FLAG
 from .calls import bind_parameters
@@ -21,7 +21,9 @@ from .declarations import is_in_library
 from .effects import store
 from .facts import Facts
 from .guards import Test
-from .numbers.decisions import combine_numbers, guard_number_classes, negate_number
+from .numbers.decisions import (
+    combine_numbers, combine_reads, guard_number_classes, negate_number,
+)
 from .opcodes import apply_operator, decide, opcode
 from .printing import combine_texts
 from .provenance import (
@@ -244,8 +246,12 @@ def binary_operator(facts: Facts, frame: Any, s: ShadowFrame, i: Any) -> None:
         s.stack.append(text)
         return
     number = combine_numbers(facts, a, b, symbol)
+    read = combine_reads(facts, a, b, symbol)
     if _increments(a, b, symbol):
-        s.stack.append(_increment(a, b, number))
+        s.stack.append(_increment(a, b, number, read))
+        return
+    if read is not None:
+        s.stack.append(Provenance(Kind.NUMBER, read=read))
         return
     if number is not None:
         s.stack.append(number)
@@ -307,9 +313,10 @@ def _increments(a: Provenance, b: Provenance, symbol: str) -> bool:
     )
 
 
-def _increment(a: Provenance, b: Provenance, number: Provenance | None) -> Provenance:
+def _increment(a: Provenance, b: Provenance, number: Provenance | None, read: Read | None
+               ) -> Provenance:
     """Return a + b, the value of an outside counter that the step adds to. `number`: the sum with
-    its symbol, if it has one."""
+    its symbol, if it has one; `read`: how a program computes it, if a tensor influenced it."""
     assert a.guard is not None or a.increment is not None
     path, amounts = (a.path, []) if a.increment is None else (a.increment.path,
                                                              a.increment.amounts)
@@ -318,7 +325,8 @@ def _increment(a: Provenance, b: Provenance, number: Provenance | None) -> Prove
     return Provenance(
         Kind.NUMBER if a.tainted or b.tainted else Kind.PLAIN,
         UNKNOWN if number is None else number.value, guard=a.guard,
-        increment=Increment(path, amounts), symbol=None if number is None else number.symbol)
+        increment=Increment(path, amounts), symbol=None if number is None else number.symbol,
+        read=read)
 
 
 def _compute(a: Provenance, b: Provenance, symbol: str) -> Provenance:

@@ -16,17 +16,17 @@ from types import CodeType
 from typing import Any
 
 from ...autograd.mode import enable_grad, inference_mode, no_grad, set_grad_enabled
-from ..trace.host_numbers import Place, Read
+from ..trace.host_numbers import Place, Read, evaluate
 from ..trace.plain_values import PLAIN
-from ..trace.texts import Before, PrintCall, Slot, Text, interpolate, join_texts, write_text
+from ..trace.texts import PrintCall, Slot, Text, interpolate, join_texts, write_text
 from .bytecode import decode_exception_table, decode_instructions
 from .declarations import is_in_library
 from .facts import Facts
 from .guards import Test
-from .numbers.decisions import guard_number_classes
+from .numbers.decisions import compute_before
 from .provenance import Kind, NotProvedError, Provenance, is_number
 from .shadow_frame import HANDLERS_OF_EVERY_GENERATOR, ShadowFrame
-from .stores import Store, evaluate
+from .stores import Store
 
 _CONVERSIONS: tuple[Callable[[Any], str] | None, ...] = (None, str, repr, ascii)
 # A text must not raise for any number of its class: an eager step would stop where it is made.
@@ -148,7 +148,7 @@ def _list_classes(p: Provenance) -> set[type]:
 def _list_classes_of_read(x: Any) -> set[type]:
     """Return the classes that a number may have."""
     if x.__class__ is not Read:
-        return {type(x)}
+        return {type(evaluate(x))}
     if x.operation == "item":
         return {int if x.left._array.dtype.kind in "iu" else float}
     left = _list_classes_of_read(x.left)
@@ -194,7 +194,7 @@ def note_print(
     shown = [_place_numbers(p.text or p, numbers) for p in args]
     call = PrintCall(print, shown, settings, facts.line, frame.f_code.co_name)
     effect = Print(Place(call, None), "what it prints", facts.line, [], after=facts.prints)
-    effect.numbers = tuple(_compute_before(facts, p) if p.read is None else p.read for p in numbers)
+    effect.numbers = tuple(compute_before(facts, p) if p.read is None else p.read for p in numbers)
     effect.has_written = facts.watch_writes()
     _guard_stream(facts, named.get("file"))
     facts.prints += 1
@@ -220,16 +220,6 @@ def _place_numbers(x: Any, numbers: list[Provenance]) -> Any:
         return x.value
     numbers.append(x)
     return Slot(len(numbers) - 1)
-
-
-def _compute_before(facts: Facts, p: Provenance) -> Before:
-    """Return how to compute a number from outside, and guard the classes it is computed from."""
-    assert p.symbol is not None
-    guard_number_classes(facts, p)
-    for read in p.symbol.reads:  # if the call writes the number, its value must be known
-        guard = facts.decided[f"{read.path}.__class__"][0]
-        facts.decided[f"print({read.path})"] = guard, (read,)
-    return Before(p.symbol.source)
 
 
 def _guard_stream(facts: Facts, file: Provenance | None) -> None:

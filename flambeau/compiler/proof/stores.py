@@ -11,9 +11,8 @@ from typing import Any
 from ...ops.core.return_types import has_named_fields
 from ...tensor.tensor import Tensor
 from ..ir.reasons import Advice, Reason
-from ..trace.host_numbers import OPERATIONS, Old, Place, Read
+from ..trace.host_numbers import Before, Old, Place, Read, evaluate
 from ..trace.plain_values import PLAIN, are_same_plain
-from ..trace.texts import Before
 from .provenance import UNKNOWN, NotProvedError, Provenance
 
 _MISSING = object()
@@ -45,7 +44,7 @@ class Store:
         if self.is_computed and p is not None and p.symbol is not None:
             if not are_same_plain(self.read_now(), p.value):
                 raise NotProvedError(f"{self.path} changed during the call in an unknown way")
-            return Before(p.symbol.source)
+            return Before(p.symbol.source, p.value)
         result = replace_numbers(self.read_now(), p, is_strict)
         if not _is_new(result):
             raise NotProvedError(Reason(f"it stores a Python object in {self.path}",
@@ -146,15 +145,6 @@ def _require_plain(x: Any, p: Provenance | None) -> Any:
     if p is None or p.tainted or (p.value is not UNKNOWN and not are_same_plain(p.value, x)):
         raise NotProvedError(_READS_VALUES)
     return x
-
-
-def evaluate(read: Any) -> Any:
-    """Compute the number that a Read stands for."""
-    if read.__class__ is not Read:
-        return read
-    if read.operation == "item":
-        return read.left._array.item()
-    return OPERATIONS[read.operation](evaluate(read.left), evaluate(read.right))
 
 
 def _is_new(x: Any) -> bool:

@@ -10,7 +10,7 @@ import functools
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,12 @@ from ..ir.errors import CheckFailed
 from ..proof.guards import Proof
 from ..trace.ambient_modes import AmbientModes, read_defaults
 from ..trace.bindings import (
-    Argument, Bindings, ComputedNumber, RandomInput, Scalar, State, are_disjoint, describe_aliasing,
-    draws_by_counter, is_repeatable, list_generators, overlap_at,
+    Argument, Bindings, ComputedNumber, HostScalar, RandomInput, Scalar, State, are_disjoint,
+    describe_aliasing, draws_by_counter, is_repeatable, list_generators, overlap_at,
 )
 from ..trace.carried_values import Carried
+from ..trace.host_numbers import Before
 from ..trace.number_inputs import MAX_EXACT_INTEGER
-from ..trace.texts import Before
 from .backward_node import BackwardRunner
 from .gradient_buffers import GradBuffers
 from .guard_source import GuardWriter
@@ -184,6 +184,15 @@ def _call_directly_where_checks_fail(call: Callable) -> Callable:
     return checked
 
 
+def _iterate_befores(x: Any) -> Iterator[Before]:
+    """Yield the numbers that a result needs from the time before the run."""
+    for leaf in collect_leaves((Before, HostScalar), x):
+        if isinstance(leaf, Before):
+            yield leaf
+        else:
+            yield from _iterate_befores((leaf.left, leaf.right))
+
+
 class _CallWriter:
     """Writes the Python source of a program's call: guards, inputs, run, results."""
 
@@ -256,20 +265,29 @@ class _CallWriter:
     def _compute_numbers(self) -> None:
         """Write statements that compute the numbers that the call stores or prints, and those that
         the program takes. If one raises, or an input is too large, the function itself must run."""
-        stored = collect_leaves((Before,), self.bindings.result)
+        stored = [*_iterate_befores(self.bindings.result)]
         inputs = [slot for slot in self.bindings.slots if isinstance(slot, ComputedNumber)]
         if not stored and not inputs:
             return
         self.lines.append("    try:")
-        for x in (*stored, *inputs):
-            name = self.numbers[id(x)] = f"n{len(self.numbers)}"
-            self.lines.append(f"        {name} = {x.source}")
-            if isinstance(x, ComputedNumber):
-                self.lines += [f"        if {name}.__class__ is not float:",
-                               f"            if abs({name}) > {MAX_EXACT_INTEGER}:",
-                               "                return MISS",
-                               f"            {name} = float({name})"]
+        for slot in inputs:
+            name = self._compute_number(slot)
+            self.lines += [f"        if {name}.__class__ is not float:",
+                           f"            if abs({name}) > {MAX_EXACT_INTEGER}:",
+                           "                return MISS", f"            {name} = float({name})"]
+        for x in stored:
+            name = self._compute_number(x)
+            misses = [f"{name}.__class__ is not {type(x.value).__name__}"]
+            misses += [f"not {name}"] if x.is_divisor else []
+            if x.is_operand and type(x.value) is int:
+                misses.append(f"abs({name}) > {MAX_EXACT_INTEGER}")
+            self.lines += [f"        if {' or '.join(misses)}:", "            return MISS"]
         self.lines += ["    except Exception:", "        return MISS"]
+
+    def _compute_number(self, x: Before | ComputedNumber) -> str:
+        name = self.numbers[id(x)] = f"n{len(self.numbers)}"
+        self.lines.append(f"        {name} = {x.source}")
+        return name
 
     def _write_node(self) -> list[str]:
         """Write what the call's node keeps of the time before the run; return the statement that

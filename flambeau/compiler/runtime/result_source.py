@@ -13,9 +13,8 @@ from ...tensor.tree import collect_leaves
 from ..trace.bindings import (
     Argument, HostScalar, NewTensor, Output, ReturnedArgument, ReturnedConstant, State,
 )
-from ..trace.host_numbers import FUNCTIONS, Old
+from ..trace.host_numbers import FUNCTIONS, Before, Old
 from ..trace.plain_values import PLAIN
-from ..trace.texts import Before
 from .backward_node import attach_history, check_version, make_detached_node, name_node_class
 from .new_tensors import (
     CompiledBackward, alias, attach_freed, count_from, require_grad, set_inference, view,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "round": round, "min": min, "max": max}
@@ -23,12 +23,27 @@ class Read(NamedTuple):
     """A number that a step returns or stores: read from a tensor, or computed from two numbers.
 
     `operation`: "item", or a key of OPERATIONS. `left` is a Tensor for "item"; else both are
-    Reads, plain numbers, or an Old.
+    Reads, plain numbers, Befores, or an Old.
     """
 
     operation: str
     left: Any
     right: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Before:
+    """A number computed, before the run, from outside numbers: source in terms of their paths.
+
+    value: the number of the recorded call.
+    is_divisor: whether the run needs it to be other than zero.
+    is_operand: whether the run computes with it, so that it must be a float or fit into one.
+    """
+
+    source: str
+    value: Any
+    is_divisor: bool = False
+    is_operand: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +72,29 @@ def combine(symbol: str, left: Any, right: Any) -> Read | None:
     sides = (left, right)
     if symbol not in OPERATIONS or not any(side.__class__ is Read for side in sides):
         return None
-    known = all(side.__class__ in (Read, int, float) for side in sides)
-    may_raise = symbol == "/" and (right.__class__ is Read or not right)
-    return Read(symbol, left, right) if known and not may_raise else None
+    known = all(side.__class__ in (Read, Before, int, float) for side in sides)
+    may_raise = symbol == "/" and (right.__class__ is Read or not evaluate(right))
+    if not known or may_raise:
+        return None
+    left, right = map(_as_operand, sides)
+    if symbol == "/" and right.__class__ is Before:
+        right = replace(right, is_divisor=True)
+    return Read(symbol, left, right)
+
+
+def _as_operand(x: Any) -> Any:
+    return replace(x, is_operand=True) if x.__class__ is Before else x
+
+
+def evaluate(read: Any) -> Any:
+    """Compute the number of the recorded call that a Read or a Before stands for."""
+    if read.__class__ is Before:
+        return read.value
+    if read.__class__ is not Read:
+        return read
+    if read.operation == "item":
+        return read.left._array.item()
+    return OPERATIONS[read.operation](evaluate(read.left), evaluate(read.right))
 
 
 def combine_call(name: str, operands: list[Any]) -> Read | None:
@@ -75,7 +110,7 @@ def combine_call(name: str, operands: list[Any]) -> Read | None:
         return None
     result = operands[0]
     for x in operands[1:]:
-        if not all(side.__class__ in (Read, int, float) for side in (result, x)):
+        if not all(side.__class__ in (Read, Before, int, float) for side in (result, x)):
             return None
-        result = Read(name, result, x)
+        result = Read(name, _as_operand(result), _as_operand(x))
     return result

@@ -18,13 +18,6 @@ class Text(NamedTuple):
     parts: tuple[Any, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Before:
-    """A number computed, before the run, from outside numbers: source in terms of their paths."""
-
-    source: str
-
-
 class Slot(NamedTuple):
     """The position of a number among those that a print gets."""
 

@@ -26,7 +26,7 @@ GROWING_SPECIALIZATIONS = 3  # in a row, each larger than the last, before calls
 # ------------------------------------------------------------------------------------------- guards
 
 MAX_GUARDS = 2000
-MAX_SYMBOL_CHARACTERS = 200  # of the guard expression of a number that decides something
+MAX_SYMBOL_CHARACTERS = 1000  # of the expression of a number that decides something or is an input
 MAX_INLINE_GUARDS = 64  # tensors whose checks are unrolled: fastest, but more code
 MAX_UNROLLED_GUARD_MEMBERS = 24  # of a container; longer ones are compared in a loop
 MAX_GUARDED_ARRAY_BYTES = 512  # of a NumPy array that each call compares

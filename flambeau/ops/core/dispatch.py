@@ -41,6 +41,7 @@ from .scalar_conversion import CACHED_NUMBERS, cache_number
 _new = object.__new__
 _ndarray = np.ndarray
 _ITERATOR = Layout.ITERATOR
+PASSES_NUMBERS: set[types.CodeType] = set()  # code that hands all numbers on as they are
 
 
 def build(operator: Operator) -> Callable:
@@ -56,6 +57,7 @@ def build(operator: Operator) -> Callable:
             body = make_autocasting(shown, body, operator.autocast)
         elif operator.explains:
             body = wrap_with_explanation(shown, body)
+            PASSES_NUMBERS.add(body.__code__)
         return _name_nodes(body, operator) if operator.node_names else body
     shape = [p.kind for p in operator.parameters]
     plain = operator.kind is Kind.POINTWISE and all(
@@ -92,6 +94,8 @@ def _name_nodes(function: Callable[..., Any], operator: Operator) -> Callable[..
         return result
 
     note_outermost(function, call)
+    wrapper: Any = call
+    PASSES_NUMBERS.add(wrapper.__code__)
     return call
 
 

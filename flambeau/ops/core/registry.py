@@ -9,11 +9,11 @@ tests and the typing stub.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from types import CodeType
 from typing import Any, Protocol, TypeVar, overload
 
-from .dispatch import build
+from .dispatch import PASSES_NUMBERS, build
 from .operator import OPERATORS, Kind, Operator, publish
 
 Rule = TypeVar("Rule", bound=Callable)
@@ -60,9 +60,6 @@ def declare(kind: Kind, **options: Any) -> Callable[[Callable], Declared]:
         return declared
 
     return decorate
-
-
-PASSES_NUMBERS: set[CodeType] = set()  # code of functions under `numbers_are_operands`
 
 
 def pointwise(**options: Any) -> Callable[[Callable], Declared]:
@@ -124,7 +121,7 @@ def numbers_are_operands(function: Any) -> Any:
     are their operands. A followed call compares the operators instead of the arguments, and a
     proved one may take such a number as an input of its program."""
     function.numbers_are_operands = True
-    PASSES_NUMBERS.add(function.__code__)
+    PASSES_NUMBERS.add(inspect.unwrap(function).__code__)
     return function
 
 

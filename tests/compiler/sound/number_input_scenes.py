@@ -247,6 +247,121 @@ def _running_averages() -> Scene:
     return Scene(step, lambda: setattr(meter, "count", 100), state=[total])
 
 
+class Meter:
+    """PyTorch's examples' AverageMeter."""
+
+    def __init__(self) -> None:
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val: Any, n: int = 1) -> None:
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+@scene
+def _an_average_meter() -> Scene:
+    meter, log = Meter(), []
+
+    def step(x: Any) -> Any:
+        y = (x**2).mean()
+        meter.update(y.item(), x.size(0))
+        return y
+
+    def arguments() -> tuple:
+        log.append([*vars(meter).values()])
+        return (torch.randn(4, 3),)
+
+    return Scene(step, lambda: vars(meter).update(sum=100.0, count=7), arguments, log=log)
+
+
+def _smoothed(change: Callable[[Any], None], start: Any = 0.0) -> Scene:
+    state, log = SimpleNamespace(loss=start, rate=0.9), []
+
+    def step(x: Any) -> Any:
+        y = (x**2).mean()
+        state.loss = state.rate * state.loss + (1 - state.rate) * y.item()
+        return y
+
+    def arguments() -> tuple:
+        log.append((state.loss, type(state.loss).__name__))
+        return (torch.randn(4, 3),)
+
+    return Scene(step, lambda: change(state), arguments, log=log)
+
+
+SMOOTHED: dict[str, Callable[[Any], None]] = {
+    "another number": lambda state: setattr(state, "loss", 50.0),
+    "an integer": lambda state: setattr(state, "loss", 50),
+    "a huge integer": lambda state: setattr(state, "loss", 10**400),
+    "a tensor": lambda state: setattr(state, "loss", torch.ones(())),
+    "another rate": lambda state: setattr(state, "rate", 0.25),
+    "a rate of another class": lambda state: setattr(state, "rate", 1),
+    "not a number": lambda state: setattr(state, "loss", math.nan),
+}
+for _name, _change in SMOOTHED.items():
+    SCENES[f"a smoothed loss, {_name}"] = lambda c=_change: _smoothed(c)
+
+
+@scene
+def _a_quotient_by_a_count_that_becomes_zero() -> Scene:
+    state = SimpleNamespace(count=3, mean=0.0)
+
+    def step(x: Any) -> Any:
+        state.mean = x.sum().item() / state.count
+        return x
+
+    return Scene(step, lambda: setattr(state, "count", 0), log=[str(state)])
+
+
+@scene
+def _a_baseline() -> Scene:
+    w, state = torch.randn(3, 2, requires_grad=True), SimpleNamespace(baseline=0.5)
+
+    def step(x: Any) -> Any:
+        reward = (x @ w).tanh()
+        loss = (reward - state.baseline).pow(2).mean()
+        loss.backward()
+        state.baseline = 0.8 * state.baseline + 0.2 * reward.mean().item()
+        with torch.no_grad():
+            w.sub_(w.grad * 0.1)
+            w.grad = None
+        return loss
+
+    return Scene(step, lambda: setattr(state, "baseline", -2.0), state=[w])
+
+
+@scene
+def _a_balance_between_losses() -> Scene:
+    w, state = torch.randn(3, 2, requires_grad=True), {"k": 0.0}
+
+    def step(x: Any) -> Any:
+        real, fake = (x @ w).abs().mean(), (x @ w - 1).abs().mean()
+        (real - state["k"] * fake).backward()
+        gap = (0.75 * real - fake).detach()
+        state["k"] = state["k"] + 0.25 * gap.item()
+        state["k"] = min(max(state["k"], -0.5), 1)
+        with torch.no_grad():
+            w.sub_(w.grad * 0.1)
+            w.grad = None
+        return real + gap.abs()
+
+    return Scene(step, lambda: state.update(k=0.75), state=[w])
+
+
+@scene
+def _a_temperature_that_falls() -> Scene:
+    state = {"tau": 1.0}
+
+    def step(x: Any) -> Any:
+        y = nn.functional.gumbel_softmax(x, state["tau"])
+        state["tau"] = max(0.1, state["tau"] * 0.8)
+        return y
+
+    return Scene(step, lambda: state.update(tau=3.0))
+
+
 @scene
 def _welford() -> Scene:
     mean, spread, n = torch.zeros(3), torch.zeros(3), [0]
@@ -284,6 +399,41 @@ def _adam_by_hand() -> Scene:
         return loss
 
     return Scene(step, lambda: [next(steps) for _ in range(5)], state=[*parameters, *means])
+
+
+@scene
+def _an_optimizer_by_hand() -> Scene:
+    class Adam(torch.optim.Optimizer):
+        def __init__(self, parameters: Any) -> None:
+            super().__init__(parameters, {"lr": 0.1, "betas": (0.9, 0.99)})
+
+        def step(self) -> None:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    state = self.state[p]
+                    if not state:
+                        state["step"] = 0
+                        state["m"], state["v"] = torch.zeros_like(p), torch.zeros_like(p)
+                    b1, b2 = group["betas"]
+                    state["step"] += 1
+                    state["m"].mul_(b1).add_(p.grad, alpha=1 - b1)
+                    state["v"].mul_(b2).addcmul_(p.grad, p.grad, value=1 - b2)
+                    size = group["lr"] * math.sqrt(1 - b2 ** state["step"])
+                    size /= 1 - b1 ** state["step"]
+                    p.data.addcdiv_(state["m"], state["v"].sqrt().add_(1e-8), value=-size)
+
+    net = nn.Linear(3, 2)
+    optimizer = Adam(net.parameters())
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (net(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return Scene(step, lambda: optimizer.param_groups[0].update(lr=0.01),
+                 state=[*net.parameters()])
 
 
 @scene

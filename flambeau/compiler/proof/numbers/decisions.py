@@ -17,6 +17,7 @@ import numpy as np
 from ....native.target.compile_costs import MAX_SYMBOL_CHARACTERS
 from ....nn.parameter import Parameter
 from ....tensor.tensor import Tensor
+from ...trace.host_numbers import Before, Read, combine, combine_call, evaluate
 from ...trace.operands import list_numbers
 from ...trace.plain_values import are_same_plain
 from ..facts import Facts
@@ -65,15 +66,52 @@ def decide_number(facts: Facts, p: Provenance) -> None:
     facts.proof.decisions.append(guard)
 
 
-def guard_number_classes(facts: Facts, p: Provenance) -> None:
-    """Guard the classes of the numbers that a symbol is computed from."""
+def guard_number_classes(facts: Facts, p: Provenance, decides: bool = True) -> None:
+    """Guard the classes of the numbers that a symbol is computed from. `decides`: calls with
+    numbers of other classes are a path of their own."""
     assert p.symbol is not None
     for read in p.symbol.reads:
         path = f"{read.path}.__class__"
         if path not in facts.decided:
             guard = facts.guard(path, Test.IDENTITY, type(read.value))
             facts.decided[path] = guard, ()
-            facts.proof.decisions.append(guard)
+            facts.proof.decisions += [guard] if decides else []
+
+
+def compute_before(facts: Facts, p: Provenance) -> Before:
+    """Return how a program computes a number from outside before its run; guard the classes of the
+    numbers behind it."""
+    assert p.symbol is not None
+    guard_number_classes(facts, p, decides=False)
+    for read in p.symbol.reads:  # if the call writes the number, its value must be known
+        guard = facts.decided[f"{read.path}.__class__"][0]
+        facts.decided[f"before({read.path})"] = guard, (read,)
+    return Before(p.symbol.source, p.value)
+
+
+def combine_reads(facts: Facts, a: Provenance, b: Provenance, symbol: str) -> Read | None:
+    """Return an operation on two numbers of which some come from tensors, or None if a program
+    cannot repeat it."""
+    sides = _list_sides(facts, (a, b))
+    return None if sides is None else combine(symbol.removesuffix("="), *sides)
+
+
+def call_of_reads(facts: Facts, function: Callable[..., Any], operands: Sequence[Provenance]
+                  ) -> Read | None:
+    """Return a function of numbers of which some come from tensors, or None if a program cannot
+    repeat it."""
+    sides = _list_sides(facts, operands)
+    return None if sides is None else combine_call(function.__name__, sides)
+
+
+def _list_sides(facts: Facts, operands: Sequence[Provenance]) -> list[Any] | None:
+    """Return how a program computes numbers of which some come from tensors, or None if it cannot,
+    or none does."""
+    known = all(p.read is not None or _write_source(p) is not None for p in operands)
+    if not known or all(p.read is None for p in operands):
+        return None
+    return [p.read if p.read is not None else p.value if p.symbol is None
+            else compute_before(facts, p) for p in operands]
 
 
 # The truth of a tensor's only element, which `if not self.initialized` reads, is guarded if the
@@ -172,29 +210,21 @@ def conclude_numbers(facts: Facts, is_entered: bool) -> str:
         for guard in facts.proof.numbers.values():
             guard.needed = True
     for guard, reads in facts.decided.values():
-        if problem := find_unseen_change(facts, reads, guard):
-            return problem
-    return ""
-
-
-def find_unseen_change(facts: Facts, reads: tuple[Guard, ...], guard: Guard | None) -> str:
-    """Return a problem if something unknown changed numbers that the call wrote, else "". `guard`:
-    the guard on what is computed from them; it is about the time before the call."""
-    for read in reads:
-        store = facts.written.get(read.path)
-        if store is not None:
-            if guard is not None:
+        for read in reads:
+            store = facts.written.get(read.path)
+            if store is not None:
                 guard.precedes_writes = True
-            if problem := _find_unseen_write(facts, store, read.path):
-                return problem
+                problem = _find_unseen_write(facts, store, read.path)
+                if problem:
+                    return problem
     return ""
 
 
 def _find_unseen_write(facts: Facts, store: Store, path: str) -> str:
     p = store.values[-1]
-    if p is None or p.tainted or p.value is UNKNOWN:
+    if p is None or p.read is None and (p.tainted or p.value is UNKNOWN):
         return facts.proof.depends_on(path)
-    if not are_same_plain(store.read_now(), p.value):
+    if not are_same_plain(store.read_now(), p.value if p.read is None else evaluate(p.read)):
         return f"{facts.proof.describe(path)} changed during the call in an unknown way"
     return ""
 

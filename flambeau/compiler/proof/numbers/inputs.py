@@ -14,7 +14,7 @@ from ...trace.plain_values import are_same_plain
 from ..facts import Facts
 from ..provenance import Kind, NotProvedError, Provenance, is_number
 from ..shadow_frame import CallState, Offer, ShadowFrame
-from .decisions import conclude_numbers, find_unseen_change, guard_number_classes
+from .decisions import compute_before, conclude_numbers
 
 
 def offer_numbers(facts: Facts, call: CallState, operands: Sequence[Provenance]) -> None:
@@ -78,14 +78,8 @@ def _conclude_inputs(facts: Facts) -> str:
         for taken, p in facts.number_inputs:
             if taken.is_fixed or not _varies(facts, p):
                 facts.need(p)
-        for taken, p in facts.number_inputs:
-            assert p.symbol is not None
-            if any(read.needed for read in p.symbol.reads):
-                facts.need(p)
                 continue
-            if problem := find_unseen_change(facts, p.symbol.reads, None):
-                return problem
-            guard_number_classes(facts, p)
+            compute_before(facts, p)
             taken.varies = True
     except NotProvedError as error:
         return error.reason
