@@ -166,6 +166,7 @@ def test_replaced_objects_die_at_the_next_call(name, follow):
 
 def _describe_referrers(value, depth=5):
     """List what holds an object, and what holds that, up to the program or recording behind it."""
+    gc.unfreeze()  # frozen objects are no referrers
     seen, level, lines = {id(value)}, [value], []
     for distance in range(depth):
         holders = []
@@ -174,7 +175,9 @@ def _describe_referrers(value, depth=5):
                 continue
             seen.add(id(referrer))
             holders.append(referrer)
-            lines.append(f"{distance}: {type(referrer).__qualname__} {repr(referrer)[:100]}")
+            keys = [key for key, x in referrer.items() if any(x is y for y in level)] \
+                if isinstance(referrer, dict) else ""
+            lines.append(f"{distance}: {type(referrer).__qualname__} {keys} {repr(referrer)[:100]}")
         level = holders[:20]
     return "\n".join(lines[:60])
 
