@@ -50,6 +50,7 @@ def find_live_tensors() -> list[Any]:
         tensors, frozen = _select(kinds, referrers), _FROZEN.live()
         return list({id(t): t for t in (*tensors, *frozen)}.values()) if frozen else tensors
     gc.unfreeze()
+    gc.collect()  # frozen, the cycles of earlier recordings would hold their tensors for good
     tensors = _select(kinds, gc.get_referrers(*kinds))
     gc.freeze()
     _FROZEN.tensors = [*map(OwnReference, tensors)]

@@ -274,15 +274,25 @@ class Swap:
             restore_stub(function)
         function.__code__, function.__defaults__ = self.code, self.defaults
         function.__kwdefaults__ = self.kwdefaults
-        hide_original(function, self.original)
+        above = layers[layers.index(self) + 1 :]
+        for swap in (*above[::-1], self):
+            hide_original(function, swap.original)
         if len(layers) == 1:
             del _layers[function]
             return
-        for swap in layers[layers.index(self) + 1 :]:
+        for swap in above:
             swap.keep()
             swap.wrap(clone(function))
             swap._wear()
         layers.remove(self)
+        self._forget_below()
+
+    def _forget_below(self) -> None:
+        """Let go of the stubs of swaps below this one: a recording's hold all that it recorded."""
+        own = own_function(self.function)
+        self.code, self.defaults, self.kwdefaults = own.__code__, own.__defaults__, \
+            own.__kwdefaults__
+        self.wrap(own)
 
 
 def swap_of(function: Any, recorder: Callable, is_by_kind: bool = False) -> Swap:

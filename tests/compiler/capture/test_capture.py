@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -604,3 +606,20 @@ def test_forward_over_reverse_transforms_while_recorded():
         compiled_step = torch.compile(step, mode=mode)
         for _ in range(4):
             assert torch.equal(compiled_step(x), step(x))
+
+
+@pytest.mark.parametrize("name", ["a level", "a Jacobian"])
+def test_stubs_of_forward_mode_hold_no_recording(name):
+    """They begin above those of the recording, which ends before them."""
+    def level(x):
+        with torch.autograd.forward_ad.dual_level():
+            y = torch.autograd.forward_ad.make_dual(x, x) * 2
+            return torch.autograd.forward_ad.unpack_dual(y).tangent
+
+    function = {"a level": level, "a Jacobian": torch.func.hessian(lambda x: (x**3).sum())}[name]
+    bystander = torch.ones(2)
+    reference = weakref.ref(bystander)
+    capture(function, (torch.ones(2),), {})
+    del bystander
+    gc.collect()
+    assert reference() is None
