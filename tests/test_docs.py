@@ -8,6 +8,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
+import tomllib
 from functools import lru_cache
 from pathlib import Path
 
@@ -132,3 +133,10 @@ def test_names_in_pages_about_the_source_are_current(page: Path) -> None:
             assert code.rstrip("/") in _list_path_ends(), code
         for name in re.findall(r"[A-Za-z_]\w{2,}", code):
             assert name in _list_words(), code
+
+
+def test_what_runs_on_libraries_write_is_on_their_page() -> None:
+    """`make wild` writes the page anew, with this text at its end."""
+    settings = tomllib.loads((ROOT / "tests/wild/wild.toml").read_text())
+    page = (ROOT / "docs/libraries.md").read_text()
+    assert page.endswith(settings["beyond"]["text"])
