@@ -265,7 +265,8 @@ class _CallWriter:
     def _compute_numbers(self) -> None:
         """Write statements that compute the numbers that the call stores or prints, and those that
         the program takes. If one raises, or an input is too large, the function itself must run."""
-        stored = [*_iterate_befores(self.bindings.result)]
+        # Two results may be computed from one number.
+        stored = {id(x): x for x in _iterate_befores(self.bindings.result)}.values()
         inputs = [slot for slot in self.bindings.slots if isinstance(slot, ComputedNumber)]
         if not stored and not inputs:
             return

@@ -316,6 +316,25 @@ def _a_quotient_by_a_count_that_becomes_zero() -> Scene:
 
 
 @scene
+def _two_numbers_of_one_smoothed_loss() -> Scene:
+    state, log = SimpleNamespace(loss=1.25, twice=0.0, n=1, last=0), []
+
+    def step(x: Any) -> Any:
+        y = (x**2).mean()
+        state.loss = 0.5 * state.loss + 0.5 * y.item()
+        state.twice = 2.0 * state.loss
+        state.last = state.n
+        state.n += 1
+        return y
+
+    def arguments() -> tuple:
+        log.append((state.loss, state.twice, state.last))
+        return (torch.randn(4, 3),)
+
+    return Scene(step, lambda: setattr(state, "loss", 9.0), arguments, log=log)
+
+
+@scene
 def _a_baseline() -> Scene:
     w, state = torch.randn(3, 2, requires_grad=True), SimpleNamespace(baseline=0.5)
 
