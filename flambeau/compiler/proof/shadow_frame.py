@@ -58,10 +58,10 @@ class Observations:
 
 @dataclass(eq=False)
 class Offer:
-    """Numbers with symbols that a call gets, and which of them operators took as inputs."""
+    """Numbers with symbols that a call gets, and those that operators accepted as inputs."""
 
     numbers: list[Provenance]
-    taken: list[Provenance] = field(default_factory=list)
+    accepted: list[Provenance] = field(default_factory=list)
 
 
 @dataclass

@@ -276,7 +276,7 @@ def _an_average_meter() -> Scene:
     return Scene(step, lambda: vars(meter).update(sum=100.0, count=7), arguments, log=log)
 
 
-def _smoothed(change: Callable[[Any], None], start: Any = 0.0) -> Scene:
+def _smooth_loss(change: Callable[[Any], None], start: Any = 0.0) -> Scene:
     state, log = SimpleNamespace(loss=start, rate=0.9), []
 
     def step(x: Any) -> Any:
@@ -301,7 +301,7 @@ SMOOTHED: dict[str, Callable[[Any], None]] = {
     "not a number": lambda state: setattr(state, "loss", math.nan),
 }
 for _name, _change in SMOOTHED.items():
-    SCENES[f"a smoothed loss, {_name}"] = lambda c=_change: _smoothed(c)
+    SCENES[f"a smoothed loss, {_name}"] = lambda c=_change: _smooth_loss(c)
 
 
 @scene

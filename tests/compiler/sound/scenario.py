@@ -99,6 +99,18 @@ def wait_for_program(step: Any, seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
+def assert_python_is_skipped(make: Callable[[], Scene]) -> None:
+    """Asserts that programs serve at least five of nine calls."""
+    torch.manual_seed(0)
+    scene = make()
+    step = torch.compile(scene.step, mode="now")
+    for _ in range(9):
+        step(*scene.arguments())
+    compiled = vars(step).get("_compiled", step)
+    programs = compiled._specializations.programs
+    assert sum(program.calls for program in programs) >= 5, compiled.explain()
+
+
 def compare(make: Callable[[], Scene], mode: str, change_at: int, follow: bool = True) -> None:
     """Asserts that a compiled run shows what the eager one does."""
     with warnings.catch_warnings():

@@ -14,6 +14,7 @@ from . import (
     carried_alias_scenes, carried_grad_scenes, carried_history_scenes, carried_order_scenes,
 )
 from .carried_scenes import SCENES
+from .scenario import assert_python_is_skipped
 
 assert all((carried_alias_scenes, carried_grad_scenes, carried_history_scenes,
             carried_order_scenes))  # they register their scenes
@@ -32,13 +33,7 @@ FOLLOWED = (
 
 @pytest.mark.parametrize("name", [name for name in SCENES if name not in FOLLOWED])
 def test_python_is_skipped(name: str) -> None:
-    torch.manual_seed(0)
-    scene = SCENES[name]()
-    step = torch.compile(scene.step, mode="now")
-    for _ in range(9):
-        step(*scene.arguments())
-    compiled = vars(step).get("_compiled", step)
-    assert sum(program.calls for program in compiled._specializations.programs) >= 5
+    assert_python_is_skipped(SCENES[name])
 
 
 class Holder:

@@ -1,5 +1,5 @@
-"""Steps whose operators get other numbers in each call do compiled what they do eagerly, and most
-are proved."""
+"""Most steps whose operators get other numbers in each call are proved (see test_scenes.py), and
+derivatives follow the numbers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 import flambeau as torch
 
 from .number_input_scenes import SCENES
-from .scenario import CHANGES, MODES, compare
+from .scenario import assert_python_is_skipped
 
-# Python is skipped in at least five of nine calls of these.
 SKIPPED = (
     "powers", "a root", "a reciprocal", "a number before", "a dividend", "a cosine",
     "an exponential", "a warmup", "a floor", "a rounded number", "a conversion",
@@ -29,30 +28,9 @@ SKIPPED = (
 )
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_a_change_after_the_program(name: str) -> None:
-    compare(SCENES[name], "now", CHANGES[3], follow=False)
-
-
 @pytest.mark.parametrize("name", SKIPPED)
 def test_python_is_skipped(name: str) -> None:
-    torch.manual_seed(0)
-    scene = SCENES[name]()
-    step = torch.compile(scene.step, mode="now")
-    for _ in range(9):
-        step(*scene.arguments())
-    compiled = vars(step).get("_compiled", step)
-    assert sum(program.calls for program in compiled._specializations.programs) >= 5, (
-        compiled.explain())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("follow", [False, True], ids=["as it is", "followed"])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("change_at", CHANGES)
-@pytest.mark.parametrize("name", SCENES)
-def test_changes_at_other_calls(name: str, change_at: int, mode: str, follow: bool) -> None:
-    compare(SCENES[name], mode, change_at, follow)
+    assert_python_is_skipped(SCENES[name])
 
 
 OPERATORS = {

@@ -8,7 +8,8 @@ import pytest
 
 from . import (
     carried_alias_scenes, carried_grad_scenes, carried_history_scenes, carried_order_scenes,
-    carried_scenes, interpreter_scenes, memory_scenes, saved_state_scenes, surgery_scenes,
+    carried_scenes, interpreter_scenes, memory_scenes, number_input_scenes, saved_state_scenes,
+    surgery_scenes,
 )
 from .scenario import CHANGES, MODES, compare
 
@@ -20,6 +21,7 @@ FAMILIES: dict[Any, dict[str, Any]] = {  # with the call before which the change
     carried_scenes: {"change_at": CHANGES[3], "follow": False},
     interpreter_scenes: {"change_at": CHANGES[2]},
     memory_scenes: {"change_at": CHANGES[2]},
+    number_input_scenes: {"change_at": CHANGES[3], "follow": False},
     saved_state_scenes: {"change_at": CHANGES[3]},
     surgery_scenes: {"change_at": CHANGES[2]},
 }

@@ -49,11 +49,11 @@ def take_number(facts: Facts, shadow: ShadowFrame | None, args: tuple
         positions = [i for i, x in enumerate(args)
                      if is_number(x) and are_same_plain(x, p.value)]
         if len(positions) == 1 and p.symbol is not None and is_exact_float(p.value):
-            offer.taken.append(p)
+            offer.accepted.append(p)
             value = float.fromhex(float(p.value).hex())  # an object that nothing else holds
-            taken = NumberInput(value, p.symbol.source)
-            facts.number_inputs.append((taken, p))
-            return positions[0], taken
+            number = NumberInput(value, p.symbol.source)
+            facts.number_inputs.append((number, p))
+            return positions[0], number
     return None
 
 
@@ -61,7 +61,7 @@ def settle_offer(facts: Facts, offer: Offer) -> None:
     """Guard the numbers of an offer that no operator took."""
     facts.offer = None
     facts.unsettled.remove(offer)
-    facts.need(*(p for p in offer.numbers if p not in offer.taken))
+    facts.need(*(p for p in offer.numbers if p not in offer.accepted))
 
 
 def conclude(facts: Facts, is_entered: bool) -> str:
@@ -75,12 +75,12 @@ def _conclude_inputs(facts: Facts) -> str:
     try:
         for offer in facts.unsettled:
             facts.need(*offer.numbers)  # an exception ended the call
-        for taken, p in facts.number_inputs:
-            if taken.is_fixed or not _varies(facts, p):
+        for number, p in facts.number_inputs:
+            if number.is_fixed or not _varies(facts, p):
                 facts.need(p)
                 continue
             compute_before(facts, p)
-            taken.varies = True
+            number.varies = True
     except NotProvedError as error:
         return error.reason
     return ""
